@@ -68,10 +68,21 @@ static void push(struct build *b, const struct block *block, enum held held, int
         array_push(b->scratch, out, life);
 }
 
+/* The devices that share its gradients. */
+static int64_t shares_of(const struct build *b, const struct bucket *bucket)
+{
+    int64_t shares = 1;
+    const struct pattern *pattern = bucket->shard >= 2 ? &b->patterns.data[bucket->pattern] : NULL;
+    for (int32_t i = 0; pattern && i < pattern->digits; i++)
+        shares *= pattern->degree[i];
+    return shares;
+}
+
 void trace_buckets(struct build *b, const struct block *block, struct life_list *out)
 {
     bool ahead = b->plan->overlap & OVERLAP_PARAMETERS;
     bool beside = b->plan->overlap & OVERLAP_GRADIENTS;
+    bool late = plan_makes_gradients_late(b->plan);
     struct bucket_span *span = spans_of(b, block);
     for (int32_t i = 0; i < block->buckets; i++) {
         const struct bucket *bucket = &b->buckets.data[block->first_bucket + i];
@@ -81,5 +92,8 @@ void trace_buckets(struct build *b, const struct block *block, struct life_list 
         if (bucket->shard >= 2 && span[i].made != NONE)
             push(b, block, HELD_WEIGHT_GRADIENTS, i, bucket->bytes, span[i].made,
                  beside ? span[i].after : span[i].completed, out);
+        if (late && span[i].made != NONE)
+            push(b, block, HELD_WEIGHT_GRADIENTS, i, bucket->bytes / shares_of(b, bucket),
+                 bucket->shard >= 2 ? span[i].completed : span[i].made, block->items, out);
     }
 }

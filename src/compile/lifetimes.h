@@ -25,6 +25,8 @@
  *       separately. With shard 2 and 3 a bucket's gradients are whole until the next bucket's are
  *       complete (FSDP2 waits for a reduce-scatter before it starts the next); without overlap,
  *       while they are made.
+ *       Where gradients are freed after a step and made by one backward pass (plan_makes_gradients_late),
+ *       they stay from there to the end of the block and are not state.
  *   I8  With shard 3 a bucket's weights are whole from when the bucket before it is first used
  *       (without overlap: from its own first use) to its last use in the block.
  *   I9  A loss computed in single steps (KEEP_STEPS: eager PyTorch) copies the logits to fp32 for

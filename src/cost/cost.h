@@ -303,11 +303,22 @@ bool policy_from_name(const char *name, enum policy *out);
 /* The type whose products stand for those of this type on a device: the type itself if the device
  * has it. */
 enum dtype peak_dtype(const struct device *device, enum dtype dtype);
+/* What a framework holds beside weights, gradients and state, or does not hold all the time (op_memory.c, 4). */
+struct policy_memory {
+    double moment; /* bytes per parameter of either of Adam's moments */
+    double
+        gradient_copy; /* bytes per parameter of gradients that are copied for the optimizer's step */
+    bool no_weight_shares; /* with shard 3, no 16-bit shares beside those in fp32 */
+    bool adds_whole;       /* with shard 2, gradients of several micro-batches are added up whole */
+    bool frees_gradients;  /* there are none before the first backward pass */
+};
+struct policy_memory policy_memory(enum policy policy);
 int policy_weight_bytes(enum policy policy); /* per parameter, for the weights that products read */
 int policy_gradient_bytes(enum policy policy); /* per parameter */
 
 struct op_memory {
     double weights, gradients, optimizer;
+    double updated;         /* parameters that the optimizer updates on this device */
     double kept;            /* for the backward pass, at this micro-batch */
     double kept_recomputed; /* the same when it is recomputed: its inputs, as checkpoints */
     double workspace;       /* while it runs */

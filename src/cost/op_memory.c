@@ -8,6 +8,13 @@
  *               12 bytes); around it the gradients' norm is read (4), and in mixed precision they
  *               are copied to fp32 (2 + 4), unscaled (4 + 4), clipped (4 + 4) and weights copied to
  *               16 bits (4 + 2), as Megatron-LM's Float16Optimizer does; under fsdp Adam alone   (3)
+ *   (4) what else holds memory, and when. Megatron-LM copies 16-bit gradients to fp32 before the step and frees
+ *       the copies before the next iteration; gradients in fp32 it takes as they are (Float16OptimizerWithFloat16Params
+ *       and DistributedOptimizer, _copy_model_grads_to_main_grads and zero_grad, core_v0.16.1). FSDP2 gathers 16-bit
+ *       weights from fp32 shares, which are counted as the optimizer's; adds gradients of micro-batches up whole
+ *       unless each is synchronised, which the exported script asks for with shard 3 alone; and has none between
+ *       a step and the next backward pass (zero_grad sets them to None). An optimizer that goes through all
+ *       tensors operation by operation (software.h, foreach) holds the roots of all second moments during its step.
  *
  *   I1  A tied weight counts where it is owned, so a sum over operators counts it once.
  *   I2  A distributed optimizer divides its state, not weights or gradients, by the replicas.
@@ -20,13 +27,23 @@ static const struct {
     double weight, gradient, optimizer; /* bytes per parameter */
     double read, write;                 /* bytes per parameter of a step: (3) */
     bool divided;                       /* optimizer state is spread over the replicas (I2) */
+    struct policy_memory memory;        /* (4) */
 } POLICIES[] = {
-    [POLICY_FP32] = {"fp32", 4, 4, 8, 20, 12, false},
-    [POLICY_MIXED] = {"mixed", 2, 2, 12, 34, 26, false},
-    [POLICY_MIXED_FP32_GRADIENTS] = {"mixed-fp32-gradients", 2, 4, 12, 32, 22, false},
-    [POLICY_DISTRIBUTED] = {"distributed", 2, 4, 12, 32, 22, true},
-    [POLICY_PURE_BF16] = {"pure-bf16", 2, 2, 4, 10, 6, false},
-    [POLICY_FSDP] = {"fsdp", 2, 4, 12, 16, 12, false},
+    [POLICY_FP32] = {"fp32", 4, 4, 8, 20, 12, false, {.moment = 4}},
+    [POLICY_MIXED] = {"mixed", 2, 2, 12, 34, 26, false, {.moment = 4, .gradient_copy = 4}},
+    [POLICY_MIXED_FP32_GRADIENTS] =
+        {"mixed-fp32-gradients", 2, 4, 12, 32, 22, false, {.moment = 4}},
+    [POLICY_DISTRIBUTED] = {"distributed", 2, 4, 12, 32, 22, true, {.moment = 4}},
+    [POLICY_PURE_BF16] = {"pure-bf16", 2, 2, 4, 10, 6, false, {.moment = 2}},
+    [POLICY_FSDP] =
+        {"fsdp",
+         2,
+         4,
+         12,
+         16,
+         12,
+         false,
+         {.moment = 4, .no_weight_shares = true, .adds_whole = true, .frees_gradients = true}},
 };
 _Static_assert(COUNT_OF(POLICIES) == POLICY_COUNT, "a policy without a row");
 
@@ -41,6 +58,11 @@ bool policy_from_name(const char *name, enum policy *out)
     if (at >= 0)
         *out = (enum policy)at;
     return at >= 0;
+}
+
+struct policy_memory policy_memory(enum policy policy)
+{
+    return POLICIES[policy].memory;
 }
 
 int policy_weight_bytes(enum policy policy)
@@ -81,6 +103,7 @@ struct op_memory op_memory(const struct model *model, const struct op *op, const
         .weights = parameters * POLICIES[policy].weight, /* (1) */
         .gradients = parameters * POLICIES[policy].gradient,
         .optimizer = parameters * POLICIES[policy].optimizer / divisor,
+        .updated = parameters / divisor,
         .kept = op_kept_bytes(model, op, local, dtype),
         .kept_recomputed = inputs,
         /* (2) */

@@ -47,8 +47,11 @@ static void add_attention(struct lines *a, const struct model_shape *s)
             add_int(a, "kv-channels", s->head_dim);
     }
     add_word(a, "attention-backend", flash ? "flash" : "unfused");
-    if (strcmp(s->attention, "eager") == 0)
+    bool local = strcmp(s->attention, "local") == 0;
+    if (local || strcmp(s->attention, "eager") == 0)
         add_flag(a, "no-masked-softmax-fusion");
+    if (local)
+        add_word(a, "transformer-impl", "local");
     if (s->qk_norm && !s->kv_lora)
         add_flag(a, "qk-layernorm");
     if (s->window) /* how many keys before and after a query's own */

@@ -190,7 +190,7 @@ static const char *attention_of(const struct shape_reading *r)
                    (local && !has(r, "use-flash-attn") && strcmp(backend, "flash") != 0);
     if (!unfused)
         return version_of(r);
-    return has(r, "no-masked-softmax-fusion") ? "eager" : "fused";
+    return !has(r, "no-masked-softmax-fusion") ? "fused" : local ? "local" : "eager";
 }
 
 static void read_positions(struct shape_reading *r)

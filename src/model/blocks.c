@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-const char *const ATTENTION_WORDS[] = {"flash", "fused", "eager", "flash-v1", "flash-v2", NULL};
+const char *const ATTENTION_WORDS[] = {"flash",    "fused", "eager", "flash-v1",
+                                       "flash-v2", "local", NULL};
 const char *const LOSS_WORDS[] = {"plain", "fused", "compiled", "eager", NULL};
 const char *const DTYPE_WORDS[] = {"fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4", NULL};
 _Static_assert(COUNT_OF(DTYPE_WORDS) == DTYPE_COUNT + 1, "a dtype without a word");
@@ -59,11 +60,12 @@ int block_close(struct builder *b, int y, int x, const struct block_style *style
 
 static int softmax(struct builder *b, int scores, const struct attention_block *a)
 {
-    bool eager = a->kernel == ATTENTION_EAGER;
-    /* where() applies the mask: its backward pass keeps the mask, not its input */
+    bool local = a->kernel == ATTENTION_LOCAL, eager = a->kernel == ATTENTION_EAGER || local;
+    /* where() applies the mask: its backward pass keeps the mask, not its input. masked_fill_(), as in
+     * Megatron-LM, has one mask for all samples, heads and layers. */
     bool masked = a->shape.causal && !a->score_bias;
     int x = build_softmax(b, "softmax", scores, eager && !masked);
-    if (eager && masked && x >= 0)
+    if (eager && masked && !local && x >= 0)
         build_last(b)->keep |= KEEP_MASK;
     if (!eager && x >= 0)
         build_last(b)->causal = a->shape.causal;
@@ -76,11 +78,9 @@ static int softmax(struct builder *b, int scores, const struct attention_block *
 
 int flash_version(enum attention_kernel kernel)
 {
-    static const int VERSIONS[] = {[ATTENTION_FLASH] = 0,
-                                   [ATTENTION_FUSED] = -1,
-                                   [ATTENTION_EAGER] = -1,
-                                   [ATTENTION_FLASH_V1] = 1,
-                                   [ATTENTION_FLASH_V2] = 2};
+    static const int VERSIONS[] = {
+        [ATTENTION_FLASH] = 0,    [ATTENTION_FUSED] = -1,   [ATTENTION_EAGER] = -1,
+        [ATTENTION_FLASH_V1] = 1, [ATTENTION_FLASH_V2] = 2, [ATTENTION_LOCAL] = -1};
     return VERSIONS[kernel];
 }
 
@@ -95,7 +95,10 @@ int block_core(struct builder *b, int q, int k, int v, const struct block_style 
             build_sinks(b, a->shape.heads);
         return y;
     }
-    int p = softmax(b, build_score(b, "score", q, k, &a->shape), a);
+    int scores = build_score(b, "score", q, k, &a->shape);
+    if (a->kernel == ATTENTION_LOCAL && scores >= 0)
+        build_last(b)->keep |= KEEP_BUFFER;
+    int p = softmax(b, scores, a);
     if (style->dropout)
         p = build_dropout(b, "dropout", p);
     return build_context(b, "context", p, v, &a->shape);

@@ -21,7 +21,8 @@ enum attention_kernel {
     ATTENTION_FUSED,
     ATTENTION_EAGER,
     ATTENTION_FLASH_V1,
-    ATTENTION_FLASH_V2
+    ATTENTION_FLASH_V2,
+    ATTENTION_LOCAL /* Megatron-LM's own modules without fused softmax: one mask for all heads, and KEEP_BUFFER */
 };
 enum activation {
     ACTIVATION_GELU,
@@ -36,7 +37,7 @@ enum activation {
 /* The version of FlashAttention; 0: the device's best, -1: another kernel. */
 int flash_version(enum attention_kernel kernel);
 /* The words of these options, in the order of the enums. */
-extern const char *const ATTENTION_WORDS[]; /* flash, fused, eager, flash-v1, flash-v2 */
+extern const char *const ATTENTION_WORDS[]; /* flash, fused, eager, flash-v1, flash-v2, local */
 extern const char *const LOSS_WORDS[];      /* of enum loss */
 extern const char *const DTYPE_WORDS[];     /* those of dtype_name */
 enum loss { LOSS_PLAIN, LOSS_FUSED, LOSS_COMPILED, LOSS_EAGER };

@@ -153,7 +153,10 @@ enum keep {
     KEEP_MASK = 16,  /* one byte per output element */
     KEEP_APART = 32, /* loss: the gradient is written beside the logits, not over them */
     /* loss: each of its steps, forward and backward, writes a whole tensor in fp32 */
-    KEEP_STEPS = 64
+    KEEP_STEPS = 64,
+    /* score: a buffer of the output's size stays allocated, one for all layers of a device: the input that
+     * Megatron-LM's own attention gives to its product (DotProductAttention, matmul_input_buffer) */
+    KEEP_BUFFER = 128
 };
 
 /* How a gate `a` is applied to `b`. */

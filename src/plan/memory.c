@@ -13,6 +13,8 @@
  *   I3  Each piece has the same share of the micro-batches in flight.
  *   I4  A tied weight whose user has a copy of it (tied.c) counts again, with gradients and
  *       optimizer state.
+ *   I5  A framework may keep more or less of the state than (1), or for less than an iteration
+ *       (policy_memory).
  */
 #include "plan/room.h"
 
@@ -39,18 +41,56 @@ double stage_memory_total(const struct stage_memory *memory)
            memory->workspace;
 }
 
+double stage_memory_state(const struct stage_memory *memory)
+{
+    return memory->weights + memory->gradients - memory->late + memory->optimizer;
+}
+
+bool plan_makes_gradients_late(const struct plan *plan)
+{
+    bool freed = policy_memory(plan->policy).frees_gradients ||
+                 software_word(&plan->software, FACT_GRADIENTS) == GRADIENTS_FREED;
+    return freed && plan_micro_batches(plan) == 1 && plan->pieces == 1;
+}
+
 /* ---- state ----------------------------------------------------------------------------------- */
 
-static void add_state(const struct op *op, const struct choice *choice, const int64_t *local,
-                      const struct op_memory *memory, struct stage_memory *sum)
+static double parameters_of(const struct op *op, const int64_t *local)
 {
-    double replicas = (double)split_replicas(op, &choice->split);
-    sum->optimizer += memory->optimizer / (choice->shard >= 1 ? replicas : 1); /* (1) */
-    sum->gradients += memory->gradients / (choice->shard >= 2 ? replicas : 1);
-    sum->weights += memory->weights / (choice->shard >= 3 ? replicas : 1);
+    double parameters = 0;
     for (int32_t i = 0; i < op->weights; i++)
         if (op->weight[i].tied_op < 0)
-            sum->parameters += operand_elements(op, &op->weight[i].operand, local);
+            parameters += operand_elements(op, &op->weight[i].operand, local);
+    return parameters;
+}
+
+/* Gradients with shard 2 are whole until the last micro-batch where the framework adds them up so. */
+static bool divides_gradients(const struct plan *plan, int shard)
+{
+    bool whole = policy_memory(plan->policy).adds_whole && plan_micro_batches(plan) > 1;
+    return shard >= (whole ? 3 : 2);
+}
+
+/* I5. */
+static void add_state(const struct plan *plan, const struct op *op, const struct choice *choice,
+                      const int64_t *local, const struct op_memory *memory,
+                      struct stage_memory *sum)
+{
+    struct policy_memory practice = policy_memory(plan->policy);
+    double replicas = (double)split_replicas(op, &choice->split);
+    double gradients = memory->gradients / (divides_gradients(plan, choice->shard) ? replicas : 1);
+    double shares = choice->shard >= 1 ? replicas : 1;
+    bool roots = software_word(&plan->software, FACT_OPTIMIZER) == OPTIMIZER_FOREACH;
+    bool own = device_adds_gradients(&plan->cluster->node.device); /* which copies nothing */
+    double each = own ? 0 : practice.gradient_copy + (roots ? practice.moment : 0);
+    bool gathered = choice->shard >= 3 && replicas > 1;
+    sum->optimizer += memory->optimizer / shares; /* (1) */
+    sum->gradients += gradients;
+    sum->late += plan_makes_gradients_late(plan) ? gradients : 0;
+    sum->step += each * memory->updated / shares;
+    if (!gathered || !practice.no_weight_shares)
+        sum->weights += memory->weights / (gathered ? replicas : 1);
+    sum->parameters += parameters_of(op, local);
     if (memory->workspace > sum->workspace)
         sum->workspace = memory->workspace;
 }
@@ -69,7 +109,7 @@ static void add_tied(const struct plan *plan, int64_t i, struct stage_memory *su
     int64_t replicas = choice->shard ? 1 : split_replicas(&op, &choice->split);
     struct op_memory memory =
         op_memory(plan->model, &op, local, plan->dtype, plan->policy, replicas);
-    add_state(&op, choice, local, &memory, sum);
+    add_state(plan, &op, choice, local, &memory, sum);
 }
 
 struct stage_memory plan_tied_state(const struct plan *plan, int64_t instance)
@@ -89,7 +129,7 @@ struct stage_memory plan_instance_state(const struct plan *plan, int64_t instanc
     int64_t replicas = choice->shard ? 1 : split_replicas(op, &choice->split);
     struct op_memory memory =
         op_memory(plan->model, op, local, plan->dtype, plan->policy, replicas);
-    add_state(op, choice, local, &memory, &sum);
+    add_state(plan, op, choice, local, &memory, &sum);
     return sum;
 }
 
@@ -167,7 +207,7 @@ static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *
     int64_t replicas = choice->shard ? 1 : split_replicas(op, &choice->split);
     struct op_memory memory =
         op_memory(plan->model, op, local, plan->dtype, plan->policy, replicas);
-    add_state(op, choice, local, &memory, sum);
+    add_state(plan, op, choice, local, &memory, sum);
     double kept = input_bytes(w, instance, local, choice->recompute);
     kept += choice->recompute ? 0 : memory.kept;
     bool saved = w->rerun[i] == RERUN_SAVED;

@@ -399,6 +399,8 @@ const struct part_names *plan_part_names(struct arena *keep, const struct plan *
 struct stage_memory {
     double parameters; /* a count */
     double weights, gradients, optimizer;
+    double late;        /* of the gradients: those that exist only since the backward pass */
+    double step;        /* only while the optimizer runs: copies of gradients, roots of moments */
     double activations; /* kept for `in_flight` micro-batches */
     double workspace;   /* of the operator that needs most */
     double host;        /* checkpoints that wait in host memory */
@@ -409,6 +411,9 @@ struct stage_memory plan_instance_state(const struct plan *plan, int64_t instanc
 /* The same for a copy of its tied weight. */
 struct stage_memory plan_tied_state(const struct plan *plan, int64_t instance);
 double stage_memory_total(const struct stage_memory *memory); /* on the device */
+double stage_memory_state(const struct stage_memory *memory); /* from the first slot to the last */
+/* Whether there are no gradients before the backward pass, which is the only one (policy_memory). */
+bool plan_makes_gradients_late(const struct plan *plan);
 /* Who gets what of one device's memory. A plan *fits* if, on every stage,
  *
  *   reserved by the allocator + context + communicators + margin <= all                         (1)

@@ -178,7 +178,8 @@ static void print_holdings(struct arena *scratch, const struct prediction *predi
         return;
     fprintf(out, "\nstage %d is fullest %s into the iteration%s:\n\n", stage,
             show_seconds((double)memory->at_ns).s,
-            slot_text(scratch, prediction->graph->plan, stage, memory->slot));
+            memory->in_step ? ", in the optimizer's step"
+                            : slot_text(scratch, prediction->graph->plan, stage, memory->slot));
     struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
     int64_t rest = memory->peak;
     table_rule(table);

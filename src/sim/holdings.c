@@ -11,6 +11,11 @@
  *
  *   copies of a tensor = slots begun past its birth - slots past its death                     (2)
  *
+ * The optimizer's step comes after the last slot, with gradients that only then exist in full and with
+ * copies of its own:
+ *
+ *   peak     = max of (1) and state + late gradients + copies                                  (3)
+ *
  *   I1  A stage's slots run one after the other in the order of its schedule, as in the engine's
  *       times (compile/assembly.h, I1). Of two that are executed as one, either may be fullest when
  *       the other is: held(k) + rise(k) + rise(k + 1) in (1).
@@ -267,9 +272,13 @@ static void list_holdings(struct arena *keep, const struct census *c, const stru
                         ARENA_ARRAY(c->player->scratch, int64_t, MOST_HOLDINGS), 0};
     for (int k = 0; k < (int)COUNT_OF(STATE); k++)
         offer(&l, (struct holding){STATE[k], (enum memory_class)k, state->bytes[k]}, -1);
-    offer(&l,
-          (struct holding){"stand-ins for weight gradients", MEMORY_GRADIENTS, state->stand_ins},
-          -1);
+    const struct holding beside[] = {
+        {"stand-ins for weight gradients", MEMORY_GRADIENTS, state->stand_ins},
+        {"buffer of scores", MEMORY_WORKSPACE, state->buffer},
+        {"gradients of weights, all of them", MEMORY_GRADIENTS, out->in_step ? state->late : 0},
+        {"copies for the optimizer's step", MEMORY_OPTIMIZER, out->in_step ? state->step : 0}};
+    for (size_t k = 0; k < COUNT_OF(beside); k++)
+        offer(&l, beside[k], -1);
     for (int64_t i = 0; i < (int64_t)plan->model->ops * HELD_COUNT; i++)
         offer(&l, (struct holding){NULL, c->sum[i].memory, c->sum[i].bytes}, i);
     for (int32_t i = 0; i < l.count; i++)
@@ -297,6 +306,9 @@ static void find_stage(struct prediction *p, int32_t stage, const struct memory_
     out->player = player_of(scratch, p->graph, stage);
     out->top = find_summit(&out->player);
     out->state = state_of(scratch, plan, stage);
+    bool in_step = state_at_step(&out->state) > out->top.above; /* (3) */
+    if (in_step)
+        out->top = (struct summit){.host = out->top.host, .slot = -1, .item = -1, .beside = -1};
     out->census = start_census(&out->player, &out->top);
     for (int32_t piece = 0; out->top.slot >= 0 && piece < plan->pieces; piece++)
         count_piece(&out->census, piece);
@@ -304,15 +316,21 @@ static void find_stage(struct prediction *p, int32_t stage, const struct memory_
                                 .context = budget->context,
                                 .margin = budget->margin,
                                 .host = out->top.host,
-                                .slot = out->top.slot};
+                                .slot = out->top.slot,
+                                .in_step = in_step};
     for (int k = 0; k < MEMORY_CLASS_COUNT; k++) {
         peak->state[k] = out->state.bytes[k];
         peak->state[k] += k == MEMORY_GRADIENTS ? out->state.stand_ins : 0;
+        peak->state[k] += k == MEMORY_WORKSPACE ? out->state.buffer : 0;
         peak->bytes[k] = peak->state[k] + out->census.bytes[k];
+        peak->bytes[k] += in_step && k == MEMORY_GRADIENTS ? out->state.late : 0;
+        peak->bytes[k] += in_step && k == MEMORY_OPTIMIZER ? out->state.step : 0;
         peak->peak += peak->bytes[k];
     }
     peak->reserved = peak->peak;
-    if (out->top.slot >= 0)
+    if (in_step)
+        peak->at_ns = p->iteration_ns;
+    else if (out->top.slot >= 0)
         peak->at_ns = player_time(p, &out->player, out->top.slot, out->top.item);
 }
 
@@ -320,9 +338,7 @@ int64_t stage_state_bytes(const struct plan *plan, int32_t stage)
 {
     struct arena *scratch = arena_new();
     struct state state = state_of(scratch, plan, stage);
-    int64_t bytes = state.stand_ins;
-    for (int k = 0; k < MEMORY_CLASS_COUNT; k++)
-        bytes += state.bytes[k];
+    int64_t bytes = state_total(&state);
     arena_free(scratch);
     return bytes;
 }
@@ -349,7 +365,12 @@ int64_t stage_peak_bytes(const struct graph *graph, int32_t stage)
     if (more < m) /* continued.c, (1) */
         bytes +=
             (bytes - above_state(graph, stage, few)) / (double)(more - few) * (double)(m - more);
-    return stage_state_bytes(plan, stage) + (bytes < 0x1p62 ? llround(bytes) : INT64_C(1) << 62);
+    int64_t above = bytes < 0x1p62 ? llround(bytes) : INT64_C(1) << 62;
+    struct arena *scratch = arena_new();
+    struct state state = state_of(scratch, plan, stage);
+    int64_t step = state_at_step(&state), total = state_total(&state);
+    arena_free(scratch);
+    return total + (above > step ? above : step); /* (3) */
 }
 
 int64_t stage_needed(const struct stage_peak *memory)

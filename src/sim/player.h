@@ -37,7 +37,13 @@ int64_t player_time(const struct prediction *p, const struct player *player, int
 struct state {
     int64_t bytes[MEMORY_CLASS_COUNT];
     int64_t stand_ins; /* of weight gradients, in addition to those */
+    int64_t buffer;    /* of scores: KEEP_BUFFER */
+    int64_t late;      /* gradients that exist since the backward pass */
+    int64_t step;      /* beside all of these, while the optimizer runs */
 };
+int64_t state_total(const struct state *state); /* from the first slot to the last */
+/* What the optimizer's step finds and takes in addition to that. */
+int64_t state_at_step(const struct state *state);
 struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage);
 /* What PyTorch's caching allocator reserves for the stage's state and slots (reserved.c), in
  * bytes. */

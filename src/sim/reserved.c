@@ -8,13 +8,19 @@
  *   I2  Weights, gradients and the optimizer's own copy of the weights are allocated first, one
  *       tensor for each (Megatron-LM keeps them in contiguous buffers). Adam creates its two
  *       moments in its first step, weight by weight, after the first iteration: they take the
- *       places of that iteration's tensors.
+ *       places of that iteration's tensors. What it holds only during a step (struct state) comes and
+ *       goes in the same way.
  *   I3  Slots that are executed as one are played one after the other.
  */
 #include "sim/allocator.h"
 #include "sim/player.h"
 
 #include <string.h>
+
+struct handles {
+    int32_t *data;
+    size_t len, cap;
+};
 
 struct replay {
     const struct player *player;
@@ -107,7 +113,8 @@ static double moments_share(enum policy policy)
     return policy == POLICY_FP32 || policy == POLICY_PURE_BF16 ? 1 : 8.0 / 12;
 }
 
-static void take_moments(const struct replay *r, double bytes)
+/* Takes so many bytes as two tensors for each weight. */
+static void take_by_weight(struct replay *r, double bytes, struct handles *out)
 {
     const struct plan *plan = r->player->plan;
     double all = 0;
@@ -116,9 +123,22 @@ static void take_moments(const struct replay *r, double bytes)
             for (int64_t k = 0; k < plan->part[part].count; k++) {
                 double own = parameters_of(plan, plan->part[part].first + k);
                 for (int moment = 0; pass == 1 && own > 0 && moment < 2; moment++)
-                    allocator_take(r->allocator, (int64_t)(bytes / 2 * own / all));
+                    array_push(r->player->scratch, out,
+                               allocator_take(r->allocator, (int64_t)(bytes / 2 * own / all)));
                 all += pass == 0 ? own : 0;
             }
+}
+
+/* I2. */
+static void step(struct replay *r, const struct state *state, double new_moments)
+{
+    struct handles moments = {0}, copies = {0};
+    if (new_moments > 0)
+        take_by_weight(r, new_moments, &moments);
+    if (state->step > 0)
+        take_by_weight(r, (double)state->step, &copies);
+    for (size_t i = 0; i < copies.len; i++)
+        allocator_give(r->allocator, copies.data[i]);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -142,8 +162,10 @@ int64_t find_reserved(const struct player *player, const struct state *state)
     allocator_take(r.allocator, state->bytes[MEMORY_GRADIENTS]);
     allocator_take(r.allocator, state->bytes[MEMORY_OPTIMIZER] - (int64_t)moments);
     allocator_take(r.allocator, state->stand_ins);
+    allocator_take(r.allocator, state->buffer);
     play(&r, &slots);
-    take_moments(&r, moments);
+    step(&r, state, moments);
     play(&r, &slots);
+    step(&r, state, 0);
     return allocator_use(r.allocator).reserved_peak;
 }

@@ -38,7 +38,8 @@ struct stage_peak {
     int64_t limit; /* of their sum: the device's memory, or the plan's limit */
     int64_t host;  /* the most that checkpoints take in host memory */
     int64_t at_ns;
-    int32_t slot;                  /* of the stage's schedule, in which the peak happens */
+    int32_t slot; /* of the stage's schedule, in which the peak happens; -1: in none */
+    bool in_step; /* the peak happens in the optimizer's step */
     const struct holding *holding; /* the largest, in descending order */
     int32_t holdings;
 };

@@ -6,6 +6,7 @@
  */
 #include "sim/player.h"
 
+#include <math.h>
 #include <string.h>
 
 /* I1. */
@@ -57,11 +58,43 @@ static int64_t stand_in_bytes(struct arena *scratch, const struct plan *plan, in
     return elements * dtype_bytes(plan->dtype);
 }
 
+/* The largest buffer of scores (model.h, KEEP_BUFFER). */
+static int64_t buffer_bytes(const struct plan *plan, int32_t stage)
+{
+    double most = 0;
+    for (int32_t part = stage; part < plan->parts; part += plan->stages)
+        for (int64_t k = 0; k < plan->part[part].count; k++) {
+            int64_t instance = plan->part[part].first + k, local[OP_MAX_DIMS];
+            const struct op *op = &plan->model->op[plan->instance[instance].op];
+            if (!(op->keep & KEEP_BUFFER))
+                continue;
+            split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+            most = fmax(most, operand_bytes(op, &op->output, local, plan->dtype));
+        }
+    return (int64_t)most;
+}
+
+int64_t state_total(const struct state *state)
+{
+    int64_t bytes = state->stand_ins + state->buffer;
+    for (int k = 0; k < MEMORY_CLASS_COUNT; k++)
+        bytes += state->bytes[k];
+    return bytes;
+}
+
+int64_t state_at_step(const struct state *state)
+{
+    return state->late + state->step;
+}
+
 struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage)
 {
     struct stage_memory memory = plan_stage_memory(plan, stage, 0);
     return (struct state){{[MEMORY_WEIGHTS] = (int64_t)memory.weights,
-                           [MEMORY_GRADIENTS] = (int64_t)memory.gradients,
+                           [MEMORY_GRADIENTS] = (int64_t)(memory.gradients - memory.late),
                            [MEMORY_OPTIMIZER] = (int64_t)memory.optimizer},
-                          stand_in_bytes(scratch, plan, stage)};
+                          .stand_ins = stand_in_bytes(scratch, plan, stage),
+                          .buffer = buffer_bytes(plan, stage),
+                          .late = (int64_t)memory.late,
+                          .step = (int64_t)memory.step};
 }

@@ -5,6 +5,7 @@
  *   I1  A task's run has the events of its items and of the steps before it, which are tasks of
  *       their own; what a block frees after its last item counts for its last task.
  *   I2  For slots that are executed as one, both are current.
+ *   I3  The optimizer's step is a point at the end if memory is fullest there.
  */
 #include "sim/player.h"
 
@@ -118,6 +119,11 @@ static void follow_stage(const struct prediction *p, int32_t stage, struct point
         const struct task *task = &p->graph->task[i];
         if (task->device == device && task->stream == STREAM_COMPUTE && task->block >= 0)
             follow(&t, p, i);
+    }
+    const struct stage_peak *peak = &p->stage[stage].memory;
+    if (peak->in_step) { /* I3 */
+        memcpy(t.now.bytes, peak->bytes, sizeof t.now.bytes);
+        push(&t, peak->at_ns, t.now);
     }
     arena_free(scratch);
 }

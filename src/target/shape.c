@@ -51,6 +51,9 @@ static const char *attention_of(const struct model *model)
     const struct op *flash = model_op_of_kind(model, OP_ATTENTION);
     if (flash)
         return FLASH[flash->flash >= 0 && flash->flash < (int)COUNT_OF(FLASH) ? flash->flash : 0];
+    const struct op *score = model_op_of_kind(model, OP_SCORE);
+    if (score && score->keep & KEEP_BUFFER)
+        return "local";
     const struct op *softmax = model_op_of_kind(model, OP_SOFTMAX);
     unsigned eager = KEEP_INPUT_0 | KEEP_MASK;
     return softmax && (softmax->keep & eager) ? "eager" : "fused";

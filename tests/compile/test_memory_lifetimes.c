@@ -118,7 +118,7 @@ static void one_layer(void **state)
 {
     (void)state;
     struct subject s;
-    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_MIXED};
+    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_PURE_BF16};
     assert_true(
         predict(family("llama", SMALL), "piz-daint", &degrees, &(struct simulate_options){0}, &s));
     const struct stage_peak *peak = &s.prediction->stage[0].memory;
@@ -127,12 +127,89 @@ static void one_layer(void **state)
     assert_int_equal(peak->bytes[MEMORY_WORKSPACE], 272);
     assert_int_equal(peak->slot, 0);
     assert_int_equal(peak->peak, state_of(&s, 0) + 1920);
-    /* two bytes for each weight and its gradient, 12 for the optimizer: embedding and head 2 * 256,
+    /* two bytes for each weight, its gradient and its two moments: embedding and head 2 * 256,
      * norms 3 * 8, qkv 192, proj 64, gate and up 256, down 128                              = 1176 */
-    assert_int_equal(state_of(&s, 0), 1176 * 16);
+    assert_int_equal(state_of(&s, 0), 1176 * 8);
     assert_int_equal(find_life(&s, 0, "head", HELD_OUTPUT)->dies_in, SLOT_FORWARD);
     assert_int_equal(find_life(&s, 0, "layers.0.attn.rotary", HELD_OUTPUT)->dies_in, SLOT_BACKWARD);
     assert_int_equal(find_life(&s, 0, "layers.0.attn.qkv", HELD_OUTPUT)->dies_in, SLOT_FORWARD);
+    drop(&s);
+}
+
+/* What only the optimizer's step holds: Megatron-LM's fp32 copies of 16-bit gradients, 4 bytes for each of 1176
+ * parameters, and the roots of second moments under `foreach`, as many. Gradients in fp32 are not copied. On
+ * two replicas that share the state, half of it. */
+static void in_the_step(void **state)
+{
+    (void)state;
+    static const struct {
+        enum policy policy;
+        int shard;
+        bool foreach;
+        int64_t bytes;
+    } ROWS[] = {
+        {POLICY_MIXED, 0, false, 4 * 1176},      {POLICY_MIXED, 0, true, 8 * 1176},
+        {POLICY_MIXED, 1, true, 4 * 1176},       {POLICY_MIXED_FP32_GRADIENTS, 0, true, 4 * 1176},
+        {POLICY_DISTRIBUTED, 0, true, 2 * 1176}, {POLICY_PURE_BF16, 0, true, 2 * 1176}};
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct subject s;
+        struct degrees degrees = {.dp = 2,
+                                  .has_policy = true,
+                                  .policy = ROWS[i].policy,
+                                  .shard = ROWS[i].shard,
+                                  .software.word[FACT_OPTIMIZER] =
+                                      ROWS[i].foreach ? OPTIMIZER_FOREACH : OPTIMIZER_FUSED};
+        assert_true(predict(family("llama", SMALL), "dgx-a100:1x2", &degrees,
+                            &(struct simulate_options){0}, &s));
+        const struct stage_peak *peak = &s.prediction->stage[0].memory;
+        assert_true(peak->in_step);
+        assert_int_equal(peak->peak, state_of(&s, 0) + ROWS[i].bytes);
+        assert_true(peak->reserved >= peak->peak);
+        assert_int_equal(peak->at_ns, s.prediction->iteration_ns);
+        assert_int_equal(stage_peak_bytes(s.prediction->graph, 0), peak->peak);
+        drop(&s);
+    }
+}
+
+/* Under fsdp, gradients of one micro-batch exist since its backward pass, 4 bytes for each parameter; of several they
+ * stay whole with shard 2, and are shares with shard 3, where 16-bit weights are gathered from the optimizer's fp32
+ * shares and are not there otherwise. */
+static void fsdp_state(void **state)
+{
+    (void)state;
+    static const struct {
+        int shard;
+        int64_t micro_batches, weights, gradients;
+    } ROWS[] = {{2, 1, 2 * 1176, 0}, {2, 2, 2 * 1176, 4 * 1176}, {3, 1, 0, 0}, {3, 2, 0, 2 * 1176}};
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct subject s;
+        struct degrees degrees = {.dp = 2,
+                                  .has_policy = true,
+                                  .policy = POLICY_FSDP,
+                                  .shard = ROWS[i].shard,
+                                  .global_batch = 2 * ROWS[i].micro_batches};
+        assert_true(predict(family("llama", SMALL), "dgx-a100:1x2", &degrees,
+                            &(struct simulate_options){0}, &s));
+        const struct stage_peak *peak = &s.prediction->stage[0].memory;
+        assert_int_equal(peak->state[MEMORY_WEIGHTS], ROWS[i].weights);
+        assert_int_equal(peak->state[MEMORY_GRADIENTS], ROWS[i].gradients);
+        assert_int_equal(peak->state[MEMORY_OPTIMIZER], 6 * 1176);
+        assert_true(peak->peak >= state_of(&s, 0) + (ROWS[i].gradients ? 0 : 2 * 1176));
+        drop(&s);
+    }
+}
+
+/* Megatron-LM's own attention keeps a buffer of 2 heads * 4 * 4 scores in 16 bits, one for all layers. */
+static void buffer_of_scores(void **state)
+{
+    (void)state;
+    struct subject s;
+    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_PURE_BF16};
+    assert_true(predict(
+        family("llama",
+               "layers: 3, hidden: 8, heads: 2, ffn: 16, seq: 4, vocab: 32, attention: local"),
+        "piz-daint", &degrees, &(struct simulate_options){0}, &s));
+    assert_int_equal(s.prediction->stage[0].memory.state[MEMORY_WORKSPACE], 2 * 4 * 4 * 2);
     drop(&s);
 }
 
@@ -145,7 +222,7 @@ static void fused_loss(void **state)
     (void)state;
     struct subject s;
     char options[128];
-    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_MIXED};
+    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_PURE_BF16};
     snprintf(options, sizeof options, "%s, loss: fused", SMALL);
     assert_true(predict(family("llama", options), "piz-daint", &degrees,
                         &(struct simulate_options){0}, &s));
@@ -163,7 +240,7 @@ static void compiled_loss(void **state)
     (void)state;
     struct subject s;
     char options[128];
-    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_MIXED};
+    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_PURE_BF16};
     snprintf(options, sizeof options, "%s, loss: compiled", SMALL);
     assert_true(predict(family("llama", options), "piz-daint", &degrees,
                         &(struct simulate_options){0}, &s));
@@ -185,7 +262,7 @@ static void recomputed_layer(void **state)
     (void)state;
     struct subject s;
     struct degrees degrees = {
-        .dp = 1, .has_policy = true, .policy = POLICY_MIXED, .recompute = RECOMPUTE_FULL};
+        .dp = 1, .has_policy = true, .policy = POLICY_PURE_BF16, .recompute = RECOMPUTE_FULL};
     assert_true(
         predict(family("llama", SMALL), "piz-daint", &degrees, &(struct simulate_options){0}, &s));
     const struct stage_peak *peak = &s.prediction->stage[0].memory;
@@ -214,7 +291,7 @@ static void saved_outputs(void **state)
     struct subject s;
     char options[128];
     struct degrees degrees = {
-        .dp = 1, .has_policy = true, .policy = POLICY_MIXED, .recompute = RECOMPUTE_FULL};
+        .dp = 1, .has_policy = true, .policy = POLICY_PURE_BF16, .recompute = RECOMPUTE_FULL};
     static const char *const SAVED[] = {"attn.q", "attn.v", "attn.attention", "mlp.gate",
                                         "mlp.down"};
     snprintf(options, sizeof options, "%s, apart: true", SMALL);
@@ -252,7 +329,7 @@ static void eager_loss(void **state)
     (void)state;
     struct subject s;
     char options[128];
-    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_MIXED};
+    struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_PURE_BF16};
     snprintf(options, sizeof options, "%s, loss: eager", SMALL);
     assert_true(predict(family("llama", options), "piz-daint", &degrees,
                         &(struct simulate_options){0}, &s));
@@ -357,7 +434,7 @@ static void gathered_again(void **state)
     (void)state;
     struct subject s;
     struct degrees degrees = {
-        .dp = 4, .tp = 2, .sequence = true, .has_policy = true, .policy = POLICY_MIXED};
+        .dp = 4, .tp = 2, .sequence = true, .has_policy = true, .policy = POLICY_PURE_BF16};
     assert_true(
         predict(family("llama", SMALL), "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
     const struct lifetime *norm = find_life(&s, 0, "layers.0.mlp.norm", HELD_OUTPUT);
@@ -389,7 +466,7 @@ static void sharded_weights(void **state)
 {
     (void)state;
     struct subject s;
-    struct degrees degrees = {.dp = 8, .shard = 3, .has_policy = true, .policy = POLICY_MIXED};
+    struct degrees degrees = {.dp = 8, .shard = 3, .has_policy = true, .policy = POLICY_PURE_BF16};
     assert_true(
         predict(family("llama", "layers: 3, hidden: 8, heads: 2, ffn: 16, seq: 4, vocab: 32"),
                 "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
@@ -424,12 +501,12 @@ static void tied_table(void **state)
     (void)state;
     struct subject s;
     struct degrees degrees = {
-        .dp = 4, .pp = 2, .global_batch = 8, .has_policy = true, .policy = POLICY_MIXED};
+        .dp = 4, .pp = 2, .global_batch = 8, .has_policy = true, .policy = POLICY_PURE_BF16};
     assert_true(predict(
         family("gpt", "layers: 2, hidden: 64, heads: 2, seq: 16, vocab: 32, max_positions: 16"),
         "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
-    assert_int_equal(state_of(&s, 0), (49984 + 32 * 64 + 16 * 64) * 16);
-    assert_int_equal(state_of(&s, 1), (49984 + 128 + 32 * 64) * 16);
+    assert_int_equal(state_of(&s, 0), (49984 + 32 * 64 + 16 * 64) * 8);
+    assert_int_equal(state_of(&s, 1), (49984 + 128 + 32 * 64) * 8);
     drop(&s);
 }
 
@@ -457,7 +534,7 @@ static int64_t checkpoints(const char *schedule, int32_t stages, int64_t pieces,
                               .schedule = schedule,
                               .recompute = RECOMPUTE_FULL,
                               .has_policy = true,
-                              .policy = POLICY_MIXED};
+                              .policy = POLICY_PURE_BF16};
     *(strcmp(schedule, "aiao") == 0 ? &degrees.segments : &degrees.pieces) = pieces;
     assert_true(
         predict(uniform(stages * pieces), "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
@@ -511,7 +588,7 @@ static void offloaded(void **state)
                               .recompute = RECOMPUTE_FULL,
                               .offload = true,
                               .has_policy = true,
-                              .policy = POLICY_MIXED};
+                              .policy = POLICY_PURE_BF16};
     assert_true(predict(uniform(4), "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
     assert_string_equal(s.plan->schedule, "aiao");
     const struct stage_peak *peak = &s.prediction->stage[0].memory;
@@ -785,7 +862,12 @@ static void check_stage(const struct subject *s, int32_t stage)
     struct naive naive = {.s = s, .stage = stage};
     int64_t held = 0, all = 0;
     replay(&naive);
-    if (plan_schedule(s->plan)->ahead) {
+    struct stage_memory memory = plan_stage_memory(s->plan, stage, 0);
+    int64_t step = (int64_t)memory.late + (int64_t)memory.step;
+    if (peak->in_step) {
+        assert_true(step > naive.peak);
+        assert_int_equal(peak->peak, state_of(s, stage) + step);
+    } else if (plan_schedule(s->plan)->ahead) {
         check_paired_stage(s, stage, &naive);
     } else {
         assert_int_equal(peak->peak, state_of(s, stage) + naive.peak);
@@ -828,7 +910,8 @@ static void in_words(void **state)
 {
     (void)state;
     struct subject s;
-    struct degrees degrees = {.dp = 4, .pp = 2, .global_batch = 16};
+    struct degrees degrees = {
+        .dp = 4, .pp = 2, .global_batch = 16, .has_policy = true, .policy = POLICY_PURE_BF16};
     assert_true(predict(uniform(4), "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
     const struct stage_peak *peak = &s.prediction->stage[0].memory;
     bool found = false;
@@ -842,15 +925,16 @@ static void in_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_by_hand),   cmocka_unit_test(gradients_made_apart),
-        cmocka_unit_test(one_layer),         cmocka_unit_test(fused_loss),
-        cmocka_unit_test(compiled_loss),     cmocka_unit_test(recomputed_layer),
-        cmocka_unit_test(saved_outputs),     cmocka_unit_test(eager_loss),
-        cmocka_unit_test(gathered_again),    cmocka_unit_test(sharded_weights),
-        cmocka_unit_test(tied_table),        cmocka_unit_test(as_fold3d_says),
-        cmocka_unit_test(as_schedules_say),  cmocka_unit_test(offloaded),
-        cmocka_unit_test(as_the_model_says), cmocka_unit_test(in_words),
-        cmocka_unit_test(random_plans),
+        cmocka_unit_test(buckets_by_hand),  cmocka_unit_test(gradients_made_apart),
+        cmocka_unit_test(one_layer),        cmocka_unit_test(fused_loss),
+        cmocka_unit_test(compiled_loss),    cmocka_unit_test(recomputed_layer),
+        cmocka_unit_test(saved_outputs),    cmocka_unit_test(eager_loss),
+        cmocka_unit_test(in_the_step),      cmocka_unit_test(fsdp_state),
+        cmocka_unit_test(buffer_of_scores), cmocka_unit_test(gathered_again),
+        cmocka_unit_test(sharded_weights),  cmocka_unit_test(tied_table),
+        cmocka_unit_test(as_fold3d_says),   cmocka_unit_test(as_schedules_say),
+        cmocka_unit_test(offloaded),        cmocka_unit_test(as_the_model_says),
+        cmocka_unit_test(in_words),         cmocka_unit_test(random_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,7 +111,7 @@ static void options_that_do_not_fit(void **state)
                    "given options:1: 'heads' is 7, expected a divisor of 'hidden', 768", NULL);
     assert_refused("gpt2", "attention: flush",
                    "given options:1: 'attention' is 'flush', expected one of flash, fused, eager, "
-                   "flash-v1, flash-v2",
+                   "flash-v1, flash-v2, local",
                    "did you mean 'flash'?");
 }
 

@@ -269,14 +269,14 @@ static void megatron_activations(void **state)
 }
 
 /* Per layer in fp32 with e = 4: eager causal keeps softmax 4, causal mask 1, dropout mask 1 and
- * dropped 4; flash keeps no score matrix but its output and an fp32 per row and head. */
+ * dropped 4; local and fused have no mask of that size; flash keeps no score matrix but its output and an fp32 per row and head. */
 static void attention_choices_keep_different_things(void **state)
 {
     (void)state;
     static const struct {
         const char *attention;
         double per_score, per_row;
-    } KEPT[] = {{"eager", 10, 0}, {"fused", 9, 0}, {"flash", 0, 4 * 8}};
+    } KEPT[] = {{"eager", 10, 0}, {"local", 9, 0}, {"fused", 9, 0}, {"flash", 0, 4 * 8}};
     double s = 64, h = 128, a = 8;
     for (size_t i = 0; i < COUNT_OF(KEPT); i++) {
         char options[256];
@@ -547,7 +547,7 @@ static void options_are_checked(void **state)
          "test.yaml:4: 'dropout' is 1.5, expected a number from 0 to 1"},
         {"gpt", "layers: 2\nhidden: 128\nheads: 8\nattention: flush\n",
          "test.yaml:4: 'attention' is 'flush', expected one of flash, fused, eager, flash-v1, "
-         "flash-v2"},
+         "flash-v2, local"},
         {"gpt", "layers: 2\nhidden: 128\nheads: 8\nlayer: 3\n",
          "test.yaml:4: 'layer' is not a known key here"},
         {"gpt", "layers: 2\nhidden: 8\nheads: 1\nseq: 100000000\nattention: eager\n",

@@ -96,14 +96,15 @@ static int64_t find_peak(struct judge *j, const struct config *c, int32_t stage)
 {
     struct pipeline pipeline = {c->stages, c->pieces,
                                 (int32_t)(j->problem->global_batch / c->step_samples)};
-    int64_t state = 0, stand_in = 0;
+    int64_t state = 0, step = 0, stand_in = 0;
     for (int32_t k = stage; k < config_parts(c); k += c->stages) {
         state += j->cost[k]->state;
+        step += j->cost[k]->step;
         stand_in = j->cost[k]->stand_in > stand_in ? j->cost[k]->stand_in : stand_in;
     }
-    return state + stand_in +
-           most_held(j->estimator->holdings, config_schedule(c), &pipeline, stage,
-                     &j->memory[stage]);
+    int64_t held =
+        most_held(j->estimator->holdings, config_schedule(c), &pipeline, stage, &j->memory[stage]);
+    return state + stand_in + (held > step ? held : step);
 }
 
 static int64_t find_optimizer(const struct judge *j, const struct config *c, int32_t stage)

@@ -176,6 +176,7 @@ static void close_cost(struct judge *j, const struct part_sums *sums, struct par
     add_side(&(struct side){beside.forward, beside.backward, beside.weight, more}, &out->work,
              &out->memory);
     out->state = of[SUM_STATE];
+    out->step = sums->sums.of[SUM_STEP];
     out->stand_in = sums->stand_in_bytes;
     out->parameters = of[SUM_PARAMETERS];
     out->gather_after_ns = of[SUM_GATHER_AFTER];
@@ -192,7 +193,7 @@ static void count_memory(const struct judge *j, const struct counted_run *run, i
     struct counted counted = count->part(count->context, run, runs);
     counted_hold(counted, &out->memory);
     out->state = counted.always;
-    out->stand_in = 0;
+    out->step = out->stand_in = 0;
 }
 
 static bool lies_alike(const struct manner *a, const struct manner *b)

@@ -226,7 +226,7 @@ struct part_cost {
     bool legal;
     struct part_work work;
     struct part_memory memory;
-    int64_t state, stand_in, parameters, gather_after_ns;
+    int64_t state, step, stand_in, parameters, gather_after_ns;
     int64_t operators_ns; /* for one micro-batch */
     const struct row_table *table;
 };

@@ -91,6 +91,7 @@ static void sum_state(struct grid_space *space, struct grid_layout *layout, int 
 {
     const struct plan *plan = layout->plan;
     struct plan view = *plan;
+    view.global_batch = view.step_samples; /* one micro-batch, whose gradients take least */
     int64_t *of = ARENA_ARRAY(space->arena, int64_t, (size_t)plan->model->ops);
     int64_t *sum = ARENA_ARRAY(space->arena, int64_t, (size_t)plan->instances + 1);
     view.choice = ARENA_ARRAY(space->arena, struct choice, (size_t)plan->choices);
@@ -102,7 +103,7 @@ static void sum_state(struct grid_space *space, struct grid_layout *layout, int 
         int32_t op = plan->instance[i].op;
         if (plan->instance[i].copy == 0) {
             struct stage_memory m = plan_instance_state(&view, i);
-            of[op] = (int64_t)(m.weights + m.gradients + m.optimizer);
+            of[op] = (int64_t)stage_memory_state(&m);
         }
         sum[i + 1] = sum[i] + of[op];
     }

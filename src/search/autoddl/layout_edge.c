@@ -120,7 +120,7 @@ static void fill_tie(const struct layout_problem *p, const struct layout_uses *e
     if (plan_choose(w->plan, w->first[e->b], &choice))
         return; /* unchanged since its option was filled in */
     struct stage_memory state = plan_tied_state(w->plan, w->first[e->b]);
-    *memory = layout_state_bytes(&state);
+    *memory = stage_memory_state(&state);
 }
 
 void layout_find_pair(void *context, int32_t edge, int32_t i, int32_t j)

@@ -98,11 +98,6 @@ static double kept_bytes(const struct layout_problem *p, int32_t number, int32_t
     return kept > 0 ? kept : 0;
 }
 
-double layout_state_bytes(const struct stage_memory *memory)
-{
-    return memory->weights + memory->gradients + memory->optimizer;
-}
-
 static bool has_tie(const struct layout_problem *p, int32_t number)
 {
     return layout_tied_to(&p->about.model->op[number]) >= 0;
@@ -136,7 +131,7 @@ weft_status layout_fill_option(struct layout_problem *p, int32_t number, int32_t
     alone.time = w->copies[number] * (w->each * alone.pass + w->once * once.update);
     alone.memory =
         w->copies[number] / p->about.stages *
-        (layout_state_bytes(&state) + in_flight * kept_bytes(p, number, option, &choice));
+        (stage_memory_state(&state) + in_flight * kept_bytes(p, number, option, &choice));
     w->alone[number][option] = alone;
 done:
     return status;

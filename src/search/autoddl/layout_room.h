@@ -90,7 +90,6 @@ struct layout_state_times {
 /* Without `sync`, the synchronisation is left out, which takes longest to find. */
 struct layout_state_times layout_state_time(const struct layout_problem *p, const struct op *op,
                                             const struct choice *choice, bool sync);
-double layout_state_bytes(const struct stage_memory *memory);
 double layout_partial_degree(const struct layout *layout); /* addends of its partial sums */
 /* Fills in everything but synchronisation, which no floor counts and which is found afterwards. */
 weft_status layout_fill_option(struct layout_problem *p, int32_t number, int32_t option);

@@ -12,7 +12,7 @@
 /* One part as the latest estimate found it. */
 struct part_memo {
     struct part_work work;
-    int64_t state, stand_in; /* bytes */
+    int64_t state, step, stand_in; /* bytes */
     int64_t parameters, gather_after_ns;
     const struct row_table *table; /* the table of its last run, for the optimizer step */
 };
@@ -189,7 +189,8 @@ static void add_tied(const struct estimator *e, const struct candidate *c, int32
                      struct part_sums *sums)
 {
     static const enum tally OWN[] = {SUM_SYNC,         SUM_SYNC_EACH,  SUM_SYNC_BYTES,
-                                     SUM_GATHER_AFTER, SUM_PARAMETERS, SUM_STATE};
+                                     SUM_GATHER_AFTER, SUM_PARAMETERS, SUM_STATE,
+                                     SUM_STEP};
     struct tied_pair tied = tables_tied(e->tables);
     const struct row_table *user = tied.user < 0 ? NULL : table_with(c, part, tied.user);
     const struct row_table *owner = user ? table_with(c, part, tied.owner) : NULL;
@@ -267,6 +268,7 @@ static weft_status estimate_part(struct estimator *e, struct candidate *c, int32
     out->work.host += (int64_t)((double)beside.memory.offloaded * out->table->offload_each_ns);
     c->memo->memory[part] = memory_of(&sums, &beside.memory);
     out->state = sums.sums.of[SUM_STATE];
+    out->step = sums.sums.of[SUM_STEP];
     out->stand_in = sums.stand_in_bytes;
     out->parameters = sums.sums.of[SUM_PARAMETERS];
     out->gather_after_ns = sums.sums.of[SUM_GATHER_AFTER];
@@ -279,14 +281,16 @@ done:
 static int64_t peak_of(const struct estimator *e, const struct candidate *c, int32_t stage)
 {
     struct pipeline pipeline = {c->stages, c->pieces, (int32_t)c->micro_batches};
-    int64_t state = 0, stand_in = 0;
+    int64_t state = 0, step = 0, stand_in = 0;
     for (int32_t k = stage; k < c->stages * c->pieces; k += c->stages) {
         const struct part_memo *part = &c->memo->part[k];
         state += part->state;
+        step += part->step;
         stand_in = part->stand_in > stand_in ? part->stand_in : stand_in;
     }
-    return state + stand_in +
-           most_held(e->holdings, schedule_of(e, c), &pipeline, stage, &c->memo->memory[stage]);
+    int64_t held =
+        most_held(e->holdings, schedule_of(e, c), &pipeline, stage, &c->memo->memory[stage]);
+    return state + stand_in + (held > step ? held : step);
 }
 
 static int64_t optimizer_of(const struct candidate *c, int32_t stage, int64_t *gather_after_ns)

@@ -73,18 +73,14 @@ static int64_t share(int64_t whole, int64_t part, int64_t of)
     return of ? (int64_t)((double)whole * (double)part / (double)of) : 0;
 }
 
-static double state_bytes(const struct stage_memory *m)
-{
-    return m->weights + m->gradients + m->optimizer;
-}
-
 static void fill_weights(const struct filling *f, int64_t i)
 {
     const struct outline *o = &f->timed->outline;
     int64_t *of = f->table->at[i + 1].of, bytes = o->gradients[i];
     int32_t number = o->bucket_of[i];
     struct stage_memory state = plan_instance_state(f->timed->plan, i);
-    of[SUM_STATE] += (int64_t)state_bytes(&state);
+    of[SUM_STATE] += (int64_t)stage_memory_state(&state);
+    of[SUM_STEP] += (int64_t)(state.step + state.late);
     of[SUM_LAYERS] += f->timed->plan->ends_layer[i];
     if (number < 0 || bytes == 0)
         return;
@@ -195,7 +191,7 @@ static int64_t copies_bytes(const struct plan *plan)
         if (plan_weight_owner(plan, i) == i || !plan_holds_weights(plan, i))
             continue;
         struct stage_memory copy = plan_tied_state(plan, i);
-        bytes += state_bytes(&copy);
+        bytes += stage_memory_state(&copy);
     }
     return (int64_t)bytes;
 }
@@ -219,7 +215,7 @@ static double tied_share(const struct filling *f)
         return 0;
     struct stage_memory whole = plan_instance_state(f->timed->plan, f->tied.owner);
     struct stage_memory copy = plan_tied_state(f->timed->plan, f->tied.user);
-    return state_bytes(&copy) / state_bytes(&whole);
+    return stage_memory_state(&copy) / stage_memory_state(&whole);
 }
 
 static void fill_rest(const struct filling *f)
@@ -228,7 +224,7 @@ static void fill_rest(const struct filling *f)
         SUM_DEVICE,     SUM_DEVICE + 1, SUM_DEVICE + 2,    SUM_HOST,   SUM_HOST + 1,
         SUM_HOST + 2,   SUM_STRETCHED,  SUM_STRETCHED + 1, SUM_SYNC,   SUM_STRETCHED + 2,
         SUM_SYNC_EACH,  SUM_SYNC_BYTES, SUM_WEIGHTS,       SUM_LAYERS, SUM_GATHER_AFTER,
-        SUM_PARAMETERS, SUM_STATE};
+        SUM_PARAMETERS, SUM_STATE,      SUM_STEP};
     struct row_table *t = f->table;
     const struct outline *o = &f->timed->outline;
     for (int64_t i = 0; i < f->instances; i++)

@@ -51,6 +51,7 @@ enum tally {
     SUM_LAYERS,
     SUM_PARAMETERS, /* parameters that an optimizer updates */
     SUM_STATE,
+    SUM_STEP,        /* bytes in addition to the state while the optimizer runs */
     SUM_KEPT,        /* bytes that the forward pass leaves */
     SUM_BACK,        /* bytes that the backward pass adds, mostly negative, */
     SUM_BACK_WEIGHT, /* and those that the pass of weight gradients adds */

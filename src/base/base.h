@@ -113,6 +113,8 @@ typedef weft_status request_work(void *context);
 weft_status request_run(request_work *work, void *context);
 /* Sets the memory limit of the requests that follow, in bytes; 0: the usual limit. */
 void request_limit(int64_t bytes);
+/* What other programs leave of this machine's memory and of this program's control group, in bytes. */
+double host_memory_left(void);
 
 /* The request that this thread works for; NULL: none. A thread that starts others passes it on to
  * them. Each of them, the starting thread included, runs its work through request_part, which ends

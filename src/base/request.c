@@ -58,15 +58,45 @@ void request_limit(int64_t bytes)
     atomic_store(&own_limit, bytes);
 }
 
+static const char GROUP_LIMIT[] = "/sys/fs/cgroup/memory.max",
+                  GROUP_USE[] = "/sys/fs/cgroup/memory.current";
+
+/* The number that a file consists of; without one ("max" is none), `usual`. */
+static double number_in(const char *path, double usual)
+{
+    double number = 0;
+    FILE *file = fopen(path, "r");
+    int found = file ? fscanf(file, "%lf", &number) : 0;
+    if (file)
+        fclose(file);
+    return found == 1 && number > 0 ? number : usual;
+}
+
 /* Bytes that this control group may use; without a limit, more than any machine has. */
 static double group_bytes(void)
 {
-    double bytes = 0;
-    FILE *file = fopen("/sys/fs/cgroup/memory.max", "r");
-    int found = file ? fscanf(file, "%lf", &bytes) : 0; /* "max" is not a number: no limit */
+    return number_in(GROUP_LIMIT, (double)INT64_MAX);
+}
+
+/* What the system says it could give to a new program, in bytes. */
+static double available_bytes(void)
+{
+    char line[128];
+    double kib = (double)INT64_MAX;
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %lf kB", &kib) == 1)
+            break;
     if (file)
         fclose(file);
-    return found == 1 && bytes > 0 ? bytes : (double)INT64_MAX;
+    return kib * 1024;
+}
+
+double host_memory_left(void)
+{
+    double left = available_bytes(), group = group_bytes() - number_in(GROUP_USE, 0);
+    left = group < left ? group : left;
+    return left > 0 ? left : 0;
 }
 
 static size_t usual_limit(void)

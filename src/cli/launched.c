@@ -14,6 +14,21 @@ const char *launched_rank(void)
     return NULL;
 }
 
+/* Those in which they pass how many ranks this machine has. */
+static const char *const HERE_VARIABLES[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                                             "PMIX_LOCAL_SIZE"};
+
+int64_t launched_here(void)
+{
+    int64_t ranks;
+    for (size_t i = 0; i < COUNT_OF(HERE_VARIABLES); i++) {
+        const char *text = getenv(HERE_VARIABLES[i]);
+        if (text && parse_int(text, &ranks) && ranks > 0)
+            return ranks;
+    }
+    return 1;
+}
+
 bool rank_speaks(void)
 {
     const char *rank = launched_rank();

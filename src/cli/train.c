@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "cli/train.h"
+#include "compile/compile.h"
+#include "sim/sim.h"
 
 /* ---- under a launcher ------------------------------------------------------------------------ */
 
@@ -100,6 +102,26 @@ static int tell(const struct train_arguments *arguments, const struct training_r
     return WEFT_OK;
 }
 
+/* Says before the first step if this machine has less memory than the ranks in this process, or on it, are
+ * predicted to hold. */
+static weft_status tell_memory(const struct plan *plan, int64_t ranks)
+{
+    struct graph *graph = NULL;
+    double bytes = 0, left = host_memory_left(), devices = (double)cluster_devices(plan->cluster);
+    weft_status status;
+    TRY(graph_compile(plan, &(struct compile_options){0}, &graph));
+    for (int32_t s = 0; s < plan->stages; s++)
+        bytes += (double)plan->stage[s].devices * (double)stage_peak_bytes(graph, s);
+    bytes *= (double)ranks / devices;
+    if (bytes > left)
+        fprintf(stderr,
+                "weft: %s are predicted to hold %s here, and %s are left: the run may be ended\n",
+                counted(ranks, "rank").s, show_bytes(bytes).s, show_bytes(left).s);
+done:
+    graph_free(graph);
+    return status;
+}
+
 static int run(struct train_arguments *arguments, struct plan *plan)
 {
     FILE *out = arguments->json ? stderr : stdout;
@@ -114,8 +136,12 @@ static int run(struct train_arguments *arguments, struct plan *plan)
     arguments->training.context = &teller;
     arguments->training.stop = &interrupted;
     take_signals();
-    weft_status status = launched_rank() && !arguments->ranks ? run_mpi(arguments, &result)
-                                                              : run_threads(arguments, &result);
+    bool launched = launched_rank() && !arguments->ranks;
+    weft_status status = WEFT_OK;
+    if (rank_speaks())
+        status = tell_memory(plan, launched ? launched_here() : cluster_devices(plan->cluster));
+    if (!status)
+        status = launched ? run_mpi(arguments, &result) : run_threads(arguments, &result);
     return status ? fail(status) : tell(arguments, &result);
 }
 

@@ -205,6 +205,8 @@ static void test_exit_codes(void **state)
         {PLAN " --dtype fp16", WEFT_BAD_INPUT, "--dtype bf16 --policy mixed"},
         {PLAN " --rate 1e29 --clip 0", WEFT_FAILURE, "is not a number"},
         {"gpt2", WEFT_BAD_INPUT, "nothing to train on"},
+        {"gpt3-175b dgx-a100:1x8 --tp 8 --dtype bf16 --data /dev/null", WEFT_BAD_INPUT,
+         "8 ranks are predicted to hold"},
         {"resnet-50 dgx-a100:1x1 --dtype fp32 --data /dev/null", WEFT_BAD_INPUT,
          "does not read one sequence of tokens"},
         {arena_printf(scratch->arena, PLAN " --vocab '%s' --merges '%s'", vocab, merges),

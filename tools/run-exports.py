@@ -3,45 +3,60 @@
 
   run-exports.py export WEFT FOLDER                 writes the files of CASES and their predictions
   run-exports.py run FOLDER [--megatron TREE]       on the machine with the GPU; prints a row for each case
+  run-exports.py table WEFT FOLDER                  measured and predicted memory, predicted anew
 
 Several ranks share one GPU under the real NCCL when each has a host id of its own and shared memory and peer copies
-are off: they then talk by way of sockets. Times mean nothing there; memory per rank and the loss do. Cases of
-Megatron-LM need its source tree, and run its own modules (no Transformer Engine, no Apex).
+are off: they then talk by way of sockets. Times mean nothing there; memory per rank and the loss do. Cases run side
+by side as long as their predicted memory is within the GPU's. Every step trains on the same batch, so that the loss
+falls. Cases of Megatron-LM need its source tree, and run its own modules (no Transformer Engine, no Apex).
 """
 import argparse
+import array
 import json
 import os
 import pathlib
+import random
 import re
 import runpy
 import shlex
 import subprocess
 import sys
 import sysconfig
+import time
 
 HERE = pathlib.Path(__file__).resolve()
-STEPS = 6
-SECONDS = 90  # that a case may take
-SMALL = "--set attention=eager --dtype bf16 --policy mixed-fp32-gradients"
+STEPS = 8
+GPU_BYTES = 126 << 30     # that ranks may be predicted to take together
+OUTSIDE_BYTES = 2 << 30   # of a rank: context, libraries, communicators
+RANKS_AT_ONCE = 12
+LOCAL_MODULES = "--set attention=local --dtype bf16 --software megatron-local"
+GRADIENTS = f"{LOCAL_MODULES} --policy mixed-fp32-gradients"
+FSDP = "--dtype bf16 --policy fsdp"
 # Name, ranks, format, and what is exported.
 CASES = [
-    ("fsdp-2-zero3", 2, "fsdp", "gpt3-1.3b hgx-h200:1x2 --zero 3 --microbatch 2 --global-batch 8 --policy fsdp"),
-    ("fsdp-2-zero2", 2, "fsdp", "gpt3-1.3b hgx-h200:1x2 --zero 2 --microbatch 1 --global-batch 4 --policy fsdp"),
-    ("fsdp-4-zero3", 4, "fsdp", "gpt3-1.3b hgx-h200:1x4 --zero 3 --recompute full --microbatch 4 --global-batch 16 "
-                                "--policy fsdp"),
-    ("fsdp-4-llama", 4, "fsdp", "llama3-8b hgx-h200:1x4 --set layers=8 --seq 4096 --zero 3 --microbatch 1 "
-                                "--global-batch 8 --policy fsdp"),
-    ("megatron-tp2", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --tp 2 --global-batch 8 {SMALL}"),
-    ("megatron-pp2", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --pp 2 --global-batch 8 {SMALL}"),
-    ("megatron-dp2", 2, "megatron@0.16", "gpt3-1.3b hgx-h200:1x2 --zero 1 --global-batch 8 --set attention=eager "
-                                         "--dtype bf16 --policy distributed"),
     ("megatron-full", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --recompute full --microbatch 2 --global-batch 8 "
-                                          f"{SMALL}"),
-    ("megatron-tp2-pp2", 4, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x4 --tp 2 --pp 2 --global-batch 8 {SMALL}"),
-    ("megatron-pieces", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --pp 2 --virtual 2 --global-batch 8 {SMALL}"),
-    ("megatron-tp2-dp2", 4, "megatron@0.16", "gpt3-1.3b hgx-h200:1x4 --tp 2 --zero 1 --global-batch 8 "
-                                             "--set attention=eager --dtype bf16 --policy distributed"),
-    ("megatron-pp4", 4, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x4 --pp 4 --recompute full --global-batch 16 {SMALL}"),
+                                          f"{GRADIENTS}"),
+    ("fsdp-2-zero2", 2, "fsdp", f"gpt3-1.3b hgx-h200:1x2 --set loss=eager --zero 2 --microbatch 1 --global-batch 4 {FSDP}"),
+    ("fsdp-4-zero3", 4, "fsdp", f"gpt3-1.3b hgx-h200:1x4 --set loss=eager --zero 3 --recompute full --microbatch 4 "
+                                f"--global-batch 16 {FSDP}"),
+    ("megatron-16-bit", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --set layers=8 --recompute full --global-batch 8 "
+                                            f"{LOCAL_MODULES} --policy mixed"),
+    ("megatron-16-bit-zero1", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --set layers=8 --zero 1 --recompute full "
+                                                  f"--global-batch 8 {LOCAL_MODULES} --policy mixed"),
+    ("fsdp-2-llama", 2, "fsdp", f"llama3-8b hgx-h200:1x2 --set layers=4 --set loss=eager --seq 4096 --zero 3 --microbatch 1 "
+                                f"--global-batch 4 {FSDP}"),
+    ("fsdp-2-one-pass", 2, "fsdp", f"gpt3-1.3b hgx-h200:1x2 --set layers=8 --set loss=eager --zero 2 --microbatch 4 "
+                                   f"--global-batch 8 {FSDP}"),
+    ("megatron-pp4", 4, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x4 --pp 4 --recompute full --global-batch 16 {GRADIENTS}"),
+    ("megatron-dp2", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --zero 1 --global-batch 8 {LOCAL_MODULES} "
+                                         f"--policy distributed"),
+    ("fsdp-2-zero3", 2, "fsdp", f"gpt3-1.3b hgx-h200:1x2 --set loss=eager --zero 3 --microbatch 2 --global-batch 8 {FSDP}"),
+    ("megatron-pp2", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --pp 2 --global-batch 8 {GRADIENTS}"),
+    ("megatron-pieces", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --pp 2 --virtual 2 --global-batch 8 {GRADIENTS}"),
+    ("megatron-tp2-pp2", 4, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x4 --tp 2 --pp 2 --global-batch 8 {GRADIENTS}"),
+    ("megatron-tp2-dp2", 4, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x4 --tp 2 --zero 1 --global-batch 8 {LOCAL_MODULES} "
+                                             f"--policy distributed"),
+    ("megatron-tp2", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --tp 2 --global-batch 8 {GRADIENTS}"),
 ]
 # What a machine without Transformer Engine and Apex needs beside the exported arguments.
 LOCAL = ("--transformer-impl local --no-persist-layer-norm --no-gradient-accumulation-fusion --no-rope-fusion "
@@ -50,13 +65,16 @@ LOCAL = ("--transformer-impl local --no-persist-layer-norm --no-gradient-accumul
 LOSS = re.compile(r"loss:? +([0-9]+\.[0-9]+(?:[Ee][-+]?[0-9]+)?)")
 
 
+def predict(weft, arguments):
+    done = subprocess.run([weft, "simulate", *shlex.split(arguments), "--json"], check=False, capture_output=True, text=True)
+    return done.stdout
+
+
 def export(weft, folder):
     folder.mkdir(parents=True, exist_ok=True)
     for name, _, form, arguments in CASES:
-        words = shlex.split(arguments)
-        subprocess.run([weft, "export", *words, "--to", form, "-o", folder / name], check=True)
-        done = subprocess.run([weft, "simulate", *words, "--json"], check=False, capture_output=True, text=True)
-        (folder / f"{name}.json").write_text(done.stdout)
+        subprocess.run([weft, "export", *shlex.split(arguments), "--to", form, "-o", folder / name], check=True)
+        (folder / f"{name}.json").write_text(predict(weft, arguments))
 
 
 def megatron_words(path):
@@ -65,6 +83,15 @@ def megatron_words(path):
     at = words.index("--vocab-size")
     words[at + 1] = str(int(words[at + 1]) - 1)  # NullTokenizer adds one
     return [*words, *LOCAL, "--train-iters", str(STEPS)]
+
+
+def fsdp_words(script):
+    """A file as long as one sequence and its next token has one place where a sample can begin."""
+    sizes = {key: int(re.search(rf'"{key}": (\d+)', script.read_text())[1]) for key in ("seq", "vocab")}
+    draw = random.Random(0)
+    data = script.with_suffix(".ids")
+    data.write_bytes(array.array("I", (draw.randrange(sizes["vocab"]) for _ in range(sizes["seq"] + 2))).tobytes())
+    return ["--steps", str(STEPS), "--warmup", "0", "--data", str(data)]
 
 
 def build_helpers(tree):
@@ -78,23 +105,56 @@ def build_helpers(tree):
                         str(out)], check=True)
 
 
+def watch_memory(torch):
+    """Peaks of the passes and of the optimizer's steps apart, and what is there between the two."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+    held = {"passes": 0, "step": 0, "between": 0, "reserved": 0}
+
+    def note(what):
+        held[what] = max(held[what], torch.cuda.max_memory_allocated())
+        held["reserved"] = max(held["reserved"], torch.cuda.max_memory_reserved())
+        held["between"] = max(held["between"], torch.cuda.memory_allocated())
+        torch.cuda.reset_peak_memory_stats()
+
+    register_optimizer_step_pre_hook(lambda *_: note("passes"))
+    register_optimizer_step_post_hook(lambda *_: note("step"))
+    return held, note
+
+
+def repeat_batch(words):
+    """Megatron-LM's samples by their number within a batch."""
+    from megatron.core.datasets import gpt_dataset, utils
+    batch = int(words[words.index("--global-batch-size") + 1])
+    sample = gpt_dataset.GPTDataset.__getitem__
+    gpt_dataset.GPTDataset.__getitem__ = lambda self, number: sample(self, number % batch if number is not None else number)
+    utils.compile_helpers = lambda: None
+
+
 def one_rank(script, stats, words):
     """In a rank's own process: the script as it is, and at its end what the device's memory held."""
     import torch
     tree = pathlib.Path(script).parent
     sys.argv = [script, *words]
     sys.path.insert(0, str(tree))
+    held, note = watch_memory(torch)
     if (tree / "megatron").is_dir():
-        import megatron.core.datasets.utils as utils
-        utils.compile_helpers = lambda: None
+        repeat_batch(words)
     try:
         runpy.run_path(script, run_name="__main__")
     finally:
-        pathlib.Path(stats).write_text(json.dumps({"allocated": torch.cuda.max_memory_allocated(),
-                                                   "reserved": torch.cuda.max_memory_reserved()}))
+        note("passes")
+        held["allocated"] = max(held["passes"], held["step"])
+        pathlib.Path(stats).write_text(json.dumps(held))
 
 
-def start(name, ranks, script, words, folder, port):
+def start(case, folder, tree, port):
+    name, ranks, form, _ = case
+    if form.startswith("megatron"):
+        script, words = tree / "pretrain_gpt.py", megatron_words(folder / name)
+    else:
+        script = folder / f"{name}.py"
+        script.write_text((folder / name).read_text())
+        words = fsdp_words(script)
     processes = []
     for rank in range(ranks):
         env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
@@ -107,62 +167,89 @@ def start(name, ranks, script, words, folder, port):
     return processes
 
 
-def finish(processes, seconds):
-    codes = []
-    for process in processes:
-        try:
-            codes.append(process.wait(timeout=seconds))
-        except subprocess.TimeoutExpired:
-            codes.append(None)
-    for process in processes:
-        process.kill()
-    return codes
+def is_over(processes, deadline):
+    """All ranks have ended; or one has failed, or the time is up, and the others are ended."""
+    codes = [process.poll() for process in processes]
+    if None in codes and (any(codes) or time.time() > deadline):
+        for process in processes:
+            process.kill()
+        codes = [process.wait() for process in processes]
+    return None not in codes
+
+
+def predicted_bytes(folder, name, ranks, field):
+    stages = json.loads((folder / f"{name}.json").read_text() or "{}").get("memory", [])
+    return [stages[rank * len(stages) // ranks][field] if stages else 0 for rank in range(ranks)]
 
 
 def row(folder, name, ranks, codes):
-    logs = [(folder / f"{name}.{rank}.log").read_text() for rank in range(ranks)]
+    logs = [(folder / f"{name}.{rank}.log").read_text(errors="replace") for rank in range(ranks)]
     losses = [float(x) for log in logs for x in LOSS.findall(log)]
     stats = [folder / f"{name}.{rank}.stats" for rank in range(ranks)]
-    held = [json.loads(path.read_text())["allocated"] if path.exists() else 0 for path in stats]
-    predicted = json.loads((folder / f"{name}.json").read_text() or "{}")
-    stages = predicted.get("memory", [])
-    expected = [stages[rank * len(stages) // ranks]["peak"] if stages else 0 for rank in range(ranks)]
-    return {"case": name, "ranks": ranks, "codes": codes, "first_loss": losses[0] if losses else None,
-            "last_loss": losses[-1] if losses else None, "allocated": held, "predicted": expected,
-            "error": [round(100 * (e / h - 1), 2) if h else None for e, h in zip(expected, held)],
-            "tail": "" if losses else next((log for log in logs if "Error" in log), logs[0])[-1500:]}
+    held = [json.loads(path.read_text()) if path.exists() else {} for path in stats]
+    failed = not losses or any(codes)
+    return {"case": name, "ranks": ranks, "codes": codes, "losses": losses, "held": held,
+            "tail": next((log for log in logs if "Error" in log), logs[0])[-1500:] if failed else ""}
 
 
-def run(folder, tree, only):
-    rows = []
+def room_for(case, running, folder):
+    def takes(name, ranks):
+        return sum(int(1.1 * x) + OUTSIDE_BYTES for x in predicted_bytes(folder, name, ranks, "reserved"))
+    cases = [case, *(other for other, _ in running)]
+    return (sum(takes(name, ranks) for name, ranks, _, _ in cases) <= GPU_BYTES and
+            sum(ranks for _, ranks, _, _ in cases) <= RANKS_AT_ONCE)
+
+
+def run(folder, tree, only, seconds):
+    rows, running, deadline = [], [], time.time() + seconds
+    waiting = [case for case in CASES if only in case[0] and (tree or case[2] == "fsdp")]
     if tree:
         build_helpers(tree)
-    for number, (name, ranks, form, _) in enumerate(CASES):
-        if only and only not in name or form.startswith("megatron") and not tree:
-            continue
-        path = folder / name
-        if form.startswith("megatron"):
-            script, words = tree / "pretrain_gpt.py", megatron_words(path)
-        else:
-            script, words = folder / f"{name}.py", ["--steps", str(STEPS)]
-            script.write_text(path.read_text())
-        rows.append(row(folder, name, ranks, finish(start(name, ranks, script, words, folder, 29500 + number), SECONDS)))
-        print(json.dumps(rows[-1]), flush=True)
-    (folder / "rows.json").write_text(json.dumps(rows, indent=1))
+    while waiting or running:
+        for case in [case for case in waiting if time.time() < deadline]:
+            if room_for(case, running, folder) or not running:
+                waiting.remove(case)
+                running.append((case, start(case, folder, tree, 29500 + CASES.index(case))))
+        for case, processes in [one for one in running if is_over(one[1], deadline)]:
+            running.remove((case, processes))
+            rows.append(row(folder, case[0], case[1], [process.returncode for process in processes]))
+            print(json.dumps(rows[-1]), flush=True)
+            (folder / "rows.json").write_text(json.dumps(rows, indent=1))
+        if time.time() > deadline:
+            waiting = []
+        time.sleep(0.5)
+
+
+def table(weft, folder):
+    """A line for each case: its fullest rank, and the mean error over all ranks of all cases."""
+    errors = []
+    print("| case | ranks | measured | predicted | error | loss, first and last |\n|---|---|---|---|---|---|")
+    arguments = {name: words for name, _, _, words in CASES}
+    for case in json.loads((folder / "rows.json").read_text()):
+        (folder / f"{case['case']}.json").write_text(predict(weft, arguments[case["case"]]))
+        measured = [held.get("allocated", 0) for held in case["held"]]
+        predicted = predicted_bytes(folder, case["case"], case["ranks"], "peak")
+        errors.append(sum(abs(p / m - 1) for p, m in zip(predicted, measured)) / len(measured))
+        at = measured.index(max(measured))
+        print(f"| {case['case']} | {case['ranks']} | {measured[at] / 2**30:.2f} | {predicted[at] / 2**30:.2f} | "
+              f"{100 * (predicted[at] / measured[at] - 1):+.1f} % | {case['losses'][0]:.2f} {case['losses'][-1]:.2f} |")
+    print(f"mean over ranks {100 * sum(errors) / len(errors):.1f} %")
 
 
 def main():
     if sys.argv[1:2] == ["rank"]:
         return one_rank(sys.argv[2], sys.argv[3], sys.argv[4:])
     about = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    about.add_argument("what", choices=["export", "run"])
+    about.add_argument("what", choices=["export", "run", "table"])
     about.add_argument("paths", nargs="+", type=pathlib.Path)
     about.add_argument("--megatron", type=pathlib.Path)
     about.add_argument("--only", default="")
+    about.add_argument("--seconds", type=float, default=3600, help="after which what still runs is ended")
     given = about.parse_args()
-    if given.what == "export":
-        return export(given.paths[0].resolve(), given.paths[1])
-    return run(given.paths[0].resolve(), given.megatron.resolve() if given.megatron else None, given.only)
+    if given.what == "run":
+        tree = given.megatron.resolve() if given.megatron else None
+        return run(given.paths[0].resolve(), tree, given.only, given.seconds)
+    return {"export": export, "table": table}[given.what](given.paths[0].resolve(), given.paths[1])
 
 
 if __name__ == "__main__":

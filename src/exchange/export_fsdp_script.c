@@ -329,6 +329,7 @@ const char *const FSDP_SCRIPT[] = {
     "            ids = next(data)",
     "            logits, extra = model(ids[:, :-1])",
     "            loss = loss_of(logits, ids[:, 1:])",
+    "            del logits",
     "            ((loss if extra is None else loss + extra) / passes).backward()",
     "        if args.clip:",
     "            torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)",

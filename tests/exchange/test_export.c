@@ -264,9 +264,10 @@ static const struct {
     {"megatron_core_h100", {5, 2, 3, 0}},   {"vtrain_multi", {41, 3, 38, 0}},
     {"vtrain_single", {201, 84, 117, 0}},   {"simumax_b200", {20, 3, 17, 0}},
     {"torchtitan", {15, 0, 12, 3}},         {"weft_h200", {39, 0, 39, 0}},
-    {"llm_foundry_fsdp", {70, 0, 70, 0}},   {"megatron_bridge", {14, 8, 0, 6}},
-    {"megatron_golden", {138, 133, 0, 5}},  {"fold3d_table2", {14, 3, 7, 4}},
-    {"fold3d_table3", {9, 3, 4, 2}},        {"proteus_table5", {13, 8, 5, 0}},
+    {"weft_h200_ranks", {15, 0, 15, 0}},    {"llm_foundry_fsdp", {70, 0, 70, 0}},
+    {"megatron_bridge", {14, 8, 0, 6}},     {"megatron_golden", {138, 133, 0, 5}},
+    {"fold3d_table2", {14, 3, 7, 4}},       {"fold3d_table3", {9, 3, 4, 2}},
+    {"proteus_table5", {13, 8, 5, 0}},
 };
 
 static void published_plans_come_back_from_megatron(void **state)

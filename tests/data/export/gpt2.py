@@ -366,6 +366,7 @@ def train(args):
             ids = next(data)
             logits, extra = model(ids[:, :-1])
             loss = loss_of(logits, ids[:, 1:])
+            del logits
             ((loss if extra is None else loss + extra) / passes).backward()
         if args.clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)

@@ -20,6 +20,7 @@ struct problem {
     struct cost *cost;
     struct plan_request request;
     struct arena *arena;
+    const char *model_name, *model_options, *cluster_name; /* as a plan file has them */
 };
 
 static struct problem draw_problem(struct rng *rng)
@@ -29,11 +30,12 @@ static struct problem draw_problem(struct rng *rng)
     static const char *const OPTIONS[] = {"layers: 2, seq: 256", "layers: 4, seq: 512",
                                           "layers: 6, seq: 128"};
     struct problem p = {.arena = arena_new()};
-    const char *model = MODELS[rng_below(rng, COUNT_OF(MODELS))];
-    if (model_open(model, OPTIONS[rng_below(rng, COUNT_OF(OPTIONS))], &p.model) != WEFT_OK)
-        fail_msg("%s: %s", model, weft_last_error()->message);
-    assert_int_equal(cluster_open(CLUSTERS[rng_below(rng, COUNT_OF(CLUSTERS))], &p.cluster),
-                     WEFT_OK);
+    p.model_name = MODELS[rng_below(rng, COUNT_OF(MODELS))];
+    p.model_options = OPTIONS[rng_below(rng, COUNT_OF(OPTIONS))];
+    if (model_open(p.model_name, p.model_options, &p.model) != WEFT_OK)
+        fail_msg("%s: %s", p.model_name, weft_last_error()->message);
+    p.cluster_name = CLUSTERS[rng_below(rng, COUNT_OF(CLUSTERS))];
+    assert_int_equal(cluster_open(p.cluster_name, &p.cluster), WEFT_OK);
     assert_int_equal(cost_open(&p.cluster->node.device, NULL, &p.cost), WEFT_OK);
     struct degrees pins = {.global_batch = INT64_C(8) << rng_below(rng, 3)};
     if (chance(rng, 3))
@@ -65,7 +67,7 @@ static void close_problem(struct problem *p)
 }
 
 /* The answer, or NULL where there is none. */
-static struct planned *plan_with(const char *planner, const struct plan_request *request)
+static inline struct planned *plan_with(const char *planner, const struct plan_request *request)
 {
     struct planned *planned = NULL;
     weft_status status = plan_search(planner_find(planner), request, &planned);

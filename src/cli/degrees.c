@@ -64,7 +64,8 @@ static const struct argp_option OPTIONS[] = {
      1},
     {"zero", OPTION_ZERO, "0|1|2|3", 0,
      "state sharding: optimizer, then gradients, then parameters (default 0)", 1},
-    {"recompute", OPTION_RECOMPUTE, "R", 0, "none, selective or full (default none)", 1},
+    {"recompute", OPTION_RECOMPUTE, "R", 0,
+     "none, selective, full, or modules such as core_attn,moe_act (default none)", 1},
     {"schedule", OPTION_SCHEDULE, "S", 0, "the order of passes on a stage", 1}, /* tell_schedules */
     {"offload", OPTION_OFFLOAD, NULL, 0, "checkpoints wait in host memory", 1},
     {"memory", OPTION_MEMORY, "GiB", 0,
@@ -162,13 +163,11 @@ static void take_zero(struct argp_state *state, struct plan_arguments *in, const
 
 static void take_recompute(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
+    struct arena *scratch = arena_new();
     in->degrees.has_recompute = true;
-    for (int i = 0; i < RECOMPUTE_COUNT; i++) {
-        in->degrees.recompute = (enum recompute)i;
-        if (strcmp(arg, recompute_name(in->degrees.recompute)) == 0)
-            return;
-    }
-    argp_error(state, "--recompute is '%s', expected none, selective or full", arg);
+    if (!recompute_parse(scratch, arg, &in->degrees))
+        argp_error(state, "--recompute is '%s', expected %s", arg, RECOMPUTE_WORDS);
+    arena_free(scratch);
 }
 
 static void take_schedule(struct argp_state *state, struct plan_arguments *in, const char *arg)

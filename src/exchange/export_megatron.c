@@ -66,6 +66,15 @@ static void add_pipeline(struct lines *a, const struct plan *plan, const struct 
         add_flag(a, "no-overlap-p2p-communication");
 }
 
+/* "core_attn moe_act" */
+static const char *modules_text(struct arena *keep, const struct degrees *d)
+{
+    char *text = arena_copy_text(keep, d->modules ? recompute_text(keep, d) : "core_attn");
+    for (char *at = text; (at = strchr(at, ',')) != NULL;)
+        *at = ' ';
+    return text;
+}
+
 static void add_recompute(struct lines *a, const struct recognised *r)
 {
     if (r->degrees.recompute == RECOMPUTE_NONE && !r->block)
@@ -73,7 +82,8 @@ static void add_recompute(struct lines *a, const struct recognised *r)
     bool selective = r->degrees.recompute == RECOMPUTE_SELECTIVE && !r->block;
     add_word(a, "recompute-granularity", selective ? "selective" : "full");
     if (selective) {
-        add_word(a, "recompute-modules", "core_attn");
+        add_flag(a,
+                 arena_printf(a->keep, "recompute-modules %s", modules_text(a->keep, &r->degrees)));
         return;
     }
     add_word(a, "recompute-method", r->block ? "block" : "uniform");

@@ -113,10 +113,15 @@ static weft_status read_recompute(struct megatron_reading *r)
         return read_full(r);
     if (strcmp(granularity, "selective") != 0)
         return WEFT_OK;
-    const char *modules = argument_word(r->a, "recompute-modules", "core_attn");
-    r->d.recompute = strstr(modules, "core_attn") ? RECOMPUTE_SELECTIVE : RECOMPUTE_NONE;
-    if (strcmp(modules, "core_attn") != 0)
-        remark(r, "--recompute-modules %.100s: of these core_attn is recomputed here", modules);
+    char *rest = arena_copy_text(r->scratch, argument_word(r->a, "recompute-modules", "core_attn")),
+         *word;
+    while ((word = strsep(&rest, " ,")) != NULL) {
+        unsigned module = module_from_name(word);
+        r->d.modules |= module;
+        if (!module && *word)
+            remark(r, "--recompute-modules %.40s: its activations are kept here", word);
+    }
+    r->d.recompute = r->d.modules ? RECOMPUTE_SELECTIVE : RECOMPUTE_NONE;
     return WEFT_OK;
 }
 

@@ -30,14 +30,6 @@ static const char *const *policy_names(void)
     return names;
 }
 
-static const char *const *recompute_names(void)
-{
-    static const char *names[RECOMPUTE_COUNT + 1];
-    for (int i = 0; i < RECOMPUTE_COUNT; i++)
-        names[i] = recompute_name((enum recompute)i);
-    return names;
-}
-
 weft_status file_read_root(struct plan_file *file)
 {
     const struct field fields[] = {
@@ -98,7 +90,7 @@ done:
 struct degree_fields {
     struct degrees degrees;
     int64_t zero;
-    int recompute;
+    const char *recompute;
 };
 
 weft_status file_read_degrees(struct plan_file *file)
@@ -117,8 +109,7 @@ weft_status file_read_degrees(struct plan_file *file)
         {"segments", FIELD_COUNT, offsetof(struct degree_fields, degrees.segments), .min = 1,
          .max = MOST_PIECES},
         {"zero", FIELD_INT, offsetof(struct degree_fields, zero), .min = 0, .max = 3},
-        {"recompute", FIELD_CHOICE, offsetof(struct degree_fields, recompute), false,
-         recompute_names()},
+        {"recompute", FIELD_TEXT, offsetof(struct degree_fields, recompute)},
         {"schedule", FIELD_TEXT, offsetof(struct degree_fields, degrees.schedule)},
         {"offload", FIELD_BOOL, offsetof(struct degree_fields, degrees.offload)},
     };
@@ -128,7 +119,9 @@ weft_status file_read_degrees(struct plan_file *file)
         TRY(doc_read(file->root.degrees, fields, COUNT_OF(fields), DOC_REFUSE_UNKNOWN, &read));
     file->degrees = read.degrees;
     file->degrees.shard = (int)read.zero;
-    file->degrees.recompute = (enum recompute)read.recompute;
+    if (read.recompute && !recompute_parse(file->scratch, read.recompute, &file->degrees))
+        return doc_error(doc_get(file->root.degrees, "recompute"), NULL,
+                         "'recompute' is '%.60s', expected %s", read.recompute, RECOMPUTE_WORDS);
 done:
     return status;
 }

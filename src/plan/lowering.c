@@ -381,10 +381,12 @@ static bool recompute_nothing(const struct lower *l, const struct op *op)
     return false;
 }
 
-/* The scores and what is computed from them (Korthikanti et al., section 5); flash attention never
- * keeps them. */
-static bool recompute_scores(const struct lower *l, const struct op *op)
+/* The modules that were named; else the scores and what is computed from them (Korthikanti et al.,
+ * section 5), which flash attention never keeps. */
+static bool recompute_some(const struct lower *l, const struct op *op)
 {
+    if (l->degrees->modules)
+        return modules_have(l->degrees->modules, l->model, op);
     return op->kind == OP_SCORE || input_state(l, op).region == SCORES;
 }
 
@@ -397,7 +399,7 @@ static void set_choices(struct lower *l)
 {
     static bool (*const RECOMPUTED[])(const struct lower *, const struct op *) = {
         [RECOMPUTE_NONE] = recompute_nothing,
-        [RECOMPUTE_SELECTIVE] = recompute_scores,
+        [RECOMPUTE_SELECTIVE] = recompute_some,
         [RECOMPUTE_FULL] = recompute_layer,
     };
     _Static_assert(COUNT_OF(RECOMPUTED) == RECOMPUTE_COUNT, "a way to recompute without a rule");

@@ -257,6 +257,8 @@ struct degrees {
     int64_t global_batch;     /* 0: at least dp * micro_batch * pp */
     int shard;
     enum recompute recompute;
+    unsigned
+        modules; /* what selective recomputation takes (modules.c); 0: the scores of attention */
     const char *schedule; /* NULL: schedule_default */
     bool offload;
     bool has_shard, has_recompute; /* given by the user, so that planners keep them */
@@ -282,6 +284,14 @@ int64_t degrees_bucket_bytes(const struct degrees *degrees);
  * then ep. */
 weft_status plan_from_degrees(const struct model *model, const struct cluster *cluster,
                               const struct degrees *degrees, struct plan **out);
+/* Recomputation in words: "full", or "core_attn,moe_act". */
+extern const char RECOMPUTE_WORDS[]; /* for messages */
+bool recompute_parse(struct arena *scratch, const char *text,
+                     struct degrees *d); /* false: no such word */
+const char *recompute_text(struct arena *keep, const struct degrees *d);
+unsigned module_from_name(const char *name); /* 0: there is none */
+/* The modules all of whose operators a plan recomputes. */
+unsigned plan_modules(const struct plan *plan);
 /* Whether the model has what the degrees divide: experts for ep, sequences for cp. */
 weft_status degrees_suit(const struct degrees *degrees, const struct model *model);
 /* How experts lie over the dp * cp * tp devices of a stage (degrees.c, I2). */

@@ -129,6 +129,11 @@ static bool gives_recomputed(const struct plan *plan, struct degrees *d, bool re
         if (gives(plan, d, scratch))
             return true;
     }
+    d->recompute = RECOMPUTE_SELECTIVE;
+    d->modules = recomputes ? plan_modules(plan) : 0;
+    if (d->modules && gives(plan, d, scratch))
+        return true;
+    d->modules = 0;
     return false;
 }
 

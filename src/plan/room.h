@@ -28,4 +28,9 @@ const char *nearest_legal(struct arena *keep, int64_t wanted, int64_t most,
                           bool (*legal)(int64_t number, int64_t with), int64_t with);
 bool divides(int64_t number, int64_t whole);
 
+/* ---- recomputation by module (modules.c) ----------------------------------------------------- */
+
+/* Whether one of the modules has the operator. */
+bool modules_have(unsigned modules, const struct model *model, const struct op *op);
+
 #endif

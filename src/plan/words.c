@@ -77,7 +77,7 @@ static void say_choice(struct words *w, const struct degrees *d)
 {
     say(w, "zero %d", d->shard);
     if (d->recompute != RECOMPUTE_NONE)
-        say(w, "recompute %s", recompute_name(d->recompute));
+        say(w, "recompute %s", recompute_text(w->keep, d));
     if (d->offload)
         say(w, "offload");
 }

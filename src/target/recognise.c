@@ -256,6 +256,7 @@ static weft_status try_recompute(const struct plan *plan, struct recognised *r,
     if (equal > *best) {
         *best = equal;
         chosen->degrees.recompute = recompute;
+        chosen->degrees.modules = d.modules;
         chosen->block = block;
     }
     plan_free(other);
@@ -272,6 +273,9 @@ static weft_status find_recompute(const struct plan *plan, struct recognised *r)
     if (block)
         TRY(try_recompute(plan, r, RECOMPUTE_FULL, block, &best, &chosen));
     TRY(try_recompute(plan, r, RECOMPUTE_FULL, BLOCK_PRODUCTS, &best, &chosen));
+    r->degrees.modules = plan_modules(plan);
+    if (r->degrees.modules)
+        TRY(try_recompute(plan, r, RECOMPUTE_SELECTIVE, 0, &best, &chosen));
     *r = chosen;
 done:
     return status;

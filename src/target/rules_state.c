@@ -139,6 +139,7 @@ static const char *text_selective(struct arena *keep, const struct numbers *n)
 static void mend_selective(struct numbers *n)
 {
     n->d->recompute = RECOMPUTE_FULL;
+    n->d->modules = 0;
 }
 
 static bool broken_offload(const struct numbers *n)

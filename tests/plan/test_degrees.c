@@ -332,6 +332,47 @@ static void count_recomputed(enum recompute recompute, const char *attention, co
     unmake(&m);
 }
 
+/* By Megatron's words; a plan of them is recognised again. */
+static void test_modules(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words, *path; /* of an operator that they have; NULL: there is none */
+        int64_t in_a_layer;
+    } ROWS[] = {
+        {"core_attn", "layers.3.attn.attention", 1},
+        {"layernorm", "layers.3.mlp.norm", 2},
+        {"mla_up_proj", "layers.3.attn.k_b", 9},
+        {"moe_act", "layers.3.mlp.experts.gated", 1},
+        {"moe", "layers.3.mlp.shared.down", 9},
+        {"shared_experts,core_attn", "layers.3.mlp.shared.gate_up", 4},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct degrees d = {.tp = 1}, found;
+        struct arena *arena = arena_new();
+        assert_true(recompute_parse(arena, ROWS[i].words, &d));
+        struct made m = make("deepseek-v3", "layers: 5", "dgx-a100:1", &d);
+        int64_t marked = 0;
+        bool seen = false;
+        for (int64_t k = 0; k < m.plan->instances; k++) {
+            const char *path = plan_path(m.arena, m.plan, k);
+            bool again = plan_choice(m.plan, k)->recompute;
+            marked += again && strncmp(path, "layers.3.", 9) == 0;
+            seen |= again && strcmp(path, ROWS[i].path) == 0;
+        }
+        assert_true(seen);
+        assert_int_equal(marked, ROWS[i].in_a_layer);
+        assert_true(plan_degrees(m.plan, &found));
+        assert_int_equal(found.modules, d.modules);
+        unmake(&m);
+        arena_free(arena);
+    }
+    struct degrees d = {0};
+    struct arena *arena = arena_new();
+    assert_false(recompute_parse(arena, "core_attn,attention", &d));
+    arena_free(arena);
+}
+
 static void test_recompute(void **state)
 {
     (void)state;
@@ -666,6 +707,7 @@ int main(void)
         cmocka_unit_test(test_grouped_convolution),
         cmocka_unit_test(test_head_norms),
         cmocka_unit_test(test_recommender),
+        cmocka_unit_test(test_modules),
         cmocka_unit_test(test_recompute),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_every_preset_under_random_degrees),

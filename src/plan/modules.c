@@ -1,0 +1,162 @@
+/* modules.c - recomputation by module: which operators of a layer one of Megatron's words stands for.
+ *
+ *   I1  Words are those of Megatron's --recompute-modules. A word stands for operators by their kind and by the
+ *       modules that they are in; in a model without such operators it stands for none.
+ */
+#include <string.h>
+
+#include "plan/plan.h"
+#include "plan/room.h"
+
+static bool is_inside(const struct model *model, const struct op *op, const char *name)
+{
+    for (int32_t at = op->module; at >= 0; at = model->module[at].parent)
+        if (strcmp(model->module[at].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool has_sibling(const struct model *model, const struct op *op, const char *name)
+{
+    const struct module *module = &model->module[op->module];
+    for (int32_t i = 0; i < module->ops; i++)
+        if (strcmp(model->op[module->first_op + i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_activation(const struct op *op)
+{
+    return op->kind == OP_GATED || op->kind == OP_GELU || op->kind == OP_RELU ||
+           op->kind == OP_SILU;
+}
+
+/* What turns queries, keys and values into the input of the projection. */
+static bool is_core_attention(const struct model *model, const struct op *op)
+{
+    bool core = op->kind == OP_ATTENTION || op->kind == OP_SCORE || op->kind == OP_SOFTMAX ||
+                op->kind == OP_CONTEXT || op->kind == OP_DROPOUT;
+    return core && is_inside(model, op, "attn");
+}
+
+static bool is_layer_norm(const struct model *model, const struct op *op)
+{
+    (void)model;
+    return (op->kind == OP_LAYER_NORM || op->kind == OP_RMS_NORM) && strcmp(op->name, "norm") == 0;
+}
+
+/* Of latent attention, what follows the two compressed tensors, up to attention. */
+static bool is_up_projection(const struct model *model, const struct op *op)
+{
+    static const char *const NAMES[] = {"q_norm",   "q_b",      "q_rotary", "kv_norm", "k_b",
+                                        "k_rotary", "k_expand", "k",        "v_b"};
+    bool named = false;
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
+        named |= strcmp(op->name, NAMES[i]) == 0;
+    return named && has_sibling(model, op, "kv_a");
+}
+
+static bool is_dense(const struct model *model, const struct op *op)
+{
+    bool product = op->kind == OP_LINEAR || is_activation(op);
+    return product && strcmp(model->module[op->module].name, "mlp") == 0;
+}
+
+static bool is_shared_expert(const struct model *model, const struct op *op)
+{
+    return is_inside(model, op, "shared");
+}
+
+static bool is_mixture(const struct model *model, const struct op *op)
+{
+    return is_inside(model, op, "experts") || is_shared_expert(model, op);
+}
+
+static bool is_expert_activation(const struct model *model, const struct op *op)
+{
+    return is_activation(op) && is_inside(model, op, "experts");
+}
+
+static const struct {
+    const char *name;
+    bool (*has)(const struct model *model, const struct op *op);
+    const char *part_of; /* another one; NULL: of none */
+} MODULES[] = {
+    {"core_attn", is_core_attention},
+    {"layernorm", is_layer_norm},
+    {"mla_up_proj", is_up_projection},
+    {"mlp", is_dense},
+    {"moe", is_mixture},
+    {"moe_act", is_expert_activation, "moe"},
+    {"shared_experts", is_shared_expert, "moe"},
+};
+
+const char RECOMPUTE_WORDS[] = "none, selective, full, or some of core_attn, layernorm, "
+                               "mla_up_proj, mlp, moe, moe_act, shared_experts";
+
+bool modules_have(unsigned modules, const struct model *model, const struct op *op)
+{
+    for (size_t i = 0; i < COUNT_OF(MODULES); i++)
+        if (modules >> i & 1 && op_in_layer(model, op) && MODULES[i].has(model, op))
+            return true;
+    return false;
+}
+
+/* Modules that others have among theirs say nothing new. */
+static unsigned without_parts(unsigned modules)
+{
+    unsigned out = modules;
+    for (size_t i = 0; i < COUNT_OF(MODULES); i++)
+        if (MODULES[i].part_of && modules & module_from_name(MODULES[i].part_of))
+            out &= ~(1U << i);
+    return out;
+}
+
+unsigned plan_modules(const struct plan *plan)
+{
+    unsigned some = 0, kept = 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        const struct op *op = &plan->model->op[plan->instance[i].op];
+        for (size_t m = 0; m < COUNT_OF(MODULES); m++)
+            if (modules_have(1U << m, plan->model, op))
+                *(plan_choice(plan, i)->recompute ? &some : &kept) |= 1U << m;
+    }
+    return without_parts(some & ~kept);
+}
+
+const char *recompute_text(struct arena *keep, const struct degrees *d)
+{
+    const char *text = "";
+    if (d->recompute != RECOMPUTE_SELECTIVE || !d->modules)
+        return recompute_name(d->recompute);
+    for (size_t i = 0; i < COUNT_OF(MODULES); i++)
+        if (d->modules >> i & 1)
+            text = arena_printf(keep, "%s%s%s", text, *text ? "," : "", MODULES[i].name);
+    return text;
+}
+
+unsigned module_from_name(const char *name)
+{
+    int at = NAME_INDEX(name, MODULES);
+    return at < 0 ? 0 : 1U << at;
+}
+
+bool recompute_parse(struct arena *scratch, const char *text, struct degrees *d)
+{
+    char *rest = arena_copy_text(scratch, text), *word;
+    d->modules = 0;
+    for (int i = 0; i < RECOMPUTE_COUNT; i++)
+        if (strcmp(text, recompute_name((enum recompute)i)) == 0) {
+            d->recompute = (enum recompute)i;
+            return true;
+        }
+    d->recompute = RECOMPUTE_SELECTIVE;
+    while ((word = strsep(&rest, ",")) != NULL) {
+        unsigned module = module_from_name(word);
+        if (!module)
+            return false;
+        d->modules |= module;
+    }
+    d->modules = without_parts(d->modules);
+    return true;
+}

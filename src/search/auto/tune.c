@@ -20,7 +20,10 @@
 /* One more forward pass, which is a third of the work. */
 static const double RECOMPUTED_AT_MOST = 4.0 / 3;
 /* How many degrees are tuned, the fastest first. */
-enum { MOST_BLOCKS = 8, MOST_PRODUCTS = 24, MOST_LAYOUTS = 4 };
+enum { MOST_BLOCKS = 24, MOST_LAYOUTS = 4 };
+/* After the first of these only degrees are tuned that fill less than ROOMY of memory: they gain most. */
+enum { MOST_FULL_BLOCKS = 8 };
+static const double ROOMY = 0.75;
 static const struct {
     int64_t first, last; /* a and b of (1) */
 } WEIGHTS[] = {{0, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2}};
@@ -83,6 +86,11 @@ done:
     return status;
 }
 
+static bool is_roomy(const struct trial *trial)
+{
+    return (double)trial->needed_bytes < ROOMY * (double)trial->limit_bytes;
+}
+
 static weft_status tune_blocks(struct join *join)
 {
     struct arena *scratch = arena_new();
@@ -91,8 +99,7 @@ static weft_status tune_blocks(struct join *join)
     weft_status status;
     request.pins.has_recompute = true;
     request.pins.recompute = RECOMPUTE_FULL;
-    TRY(grid_search(&request, join->cost, request.target->can.block ? MOST_BLOCKS : MOST_PRODUCTS,
-                    scratch, &grid));
+    TRY(grid_search(&request, join->cost, MOST_BLOCKS, scratch, &grid));
     for (size_t i = 0; i < grid.best.len && !join_over(join); i++) {
         const struct grid_point *point = &grid.best.data[i];
         const struct trial *best = join_best(join->out, NULL), *trial;
@@ -100,7 +107,7 @@ static weft_status tune_blocks(struct join *join)
         if (!point->fits || (best && least > (double)best->iteration_ns))
             continue;
         TRY(try_degrees(&request, join->cost, &point->degrees, join->out, &trial));
-        if (trial && trial->fits)
+        if (trial && trial->fits && (i < MOST_FULL_BLOCKS || is_roomy(trial)))
             TRY(try_blocks(join, point->degrees));
     }
 done:

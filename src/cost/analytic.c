@@ -37,7 +37,8 @@ static const struct kernel_model MODELS[] = {
     [KERNEL_LOSS] = {loss_s, {10, 3}},
     [KERNEL_LOSS_COMPILED] = {memory_s, {4, 3}},
     [KERNEL_POOL] = {memory_s, {2, 1.7}},
-    [KERNEL_SCAN] = {scan_s, {5, 13}}, /* the kernels of scan.c, each issued by the host */
+    [KERNEL_SCAN] = {scan_s, {5, 13}},   /* the kernels of scan.c, each issued by the host */
+    [KERNEL_DELTA] = {delta_s, {7, 12}}, /* those of delta.c */
     [KERNEL_COPY] = {memory_s, {1, 1}},
     [KERNEL_OPTIMIZER] = {memory_s, {1, 1}},
 };

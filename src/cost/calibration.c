@@ -31,6 +31,7 @@
         [KERNEL_LOSS_COMPILED] = {0.322, 0.684}, /* hopper's */                                    \
         [KERNEL_POOL] = {0.953, 0.223},                                                            \
         [KERNEL_SCAN] = {1, 1},                                                                    \
+        [KERNEL_DELTA] = {1, 1},                                                                   \
         [KERNEL_COPY] = {0.916, 0.986},                                                            \
         [KERNEL_OPTIMIZER] = {0.9, 0.9},                                                           \
     }
@@ -40,15 +41,25 @@
  * forward rests on one row, in fp32, and is twice what it reaches in 16 bits. */
 #define HOPPER_SHARES                                                                              \
     {                                                                                              \
-        [KERNEL_MATMUL] = {0.865, 0.865},    [KERNEL_GROUPED_MATMUL] = {1, 1},                     \
-        [KERNEL_ATTENTION] = {1, 1},         [KERNEL_ATTENTION_V1] = {1, 1},                       \
-        [KERNEL_ATTENTION_V2] = {1, 1},      [KERNEL_CONV] = {0.794, 0.794},                       \
-        [KERNEL_NORM] = {0.52, 0.622},       [KERNEL_BATCH_NORM] = {0.609, 0.88},                  \
-        [KERNEL_SOFTMAX] = {0.863, 0.476},   [KERNEL_ELEMENTWISE] = {0.762, 0.783},                \
-        [KERNEL_DROPOUT] = {0.668, 0.967},   [KERNEL_EMBEDDING] = {0.836, 0.046},                  \
-        [KERNEL_LOSS] = {0.789, 1},          [KERNEL_LOSS_COMPILED] = {0.322, 0.684},              \
-        [KERNEL_POOL] = {0.953, 0.223},      [KERNEL_COPY] = {0.957, 0.957},                       \
-        [KERNEL_OPTIMIZER] = {0.838, 0.838}, [KERNEL_SCAN] = {1, 1},                               \
+        [KERNEL_MATMUL] = {0.865, 0.865},                                                          \
+        [KERNEL_GROUPED_MATMUL] = {1, 1},                                                          \
+        [KERNEL_ATTENTION] = {1, 1},                                                               \
+        [KERNEL_ATTENTION_V1] = {1, 1},                                                            \
+        [KERNEL_ATTENTION_V2] = {1, 1},                                                            \
+        [KERNEL_CONV] = {0.794, 0.794},                                                            \
+        [KERNEL_NORM] = {0.52, 0.622},                                                             \
+        [KERNEL_BATCH_NORM] = {0.609, 0.88},                                                       \
+        [KERNEL_SOFTMAX] = {0.863, 0.476},                                                         \
+        [KERNEL_ELEMENTWISE] = {0.762, 0.783},                                                     \
+        [KERNEL_DROPOUT] = {0.668, 0.967},                                                         \
+        [KERNEL_EMBEDDING] = {0.836, 0.046},                                                       \
+        [KERNEL_LOSS] = {0.789, 1},                                                                \
+        [KERNEL_LOSS_COMPILED] = {0.322, 0.684},                                                   \
+        [KERNEL_POOL] = {0.953, 0.223},                                                            \
+        [KERNEL_COPY] = {0.957, 0.957},                                                            \
+        [KERNEL_OPTIMIZER] = {0.838, 0.838},                                                       \
+        [KERNEL_SCAN] = {1, 1},                                                                    \
+        [KERNEL_DELTA] = {1, 1},                                                                   \
     }
 
 /* The same to one digit: the values that fitting starts from. */
@@ -63,6 +74,7 @@
         [KERNEL_LOSS] = {0.8, 0.8},      [KERNEL_LOSS_COMPILED] = {0.3, 0.7},                      \
         [KERNEL_POOL] = {0.9, 0.2},      [KERNEL_COPY] = {0.9, 0.9},                               \
         [KERNEL_OPTIMIZER] = {0.9, 0.9}, [KERNEL_SCAN] = {1, 1},                                   \
+        [KERNEL_DELTA] = {1, 1},                                                                   \
     }
 
 /* What all Ampere devices share except their rates: fitted on SimuMax's A100-PCIe table. About

@@ -45,7 +45,8 @@ struct calibration {
     /* Of its pace alone, in training: the products around it lower the clock. */
     double attention_sustained;
 
-    double scan_fraction[DIRECTION_COUNT]; /* of the device's peak, in the products of a scan */
+    /* Of the device's peak, in the products of a scan and of a delta rule (delta.c). */
+    double scan_fraction[DIRECTION_COUNT];
 
     /* Everything. */
     double memory_fraction; /* of datasheet bandwidth that streaming reaches */
@@ -69,6 +70,7 @@ double conv_s(const struct device *device, const struct calibration *c, const st
 double attention_s(const struct device *device, const struct calibration *c,
                    const struct work *work);
 double scan_s(const struct device *device, const struct calibration *c, const struct work *work);
+double delta_s(const struct device *device, const struct calibration *c, const struct work *work);
 double memory_s(const struct device *device, const struct calibration *c, const struct work *work);
 double embedding_s(const struct device *device, const struct calibration *c,
                    const struct work *work);

@@ -45,6 +45,7 @@ static const struct {
     [KERNEL_LOSS_COMPILED] = {AXIS_0 | AXIS_1, false, 0, -1},
     [KERNEL_POOL] = {AXIS_0 | AXIS_1, false, 0, -1},
     [KERNEL_SCAN] = {AXIS_0 | AXIS_2 | AXIS_3, true, 0, -1},
+    [KERNEL_DELTA] = {AXIS_0 | AXIS_2 | AXIS_3, true, 0, -1},
     [KERNEL_COPY] = {AXIS_0, false, 0, -1},
     [KERNEL_OPTIMIZER] = {AXIS_0, false, 0, -1},
 };

@@ -107,6 +107,8 @@ static const struct {
                      {1, 1, 0},
                      {1, 1, 0}}, /* passes over the output: its stride is not known */
     [KERNEL_SCAN] = {NO_FLOPS, scan_bytes},
+    [KERNEL_DELTA] = {NO_FLOPS,
+                      scan_bytes}, /* of q, k, v and the rates: a number more for each head */
     [KERNEL_COPY] = {NO_FLOPS, NULL, {1, 1, 0}, {1, 1, 0}, .element_bytes = 1},
     /* Adam in fp32 reads weight, gradient and two moments, and writes all but the gradient. */
     [KERNEL_OPTIMIZER] = {NO_FLOPS, NULL, {4}, {3}, .element_bytes = 4},

@@ -136,13 +136,28 @@ static int rotated(struct builder *b, const char *name, int x, const struct atte
         return x;
     int y = build_rotary(b, name, x);
     if (y >= 0) {
-        build_last(b)->head_depth = a->shape.depth;
+        int64_t depth = a->shape.depth;
+        build_last(b)->head_depth = a->rotated ? a->rotated : depth;
         if (a->rope_base > 0)
             build_last(b)->rope_base = a->rope_base;
-        build_last(b)->head_share = share * a->shape.depth;
-        build_last(b)->head_turned = turned * a->shape.depth;
+        build_last(b)->head_share = share * depth;
+        build_last(b)->head_turned = a->rotated ? a->rotated : turned * depth;
     }
     return y;
+}
+
+static int gated_output(struct builder *b, int x, int y)
+{
+    int gate = build_linear(b, "output_gate", x, build_features(b, y), false);
+    y = build_gated_pair(b, "gated_output", gate, y);
+    if (y >= 0)
+        build_last(b)->gate = GATE_SIGMOID;
+    return y;
+}
+
+static bool is_apart(const struct attention_block *a)
+{
+    return a->qk_norm || a->apart || a->rotated || a->output_gate;
 }
 
 static int apart_core(struct builder *b, int x, const struct block_style *style,
@@ -158,7 +173,8 @@ static int apart_core(struct builder *b, int x, const struct block_style *style,
     }
     q = rotated(b, "q_rotary", q, a, 1, 1);
     k = rotated(b, "k_rotary", k, a, 1, 1);
-    return block_core(b, q, k, v, style, a);
+    int y = block_core(b, q, k, v, style, a);
+    return a->output_gate ? gated_output(b, x, y) : y;
 }
 
 static int fused_core(struct builder *b, int x, const struct block_style *style,
@@ -183,9 +199,40 @@ int block_attention(struct builder *b, int x, const struct block_style *style,
 {
     int64_t hidden = build_features(b, x);
     int y = reordered(b, "partition", block_open(b, "attn", x, style), a);
-    y = a->qk_norm || a->apart ? apart_core(b, y, style, a) : fused_core(b, y, style, a);
+    y = is_apart(a) ? apart_core(b, y, style, a) : fused_core(b, y, style, a);
     y = build_linear(b, "proj", y, hidden, style->bias || a->proj_bias);
     return block_close(b, reordered(b, "reverse", y, a), x, style);
+}
+
+static int64_t rounded_up(int64_t count, int64_t multiple)
+{
+    return ceil_div(count, multiple) * multiple;
+}
+
+static void warn_of_padding(struct builder *b, int64_t heads, int64_t more)
+{
+    struct model *model = b->model;
+    if (model->warnings.len) /* of another layer */
+        return;
+    array_push(b->arena, &model->warnings,
+               arena_printf(b->arena,
+                            "attention has %lld heads: %lld more than the model's are computed, so "
+                            "that they can be split",
+                            (long long)heads, (long long)more));
+}
+
+void block_pad_heads(struct builder *b, struct attention *a, int64_t multiple)
+{
+    int64_t before = a->heads, group = a->heads / a->kv_heads;
+    if (multiple < 2)
+        return;
+    int64_t each = multiple / common_divisor(a->kv_heads, multiple);
+    int64_t deeper = a->kv_heads * rounded_up(group, each);
+    int64_t wider = rounded_up(a->kv_heads, multiple) * group;
+    a->heads = deeper < wider ? deeper : wider;
+    a->kv_heads = deeper < wider ? a->kv_heads : wider / group;
+    if (a->heads > before)
+        warn_of_padding(b, a->heads, a->heads - before);
 }
 
 int block_cross_attention(struct builder *b, int x, int memory, const struct block_style *style,
@@ -281,8 +328,10 @@ int block_experts(struct builder *b, int x, const struct expert_block *e)
     int64_t hidden = build_features(b, x), up = e->ffn * ACTIVATIONS[e->activation].width;
     build_module(b, "experts");
     int scores = build_router(b, "router", x, e->experts, e->top_k);
-    if (scores >= 0)
+    if (scores >= 0) {
         build_last(b)->routing = e->routing;
+        build_last(b)->capacity = e->capacity;
+    }
     if (e->router_bias)
         build_weight(b, "bias", 1, &e->experts);
     int y = e->latent ? latent(b, "latent_down", x, e->latent) : x;

@@ -63,6 +63,8 @@ struct attention_block {
     /* RMS norm of each head's query and key; q, k and v are then separate tensors */
     bool qk_norm;
     bool apart;         /* separate products for q, k and v, even without norms */
+    int64_t rotated;    /* features of each head that are rotated; 0: all. Others make it apart */
+    bool output_gate;   /* the output is multiplied by the sigmoid of another product; apart, too */
     int64_t score_bias; /* learned values that are added to the scores, or 0 */
     int64_t window;     /* positions in one window of local attention, or 0 */
 };
@@ -86,6 +88,9 @@ int block_core(struct builder *b, int q, int k, int v, const struct block_style 
                const struct attention_block *a);
 int block_attention(struct builder *b, int x, const struct block_style *style,
                     const struct attention_block *a);
+/* Adds heads, in all groups alike or as whole groups, whichever are fewer, until a tensor degree of `multiple` divides
+ * them (0: none), with a warning. They are computed and kept like the others. */
+void block_pad_heads(struct builder *b, struct attention *a, int64_t multiple);
 /* Queries from x, keys and values from `memory`. */
 int block_cross_attention(struct builder *b, int x, int memory, const struct block_style *style,
                           const struct attention_block *a);
@@ -97,6 +102,7 @@ struct expert_block {
     enum token_copies copies;
     int64_t latent; /* the width that the experts work in; 0: the tokens' own */
     struct routing routing;
+    double capacity; /* as in struct op */
 };
 int block_experts(struct builder *b, int x, const struct expert_block *e);
 /* up, activation, down: the work of an MLP block and of a shared expert, between norm and

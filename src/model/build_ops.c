@@ -5,6 +5,8 @@
  */
 #include "model/draft.h"
 
+#include <math.h>
+
 /* ---- operators: embeddings and products ------------------------------------------------------ */
 
 int build_embedding(struct builder *b, const char *name, int ids, int64_t vocab, int64_t width,
@@ -65,6 +67,7 @@ static void set_heads(struct op *op, const struct attention *a, int64_t seq, int
     draft_dim(op, DIM_KV, kv);
     op->causal = a->causal;
     op->window = a->window;
+    op->chunked = a->chunked;
 }
 
 static int64_t positions_of(const struct builder *b, int tensor)
@@ -280,8 +283,11 @@ static const struct op *router_of(const struct builder *b, int scores)
 
 int64_t build_expert_places(const struct builder *b, int scores)
 {
-    int64_t experts = build_features(b, scores);
-    return experts * ceil_div(positions_of(b, scores) * router_of(b, scores)->top_k, experts);
+    const struct op *router = router_of(b, scores);
+    int64_t experts = build_features(b, scores), chosen = positions_of(b, scores) * router->top_k;
+    if (router->capacity > 0)
+        return experts * (int64_t)ceil(router->capacity * (double)chosen / (double)experts);
+    return experts * ceil_div(chosen, experts);
 }
 
 int build_dispatch(struct builder *b, const char *name, int x, int scores)

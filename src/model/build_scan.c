@@ -1,6 +1,6 @@
-/* build_scan.c - the operators of a state-space layer: convolution, selective scan, gated norm.
+/* build_scan.c - the operators of layers with a state: convolution, selective scan, delta rule, gated norm.
  *
- * All three are split by groups, the dim `head`: the heads of a group share B and C. Their operands
+ * All are split by groups, the dim `head`: the heads of a group share B and C. Their operands
  * may be parts of one fused tensor, group by group (builder.h, struct fused_part).
  */
 #include "model/draft.h"
@@ -36,12 +36,19 @@ int build_conv1d(struct builder *b, const char *name, int x, struct fused_part p
     return draft_append_like(b, &op, x, features);
 }
 
+/* What it reads is made again from the input of the convolution before it. */
+static void keep_only_convolved(struct builder *b, struct op *op, int tensor)
+{
+    int32_t producer = build_tensor(b, tensor)->producer;
+    if (producer >= 0 && b->ops.data[producer].kind == OP_CONV1D)
+        op->keep &= ~(unsigned)KEEP_INPUT_0;
+}
+
 int build_scan(struct builder *b, const char *name, int xbc, int dt, struct fused_part dt_part,
                const struct scan *s)
 {
     struct op op = draft_op(b, OP_SCAN, name);
     int64_t inner = s->heads * s->depth;
-    int32_t producer = build_tensor(b, xbc)->producer;
     need_features(b, name, build_features(b, xbc), inner + 2 * s->groups * s->state);
     need_features(b, name, dt_part.features ? s->heads : build_features(b, dt), s->heads);
     draft_dim(&op, DIM_HEAD, s->groups);
@@ -51,12 +58,43 @@ int build_scan(struct builder *b, const char *name, int xbc, int dt, struct fuse
     op.scan_chunk = s->chunk;
     draft_inputs(b, &op, (int[]){xbc, dt}, 2);
     take_part(&op.input[1], dt_part, s->groups);
-    if (producer >= 0 && b->ops.data[producer].kind == OP_CONV1D)
-        op.keep &= ~(unsigned)KEEP_INPUT_0;
+    keep_only_convolved(b, &op, xbc);
     draft_weight(b, &op, "decay", 1, &s->heads);
     draft_weight(b, &op, "skip", 1, &s->heads);
     draft_weight(b, &op, "step_bias", 1, &s->heads);
     return draft_append_like(b, &op, xbc, inner);
+}
+
+int build_delta(struct builder *b, const char *name, int qkv, int rates, const struct scan *s)
+{
+    struct op op = draft_op(b, OP_DELTA, name);
+    int64_t inner = s->heads * s->depth;
+    need_features(b, name, build_features(b, qkv), inner + 2 * s->groups * s->state);
+    need_features(b, name, build_features(b, rates), 2 * s->heads);
+    draft_dim(&op, DIM_HEAD, s->groups);
+    draft_dim(&op, DIM_DEPTH, inner / s->groups);
+    op.scan_heads = s->heads / s->groups;
+    op.scan_state = s->state;
+    op.scan_chunk = s->chunk;
+    draft_inputs(b, &op, (int[]){qkv, rates}, 2);
+    keep_only_convolved(b, &op, qkv);
+    /* the inverse of each chunk's triangle, in the compute dtype */
+    op.kept_elements = build_tensor(b, qkv)->size[1] * s->heads * s->chunk;
+    draft_weight(b, &op, "decay", 1, &s->heads);
+    draft_weight(b, &op, "step_bias", 1, &s->heads);
+    return draft_append_like(b, &op, qkv, inner);
+}
+
+int build_index(struct builder *b, const char *name, int q, int k, int weights, int64_t heads)
+{
+    struct op op = draft_op(b, OP_INDEX, name);
+    int64_t depth = build_features(b, k), seq = build_tensor(b, q)->size[1];
+    need_features(b, name, build_features(b, q), heads * depth);
+    need_features(b, name, build_features(b, weights), heads);
+    draft_dim(&op, DIM_HEAD, heads);
+    draft_dim(&op, DIM_DEPTH, depth);
+    draft_inputs(b, &op, (int[]){q, k, weights}, 3);
+    return draft_append(b, &op, 2, (int64_t[]){1, seq}, ELEMENT_FP32);
 }
 
 int build_gated_norm(struct builder *b, const char *name, int x, int gate,

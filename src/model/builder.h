@@ -69,6 +69,7 @@ struct attention {
     int64_t heads, kv_heads, depth, value_depth;
     bool causal;
     int64_t window; /* as in struct op */
+    bool chunked;
 };
 enum { LEAST_WINDOW = 2 }; /* keys: with a single key there is nothing to attend to */
 /* q is (batch, q, heads*depth), k and v are (batch, kv, kv_heads*...). The three may be one fused
@@ -94,8 +95,8 @@ int build_add(struct builder *b, const char *name, int x, int y);
 int build_rotary(struct builder *b, const char *name, int x);
 
 /* Mixture of experts: router -> dispatch -> expert linears -> combine. Every expert has room for
- * ceil(seq * top_k / experts) tokens of a sample; the rooms of all experts, one after the other,
- * are the places. */
+ * ceil(capacity * seq * top_k / experts) tokens of a sample; the rooms of all experts, one after the
+ * other, are the places. */
 int64_t build_expert_places(const struct builder *b, int scores);
 int build_router(struct builder *b, const char *name, int x, int64_t experts, int64_t top_k);
 int build_dispatch(struct builder *b, const char *name, int x, int scores);
@@ -122,6 +123,13 @@ int build_conv1d(struct builder *b, const char *name, int x, struct fused_part p
  * from it. */
 int build_scan(struct builder *b, const char *name, int xbc, int dt, struct fused_part dt_part,
                const struct scan *s);
+/* A gated delta rule: `qkv` holds for every key head in turn its query, its key and the values of its heads; `rates`
+ * is two numbers for each value head, how much it writes and how much it forgets. Of the sizes, `groups` are key
+ * heads, `heads` value heads of `depth`, and `state` the width of a key. */
+int build_delta(struct builder *b, const char *name, int qkv, int rates, const struct scan *s);
+/* The scores by which keys are chosen: queries of `heads` times the key's width, one key for all, and a weight for each
+ * head. Nothing reads its output: it has a loss of its own. */
+int build_index(struct builder *b, const char *name, int q, int k, int weights, int64_t heads);
 int build_gated_norm(struct builder *b, const char *name, int x, int gate,
                      struct fused_part gate_part, int64_t groups);
 

@@ -3,6 +3,7 @@
 
 const char *const DECODER_ACTIVATIONS[] = {"swiglu", "geglu", "clamped", "gelu",
                                            "relu",   "relu2", NULL};
+const char *const DECODER_NORMS[] = {"rms", "layer", NULL};
 
 enum activation decoder_activation(const struct decoder *d)
 {
@@ -13,19 +14,41 @@ enum activation decoder_activation(const struct decoder *d)
     return ACTIVATION[d->activation];
 }
 
-weft_status decoder_check_window(const struct decoder *d, const struct doc *where)
+static weft_status check_window(const struct decoder *d, const struct doc *where)
 {
-    if (d->full_every && !d->window)
+    static const char NEEDS[] = "give 'window' as well";
+    if (d->full_every && !d->window && !d->delta_heads)
         return doc_error(
-            option_at(where, "full_every"), "give 'window' as well",
+            option_at(where, "full_every"), NEEDS,
             "'full_every' says which layers have no 'window', but no 'window' is given");
+    if (d->window && (d->delta_heads || d->index_top_k))
+        return doc_error(option_at(where, "window"), NULL,
+                         "'window' is given beside '%s', which also limits what layers see",
+                         d->delta_heads ? "delta_heads" : "index_top_k");
+    if (d->chunked && !d->window)
+        return doc_error(option_at(where, "chunked"), NEEDS,
+                         "'chunked' says what a 'window' is, but no 'window' is given");
     return WEFT_OK;
 }
 
 weft_status decoder_check(const struct decoder *d, const struct doc *where)
 {
     weft_status status = WEFT_OK;
-    TRY(decoder_check_window(d, where));
+    TRY(check_window(d, where));
+    if (d->q_lora && !d->kv_lora)
+        TRY(doc_error(option_at(where, "q_lora"), "give 'kv_lora' as well",
+                      "'q_lora' is an option of latent attention, which 'kv_lora' turns on"));
+    if (d->index_top_k && !(d->q_lora && d->kv_lora))
+        TRY(doc_error(option_at(where, "index_top_k"), "give 'q_lora' and 'kv_lora' as well",
+                      "'index_top_k' is an option of latent attention"));
+    if (d->delta_heads)
+        TRY(option_divides(where, "delta_key_heads", delta_groups(d), "delta_heads",
+                           d->delta_heads));
+    if (d->head_multiple && d->kv_lora)
+        TRY(doc_error(option_at(where, "head_multiple"), NULL,
+                      "'head_multiple' pads the heads of attention, but not those of 'kv_lora'"));
+    if (d->kv_lora)
+        return WEFT_OK;
     if (!d->head_dim)
         TRY(option_divides(where, "heads", d->heads, "hidden", d->hidden));
     if (d->kv_heads)
@@ -36,12 +59,13 @@ done:
 
 struct block_style decoder_style(const struct decoder *d)
 {
-    return (struct block_style){.norm = NORM_RMS, .end_norm = d->end_norm};
+    return (struct block_style){.norm = d->norm ? NORM_LAYER : NORM_RMS, .end_norm = d->end_norm};
 }
 
 bool decoder_sees_all(const struct decoder *d, int64_t layer)
 {
-    return !d->window || (d->full_every && (layer + 1) % d->full_every == 0);
+    bool all = !d->window && !d->delta_heads;
+    return all || (d->full_every && (layer + 1) % d->full_every == 0);
 }
 
 int64_t decoder_period(const struct decoder *d)
@@ -49,7 +73,7 @@ int64_t decoder_period(const struct decoder *d)
     return d->full_every ? d->full_every : 1;
 }
 
-double decoder_rope_base(const struct decoder *d, int64_t layer)
+static double rope_base(const struct decoder *d, int64_t layer)
 {
     bool local = d->local_rope_base > 0 && !decoder_sees_all(d, layer);
     return local ? d->local_rope_base : d->rope_base;
@@ -57,21 +81,36 @@ double decoder_rope_base(const struct decoder *d, int64_t layer)
 
 struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
 {
+    int64_t depth = d->head_dim ? d->head_dim : d->hidden / d->heads;
+    bool all = decoder_sees_all(d, layer);
     return (struct attention_block){
         .shape = {.heads = d->heads,
                   .kv_heads = d->kv_heads ? d->kv_heads : d->heads,
-                  .depth = d->head_dim ? d->head_dim : d->hidden / d->heads,
+                  .depth = depth,
                   .causal = true,
-                  .window = decoder_sees_all(d, layer) ? 0 : d->window},
+                  .window = all ? 0 : d->window,
+                  .chunked = !all && d->chunked},
         .kernel = (enum attention_kernel)d->attention,
         .qkv_bias = d->qkv_bias,
         .proj_bias = d->proj_bias,
         .sinks = d->sinks,
         .qk_norm = d->qk_norm,
         .apart = d->apart,
-        .rotary = true,
-        .rope_base = decoder_rope_base(d, layer),
+        .rotary = !all || d->full_rotary,
+        .rotated = d->rotary_share < 1 ? (int64_t)(d->rotary_share * (double)depth) / 2 * 2 : 0,
+        .rope_base = rope_base(d, layer),
+        .output_gate = d->output_gate,
     };
+}
+
+int decoder_attend(struct builder *b, const struct decoder *d, int64_t layer, int x)
+{
+    struct block_style style = decoder_style(d);
+    struct attention_block a = decoder_attention(d, layer);
+    if (d->delta_heads && !decoder_sees_all(d, layer))
+        return delta_attention(b, d, x);
+    block_pad_heads(b, &a.shape, d->kv_lora ? 0 : d->head_multiple);
+    return d->kv_lora ? latent_attention(b, d, layer, x) : block_attention(b, x, &style, &a);
 }
 
 /* Without a given width, LLaMA's: 8/3 of the hidden size, rounded up to a multiple of 256. */
@@ -111,19 +150,43 @@ int decoder_rows(struct builder *b, const struct layer_row *row, int64_t first, 
     return decoder_runs(b, row, first + periods * period, count % period, x);
 }
 
-int decoder_start(struct builder *b, const struct decoder *d, int32_t *table)
+/* ---- the ends -------------------------------------------------------------------------------- */
+
+/* The norm, the head and the loss; the head is that of the operator that owns the table, if there is one. */
+static void finish(struct builder *b, const struct decoder *d, int x, int32_t table)
 {
-    int x = build_embedding(b, "embedding", build_tokens(b, d->seq), d->vocab, d->hidden, 0);
-    *table = build_last_index(b);
-    return x;
+    x = block_norm(b, "norm", x, decoder_style(d).norm);
+    x = table >= 0 ? build_tied_linear(b, "head", x, table)
+                   : build_linear(b, "head", x, d->vocab, false);
+    block_loss(b, x, d->loss);
 }
 
-void decoder_end(struct builder *b, const struct decoder *d, int x, int32_t table)
+/* DeepSeek-V3, section 2.2: each depth joins the embedding and the output of the depth before it, and has a layer of
+ * its own; embedding and head are the model's. */
+static void depths(struct builder *b, const struct decoder *d, const struct layer_row *row,
+                   int embedding, int x, int32_t head)
 {
-    x = build_rms_norm(b, "norm", x, true);
-    x = d->tied ? build_tied_linear(b, "head", x, table)
-                : build_linear(b, "head", x, d->vocab, false);
-    block_loss(b, x, d->loss);
+    enum norm norm = decoder_style(d).norm;
+    for (int64_t depth = 0; depth < d->mtp; depth++) {
+        build_module_indexed(b, "mtp", depth);
+        int join[] = {block_norm(b, "embedding_norm", embedding, norm),
+                      block_norm(b, "hidden_norm", x, norm)};
+        x = build_linear(b, "join", build_concat(b, "concat", join, 2, 2), d->hidden, false);
+        x = row->build(b, row->options, d->layers - 1, x);
+        finish(b, d, x, head);
+        build_module_end(b);
+    }
+}
+
+void decoder_build(struct builder *b, const struct decoder *d, const struct layer_row *row,
+                   int (*layers)(struct builder *b, const struct layer_row *row, int x))
+{
+    int embedding =
+        build_embedding(b, "embedding", build_tokens(b, d->seq), d->vocab, d->hidden, 0);
+    int32_t table = build_last_index(b);
+    int x = layers(b, row, embedding);
+    finish(b, d, x, d->tied ? table : -1);
+    depths(b, d, row, embedding, x, d->tied ? table : build_last_index(b) - 1);
     b->model->layers = d->layers;
     b->model->seq = d->seq;
     b->model->dtype = (enum dtype)d->dtype;

@@ -1,5 +1,6 @@
-/* decoder.h - what today's causal decoders share: RMSNorm, rotary positions, grouped queries, gated
- * MLPs. The families llama and moe differ in the MLP of their layers. Private to the room. */
+/* decoder.h - what today's causal decoders share: RMSNorm, rotary positions, grouped queries or latent attention
+ * (latent.c), gated MLPs, layers that predict more tokens. The families llama and moe differ in the MLP of their
+ * layers. Private to the room. */
 #ifndef WEFT_MODEL_DECODER_H
 #define WEFT_MODEL_DECODER_H
 
@@ -7,16 +8,32 @@
 #include "model/families.h"
 
 struct decoder {
-    int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
+    int64_t layers, hidden, heads, kv_heads, head_dim, head_multiple, ffn, seq, vocab;
     /* keys that attention sees; every full_every-th layer sees all keys, 0: none does */
     int64_t window, full_every;
     double rope_base;       /* of rotary positions */
     double local_rope_base; /* of layers with the window; 0: the same */
+    double rotary_share;    /* of a head's features are rotated, the first ones */
     bool tied, qkv_bias, proj_bias, qk_norm, end_norm, sinks, apart;
-    int activation, attention, loss, dtype;
+    bool chunked; /* the window is a chunk: a query sees the keys of its own from the first on */
+    bool full_rotary; /* layers that see all keys have positions, too */
+    bool output_gate; /* what attention computes is multiplied by a sigmoid of the layer's input */
+    int64_t mtp;      /* layers after the model's own, each of which predicts one token more */
+    int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim; /* latent attention, if kv_lora */
+    /* of latent attention: the keys that each query sees, chosen by scores of so many heads so wide */
+    int64_t index_top_k, index_heads, index_dim;
+    /* layers that do not see all keys have no attention but the gated delta rule (delta.c), if delta_heads */
+    int64_t delta_heads, delta_key_heads, delta_dim, delta_key_dim, delta_chunk, conv;
+    int norm, activation, attention, loss, dtype;
 };
 
-#define DECODER_DEFAULTS .seq = 4096, .vocab = 32000, .rope_base = ROPE_BASE, .dtype = DTYPE_BF16
+#define DECODER_DEFAULTS                                                                           \
+    .seq = 4096, .vocab = 32000, .rope_base = ROPE_BASE, .rotary_share = 1, .full_rotary = true,   \
+    .nope_dim = 128, .rope_dim = 64, .value_dim = 128, .index_heads = 64, .index_dim = 128,        \
+    .delta_dim = 128, .delta_key_dim = 128, .delta_chunk = 64, .conv = 4, .dtype = DTYPE_BF16
+
+enum { MOST_DEPTHS = 16, MOST_TAPS = 64 }; /* of layers that predict more tokens */
+extern const char *const DECODER_NORMS[];  /* rms first */
 
 extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
 
@@ -28,6 +45,7 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
         OPTION_NEEDED(struct decoder, heads, MOST_HEADS),                                          \
         OPTION_COUNT(struct decoder, kv_heads, MOST_HEADS),                                        \
         OPTION_COUNT(struct decoder, head_dim, MOST_DEPTH),                                        \
+        OPTION_COUNT(struct decoder, head_multiple, MOST_HEADS),                                   \
         OPTION_COUNT(struct decoder, ffn, MOST_HIDDEN),                                            \
         OPTION_COUNT(struct decoder, seq, MOST_SEQ),                                               \
         OPTION_COUNT(struct decoder, vocab, MOST_VOCAB),                                           \
@@ -39,18 +57,44 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
         OPTION_BOOL(struct decoder, sinks), OPTION_BOOL(struct decoder, tied),                     \
         OPTION_BOOL(struct decoder, qkv_bias), OPTION_BOOL(struct decoder, proj_bias),             \
         OPTION_BOOL(struct decoder, qk_norm), OPTION_BOOL(struct decoder, end_norm),               \
-        OPTION_BOOL(struct decoder, apart),                                                        \
+        OPTION_BOOL(struct decoder, apart), OPTION_BOOL(struct decoder, chunked),                  \
+        OPTION_BOOL(struct decoder, full_rotary), OPTION_BOOL(struct decoder, output_gate),        \
+        OPTION_SHARE(struct decoder, rotary_share),                                                \
+        {"mtp", FIELD_INT, offsetof(struct decoder, mtp), .min = 0, .max = MOST_DEPTHS},           \
+        OPTION_COUNT(struct decoder, q_lora, MOST_HIDDEN),                                         \
+        OPTION_COUNT(struct decoder, kv_lora, MOST_HIDDEN),                                        \
+        OPTION_COUNT(struct decoder, nope_dim, MOST_DEPTH),                                        \
+        OPTION_COUNT(struct decoder, rope_dim, MOST_DEPTH),                                        \
+        OPTION_COUNT(struct decoder, value_dim, MOST_DEPTH),                                       \
+        {"index_top_k", FIELD_COUNT, offsetof(struct decoder, index_top_k), .min = LEAST_WINDOW,   \
+         .max = MOST_SEQ},                                                                         \
+        OPTION_COUNT(struct decoder, index_heads, MOST_HEADS),                                     \
+        OPTION_COUNT(struct decoder, index_dim, MOST_DEPTH),                                       \
+        OPTION_COUNT(struct decoder, delta_heads, MOST_HEADS),                                     \
+        OPTION_COUNT(struct decoder, delta_key_heads, MOST_HEADS),                                 \
+        OPTION_COUNT(struct decoder, delta_dim, MOST_DEPTH),                                       \
+        OPTION_COUNT(struct decoder, delta_key_dim, MOST_DEPTH),                                   \
+        OPTION_COUNT(struct decoder, delta_chunk, MOST_SEQ),                                       \
+        OPTION_COUNT(struct decoder, conv, MOST_TAPS),                                             \
+        OPTION_CHOICE(struct decoder, norm, DECODER_NORMS),                                        \
         OPTION_CHOICE(struct decoder, activation, DECODER_ACTIVATIONS),                            \
         OPTION_CHOICE(struct decoder, attention, ATTENTION_WORDS),                                 \
         OPTION_CHOICE(struct decoder, loss, LOSS_WORDS),                                           \
         OPTION_CHOICE(struct decoder, dtype, DTYPE_WORDS)
 
 weft_status decoder_check(const struct decoder *d, const struct doc *where);
-weft_status decoder_check_window(const struct decoder *d, const struct doc *where);
+/* Key heads of the delta rule. */
+static inline int64_t delta_groups(const struct decoder *d)
+{
+    return d->delta_key_heads ? d->delta_key_heads : d->delta_heads;
+}
 struct block_style decoder_style(const struct decoder *d);
 /* The attention of one layer; the layer's number says whether it has the window. */
 struct attention_block decoder_attention(const struct decoder *d, int64_t layer);
-double decoder_rope_base(const struct decoder *d, int64_t layer);
+/* The norm, that attention, and the residual. */
+int decoder_attend(struct builder *b, const struct decoder *d, int64_t layer, int x);
+int latent_attention(struct builder *b, const struct decoder *d, int64_t layer, int x);
+int delta_attention(struct builder *b, const struct decoder *d, int x);
 struct mlp_block decoder_mlp(const struct decoder *d);
 enum activation decoder_activation(const struct decoder *d);
 
@@ -71,8 +115,9 @@ int decoder_rows(struct builder *b, const struct layer_row *row, int64_t first, 
 int decoder_runs(struct builder *b, const struct layer_row *row, int64_t first, int64_t count,
                  int x);
 
-/* The embedding, and after the layers the norm, head and loss. */
-int decoder_start(struct builder *b, const struct decoder *d, int32_t *table);
-void decoder_end(struct builder *b, const struct decoder *d, int x, int32_t table);
+/* A decoder from its embedding, through the layers of the family, to its norm, head and losses. The
+ * layers that predict more tokens are built like the last one of the row. */
+void decoder_build(struct builder *b, const struct decoder *d, const struct layer_row *row,
+                   int (*layers)(struct builder *b, const struct layer_row *row, int x));
 
 #endif

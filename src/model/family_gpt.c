@@ -16,7 +16,7 @@
 enum gpt_positions { POSITIONS_LEARNED, POSITIONS_ROTARY, POSITIONS_NONE };
 
 struct gpt_options {
-    int64_t layers, hidden, heads, ffn, seq, vocab, max_positions;
+    int64_t layers, hidden, heads, head_multiple, ffn, seq, vocab, max_positions;
     int64_t experts, top_k, expert_ffn, shared_ffn;
     double dropout, rope_base;
     bool tied, bias, parallel;
@@ -39,6 +39,7 @@ _Static_assert(ACTIVATION_GELU == 0 && ACTIVATION_RELU == 1 && ACTIVATION_RELU2 
 
 static const struct field FIELDS[] = {
     LAYER_OPTIONS(struct gpt_options),
+    OPTION_COUNT(struct gpt_options, head_multiple, MOST_HEADS),
     OPTION_COUNT(struct gpt_options, seq, MOST_SEQ),
     OPTION_COUNT(struct gpt_options, vocab, MOST_VOCAB),
     OPTION_COUNT(struct gpt_options, max_positions, MOST_SEQ),
@@ -96,6 +97,7 @@ static int layer(struct builder *b, const struct gpt_options *o, int x)
         .rotary = o->positions == POSITIONS_ROTARY,
         .rope_base = o->rope_base};
     struct mlp_block m = {o->ffn ? o->ffn : 4 * o->hidden, (enum activation)o->activation, false};
+    block_pad_heads(b, &a.shape, o->head_multiple);
     int y = block_attention(b, x, &style, &a), from = o->parallel ? x : y;
     int z = o->experts ? mixture(b, o, from, &style, &m) : block_mlp(b, from, &style, &m);
     if (!o->parallel)

@@ -4,7 +4,8 @@
  *   x = x + down(silu(gate) * up),  (gate, up) = gate_up(norm(x))
  *
  * Mistral (`window`), Qwen2 (`qkv_bias`), Qwen3 (`qk_norm`, `head_dim`), Gemma (`tied`, `head_dim`,
- * `activation: geglu`; 2 and 3 with `end_norm`, `window` and `full_every`), Phi-3.
+ * `activation: geglu`; 2 and 3 with `end_norm`, `window` and `full_every`), Phi-3, Nemotron-4 (`norm: layer`,
+ * `activation: relu2`, `rotary_share`), and with `kv_lora` any of them with latent attention.
  */
 #include "model/decoder.h"
 
@@ -16,9 +17,8 @@ static int layer(struct builder *b, const void *options, int64_t number, int x)
 {
     const struct decoder *d = options;
     struct block_style style = decoder_style(d);
-    struct attention_block a = decoder_attention(d, number);
     struct mlp_block m = decoder_mlp(d);
-    return block_mlp(b, block_attention(b, x, &style, &a), &style, &m);
+    return block_mlp(b, decoder_attend(b, d, number, x), &style, &m);
 }
 
 static bool alike(const void *options, int64_t one, int64_t other)
@@ -26,19 +26,19 @@ static bool alike(const void *options, int64_t one, int64_t other)
     return decoder_sees_all(options, one) == decoder_sees_all(options, other);
 }
 
+static int layers(struct builder *b, const struct layer_row *row, int x)
+{
+    const struct decoder *d = row->options;
+    int64_t period = decoder_period(d);
+    return period > 1 ? decoder_rows(b, row, 0, d->layers, period, x)
+                      : decoder_runs(b, row, 0, d->layers, x);
+}
+
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
-    const struct decoder *d = options;
-    struct layer_row row = {d, alike, layer};
-    int64_t period = decoder_period(d);
-    int32_t table;
-    weft_status status;
-    TRY(decoder_check(d, where));
-    int x = decoder_start(b, d, &table);
-    x = period > 1 ? decoder_rows(b, &row, 0, d->layers, period, x)
-                   : decoder_runs(b, &row, 0, d->layers, x);
-    decoder_end(b, d, x, table);
-done:
+    weft_status status = decoder_check(options, where);
+    if (status == WEFT_OK)
+        decoder_build(b, options, &(struct layer_row){options, alike, layer}, layers);
     return status;
 }
 

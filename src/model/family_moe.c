@@ -1,13 +1,10 @@
 /* family_moe.c - mixtures of experts: LLaMA's layers, some with many MLPs of which each token takes
- * top_k, and optionally DeepSeek's latent attention.
+ * top_k.
  *
  *   x = x + combine(experts(dispatch(norm(x)))) + shared(norm(x))
  *
  * The first `first_dense` layers have one MLP of width `ffn`; after them, every `moe_every`-th
- * layer is a mixture. Latent attention (`kv_lora`) computes queries and keys as
- *
- *   q = q_b(norm(q_a(x)))             or q(x) without `q_lora`
- *   k = (k_b(norm(kv_a(x))), k_rope(x) for every head),  v = v_b(norm(kv_a(x)))
+ * layer is a mixture.
  *
  *   I1  A repeated body is one period: the least number of layers after which mixtures (moe_every)
  *       and windows (full_every) recur. A model is stored as at most the dense layers, one period,
@@ -18,20 +15,15 @@
 struct moe_options {
     struct decoder decoder; /* first, so that its fields' offsets also hold in this struct */
     int64_t experts, top_k, expert_ffn, shared_experts, shared_ffn, first_dense, moe_every;
-    int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
     struct routing routing;
     bool expert_bias;
-    int dispatch; /* enum token_copies */
+    int dispatch;    /* enum token_copies */
+    double capacity; /* of an expert, in even shares of the tokens; 0: every token finds a place */
 };
 _Static_assert(offsetof(struct moe_options, decoder) == 0, "the decoder's fields would miss it");
 
-static const struct moe_options DEFAULTS = {.decoder = {DECODER_DEFAULTS},
-                                            .top_k = 2,
-                                            .moe_every = 1,
-                                            .nope_dim = 128,
-                                            .rope_dim = 64,
-                                            .value_dim = 128,
-                                            .routing = {ROUTING_DEFAULTS}};
+static const struct moe_options DEFAULTS = {
+    .decoder = {DECODER_DEFAULTS}, .top_k = 2, .moe_every = 1, .routing = {ROUTING_DEFAULTS}};
 
 static const struct field FIELDS[] = {
     DECODER_FIELDS,
@@ -45,12 +37,8 @@ static const struct field FIELDS[] = {
     {"first_dense", FIELD_INT, offsetof(struct moe_options, first_dense), .min = 0,
      .max = MOST_LAYERS},
     OPTION_COUNT(struct moe_options, moe_every, MOST_LAYERS),
-    OPTION_COUNT(struct moe_options, q_lora, MOST_HIDDEN),
-    OPTION_COUNT(struct moe_options, kv_lora, MOST_HIDDEN),
-    OPTION_COUNT(struct moe_options, nope_dim, MOST_DEPTH),
-    OPTION_COUNT(struct moe_options, rope_dim, MOST_DEPTH),
-    OPTION_COUNT(struct moe_options, value_dim, MOST_DEPTH),
     OPTION_CHOICE(struct moe_options, dispatch, COPIES_WORDS),
+    {"capacity", FIELD_REAL, offsetof(struct moe_options, capacity), .min = 0, .max = 1e3},
     {"router", FIELD_CHOICE, offsetof(struct moe_options, routing.scores), .choices = ROUTER_WORDS},
     {"router_groups", FIELD_INT, offsetof(struct moe_options, routing.groups), .min = 0,
      .max = MOST_EXPERTS},
@@ -63,68 +51,6 @@ static const struct field FIELDS[] = {
      .max = 1e6},
     {"balance_bias", FIELD_BOOL, offsetof(struct moe_options, routing.balance_bias)},
 };
-
-/* ---- latent attention ------------------------------------------------------------------------ */
-
-/* Rotates the first `rope_dim` of every so many features. */
-static int latent_rotary(struct builder *b, const struct moe_options *o, const char *name, int x,
-                         int64_t each)
-{
-    int y = build_rotary(b, name, x);
-    if (y >= 0) {
-        build_last(b)->rope_base = o->decoder.rope_base;
-        build_last(b)->head_depth = build_last(b)->head_turned = o->rope_dim;
-        build_last(b)->head_share = each;
-    }
-    return y;
-}
-
-static int latent_queries(struct builder *b, const struct moe_options *o, int x)
-{
-    int64_t out = o->decoder.heads * (o->nope_dim + o->rope_dim);
-    if (o->q_lora)
-        x = build_rms_norm(b, "q_norm", build_linear(b, "q_a", x, o->q_lora, false), true);
-    x = build_linear(b, o->q_lora ? "q_b" : "q", x, out, false);
-    return latent_rotary(b, o, "q_rotary", x, o->nope_dim + o->rope_dim);
-}
-
-/* Each head's key: its own part from the latent, and the rotated part, which all heads share. */
-static int latent_keys(struct builder *b, const struct moe_options *o, int latent, int x)
-{
-    int64_t heads = o->decoder.heads;
-    int own = build_linear(b, "k_b", latent, heads * o->nope_dim, false);
-    int shared = build_linear(b, "k_rope", x, o->rope_dim, false);
-    shared = latent_rotary(b, o, "k_rotary", shared, o->rope_dim);
-    shared = build_reshape(b, "k_expand", shared, 3,
-                           (int64_t[]){1, o->decoder.seq, heads * o->rope_dim});
-    return build_concat(b, "k", (int[]){own, shared}, 2, 2);
-}
-
-static int latent_attention(struct builder *b, const struct moe_options *o, int64_t layer, int x,
-                            const struct block_style *style)
-{
-    const struct decoder *d = &o->decoder;
-    struct attention_block a = decoder_attention(d, layer);
-    a.shape = (struct attention){d->heads,     d->heads, o->nope_dim + o->rope_dim,
-                                 o->value_dim, true,     a.shape.window};
-    int y = block_open(b, "attn", x, style);
-    int q = latent_queries(b, o, y);
-    int latent = build_linear(b, "kv_a", y, o->kv_lora, false);
-    latent = build_rms_norm(b, "kv_norm", latent, true);
-    int k = latent_keys(b, o, latent, y);
-    int v = build_linear(b, "v_b", latent, d->heads * o->value_dim, false);
-    y = block_core(b, q, k, v, style, &a);
-    return block_close(b, build_linear(b, "proj", y, d->hidden, d->proj_bias), x, style);
-}
-
-static int attention(struct builder *b, const struct moe_options *o, int64_t layer, int x)
-{
-    struct block_style style = decoder_style(&o->decoder);
-    if (o->kv_lora)
-        return latent_attention(b, o, layer, x, &style);
-    struct attention_block a = decoder_attention(&o->decoder, layer);
-    return block_attention(b, x, &style, &a);
-}
 
 /* ---- experts --------------------------------------------------------------------------------- */
 
@@ -142,7 +68,8 @@ static int experts(struct builder *b, const struct moe_options *o, int x)
                              .bias = o->expert_bias,
                              .router_bias = o->expert_bias,
                              .copies = (enum token_copies)o->dispatch,
-                             .routing = o->routing};
+                             .routing = o->routing,
+                             .capacity = o->capacity};
     if (e.routing.groups == 1) /* of one group there is nothing to choose */
         e.routing.groups = e.routing.group_top_k = 0;
     return block_experts(b, x, &e);
@@ -188,7 +115,7 @@ static int layer(struct builder *b, const void *options, int64_t number, int x)
     const struct moe_options *o = options;
     struct block_style style = decoder_style(&o->decoder);
     struct mlp_block m = decoder_mlp(&o->decoder);
-    x = attention(b, o, number, x);
+    x = decoder_attend(b, &o->decoder, number, x);
     return is_mixture(o, number) ? mixture(b, o, x) : block_mlp(b, x, &style, &m);
 }
 
@@ -205,13 +132,13 @@ static int64_t period_of(const struct moe_options *o)
     return common_multiple(o->moe_every, decoder_period(&o->decoder));
 }
 
-static int layers(struct builder *b, const struct moe_options *o, int x)
+static int layers(struct builder *b, const struct layer_row *row, int x)
 {
-    struct layer_row row = {o, alike, layer};
+    const struct moe_options *o = row->options;
     int64_t dense = o->first_dense, windows = decoder_period(&o->decoder);
-    x = windows > 1 ? decoder_rows(b, &row, 0, dense, windows, x)
-                    : decoder_runs(b, &row, 0, dense, x);
-    return decoder_rows(b, &row, dense, o->decoder.layers - dense, period_of(o), x); /* I1 */
+    x = windows > 1 ? decoder_rows(b, row, 0, dense, windows, x)
+                    : decoder_runs(b, row, 0, dense, x);
+    return decoder_rows(b, row, dense, o->decoder.layers - dense, period_of(o), x); /* I1 */
 }
 
 static weft_status check(const struct moe_options *o, const struct doc *where)
@@ -241,24 +168,17 @@ static weft_status check(const struct moe_options *o, const struct doc *where)
                          "divides the experts, and at most as many of them",
                          (long long)o->routing.group_top_k, (long long)o->routing.groups,
                          (long long)o->experts);
-    if (o->q_lora && !o->kv_lora)
-        return doc_error(option_at(where, "q_lora"), "give 'kv_lora' as well",
-                         "'q_lora' is an option of latent attention, which 'kv_lora' turns on");
-    return o->kv_lora ? decoder_check_window(&o->decoder, where)
-                      : decoder_check(&o->decoder, where);
+    return decoder_check(&o->decoder, where);
 }
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
     const struct moe_options *o = options;
-    int32_t table;
-    weft_status status;
-    TRY(check(o, where));
-    int x = layers(b, o, decoder_start(b, &o->decoder, &table));
-    decoder_end(b, &o->decoder, x, table);
-done:
+    weft_status status = check(o, where);
+    if (status == WEFT_OK)
+        decoder_build(b, &o->decoder, &(struct layer_row){o, alike, layer}, layers);
     return status;
 }
 
-const struct family FAMILY_MOE =
-    FAMILY_OF("moe", "mixture of experts on LLaMA's layers; Mixtral, Qwen-MoE, DeepSeek, gpt-oss");
+const struct family FAMILY_MOE = FAMILY_OF(
+    "moe", "mixture of experts on LLaMA's layers; Mixtral, Qwen3, DeepSeek, Llama 4, Kimi");

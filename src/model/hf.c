@@ -28,8 +28,9 @@
 /* Shares of the chosen experts' sum, or of all scores. */
 #define NORMED(otherwise)  {"norm_topk_prob", "router", RULE_NORMED, otherwise}
 #define BALANCE(otherwise) {"router_aux_loss_coef", "balance_weight", RULE_SHARE, otherwise}
+#define SILENT(key)        {key, NULL, RULE_SILENT, NULL}
 /* Windows that only begin with a certain layer are not supported. */
-#define NO_WINDOW {"use_sliding_window", NULL, RULE_EXPECTED, "false"}
+#define NO_WINDOW {"use_sliding_window", NULL, RULE_EXPECTED, "false"}, SILENT("sliding_window")
 
 static const struct hf_row GPT2[] = {
     {"n_layer", "layers", RULE_COUNT, "12"},
@@ -139,40 +140,94 @@ static const struct hf_row QWEN3[] = {
     ROPE("10000"),
 };
 
+/* What the mixtures of Qwen have in common. */
+#define QWEN_EXPERTS(experts, chosen, ffn, normed)                                                 \
+    {"num_experts", "experts", RULE_COUNT, experts},                                               \
+        {"num_experts_per_tok", "top_k", RULE_COUNT, chosen},                                      \
+        {"moe_intermediate_size", "expert_ffn", RULE_COUNT, ffn},                                  \
+        {"decoder_sparse_step", "moe_every", RULE_COUNT, "1"},                                     \
+        {"mlp_only_layers", NULL, RULE_EXPECTED, "[]"}, NO_WINDOW, TIED("false"), ROPE("10000"),   \
+        NORMED(normed), BALANCE("0.001")
+#define SHARED_EXPERT(ffn)                                                                         \
+    {"shared_expert_intermediate_size", "shared_ffn", RULE_COUNT, ffn},                            \
+        {NULL, "shared_experts", RULE_FIXED, "1"}
+
 static const struct hf_row QWEN2_MOE[] = {
     DECODER("24", "2048", "16", "5632", "151936", "32768"),
+    QWEN_EXPERTS("60", "4", "1408", "false"),
+    SHARED_EXPERT("5632"),
     KV_HEADS("16"),
-    {"num_experts", "experts", RULE_COUNT, "60"},
-    {"num_experts_per_tok", "top_k", RULE_COUNT, "4"},
-    {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "1408"},
-    {"shared_expert_intermediate_size", "shared_ffn", RULE_COUNT, "5632"},
-    {"decoder_sparse_step", "moe_every", RULE_COUNT, "1"},
-    {NULL, "shared_experts", RULE_FIXED, "1"},
     {NULL, "qkv_bias", RULE_FIXED, "true"},
-    {"mlp_only_layers", NULL, RULE_EXPECTED, "[]"},
-    NO_WINDOW,
-    TIED("false"),
-    ROPE("10000"),
-    NORMED("false"),
-    BALANCE("0.001"),
 };
 
 static const struct hf_row QWEN3_MOE[] = {
     DECODER("24", "2048", "32", "6144", "151936", "32768"),
+    QWEN_EXPERTS("128", "8", "768", "false"),
     KV_HEADS("4"),
     HEAD_DIM(NULL),
-    {"num_experts", "experts", RULE_COUNT, "128"},
-    {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},
-    {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "768"},
-    {"decoder_sparse_step", "moe_every", RULE_COUNT, "1"},
     ATTENTION_BIAS("false"),
     {NULL, "qk_norm", RULE_FIXED, "true"},
-    {"mlp_only_layers", NULL, RULE_EXPECTED, "[]"},
-    NO_WINDOW,
+};
+
+/* `layer_types` lists linear_attention and full_attention; without it every so-many-th layer is full. */
+static const struct hf_row QWEN3_NEXT[] = {
+    DECODER("48", "2048", "16", "5632", "151936", "32768"),
+    QWEN_EXPERTS("512", "10", "512", "true"),
+    SHARED_EXPERT("512"),
+    KV_HEADS("2"),
+    HEAD_DIM("256"),
+    ATTENTION_BIAS("false"),
+    {"partial_rotary_factor", "rotary_share", RULE_SHARE, "0.25"},
+    {"linear_num_value_heads", "delta_heads", RULE_COUNT, "32"},
+    {"linear_num_key_heads", "delta_key_heads", RULE_COUNT, "16"},
+    {"linear_value_head_dim", "delta_dim", RULE_COUNT, "128"},
+    {"linear_key_head_dim", "delta_key_dim", RULE_COUNT, "128"},
+    {"linear_conv_kernel_dim", "conv", RULE_COUNT, "4"},
+    {"full_attention_interval", "full_every", RULE_COUNT, "4"},
+    {NULL, "qk_norm", RULE_FIXED, "true"},
+    {NULL, "output_gate", RULE_FIXED, "true"},
+};
+
+/* Llama 4's `intermediate_size` is that of an expert. Its norms of queries and keys have no weights, which
+ * are too few to matter. */
+static const struct hf_row LLAMA4_TEXT[] = {
+    {"num_hidden_layers", "layers", RULE_COUNT, "48"},
+    {"hidden_size", "hidden", RULE_COUNT, "5120"},
+    {"num_attention_heads", "heads", RULE_COUNT, "40"},
+    {"intermediate_size", "expert_ffn", RULE_COUNT, "8192"},
+    {"intermediate_size_mlp", "ffn", RULE_COUNT, "16384"},
+    {"vocab_size", "vocab", RULE_COUNT, "202048"},
+    {"max_position_embeddings", "seq", RULE_SEQ, "131072"},
+    KV_HEADS("8"),
+    HEAD_DIM("128"),
+    {"num_local_experts", "experts", RULE_COUNT, "16"},
+    {"num_experts_per_tok", "top_k", RULE_COUNT, "1"},
+    {"interleave_moe_layer_step", "moe_every", RULE_COUNT, "1"},
+    {NULL, "shared_experts", RULE_FIXED, "1"},
+    {NULL, "router", RULE_FIXED, "sigmoid"},
+    {"attention_chunk_size", "window", RULE_COUNT, "8192"},
+    {NULL, "chunked", RULE_FIXED, "true"},
+    {"no_rope_layer_interval", "full_every", RULE_COUNT, "4"},
+    {NULL, "full_rotary", RULE_FIXED, "false"},
+    {"use_qk_norm", "qk_norm", RULE_BOOL, "true"},
+    ATTENTION_BIAS("false"),
+    TIED("false"),
+    ROPE("500000"),
+    BALANCE("0.001"),
+    DTYPE,
+};
+
+static const struct hf_row NEMOTRON[] = {
+    DECODER("32", "6144", "48", "24576", "256000", "4096"),
+    KV_HEADS(NULL),
+    HEAD_DIM(NULL),
+    ATTENTION_BIAS("false"),
+    {"mlp_bias", NULL, RULE_EXPECTED, "false"},
+    {NULL, "norm", RULE_FIXED, "layer"},
+    {NULL, "activation", RULE_FIXED, "relu2"},
+    {"partial_rotary_factor", "rotary_share", RULE_SHARE, "0.5"},
     TIED("false"),
     ROPE("10000"),
-    NORMED("false"),
-    BALANCE("0.001"),
 };
 
 #define LATENT                                                                                     \
@@ -181,7 +236,8 @@ static const struct hf_row QWEN3_MOE[] = {
         {"qk_rope_head_dim", "rope_dim", RULE_COUNT, "64"},                                        \
         {"v_head_dim", "value_dim", RULE_COUNT, "128"},                                            \
         {"moe_layer_freq", "moe_every", RULE_COUNT, "1"}, ROPE("10000"),                           \
-        {NULL, "balance", RULE_FIXED, "sequence"}
+        {"attention_bias", NULL, RULE_EXPECTED, "false"}, SILENT("num_key_value_heads"),           \
+        SILENT("norm_topk_prob"), {NULL, "balance", RULE_FIXED, "sequence"}
 
 static const struct hf_row DEEPSEEK_V2[] = {
     DECODER("30", "4096", "32", "11008", "102400", "2048"),
@@ -199,21 +255,30 @@ static const struct hf_row DEEPSEEK_V2[] = {
     {"routed_scaling_factor", "router_scale", RULE_SHARE, "1"},
 };
 
-static const struct hf_row DEEPSEEK_V3[] = {
-    DECODER("61", "7168", "128", "18432", "129280", "4096"),
-    LATENT,
-    {"n_routed_experts", "experts", RULE_COUNT, "256"},
-    {"n_shared_experts", "shared_experts", RULE_NUMBER, "1"},
-    {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},
-    {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "2048"},
-    {"first_k_dense_replace", "first_dense", RULE_NUMBER, "3"},
-    TIED("false"),
-    {NULL, "router", RULE_FIXED, "sigmoid"},
-    {NULL, "balance_bias", RULE_FIXED, "true"},
-    {NULL, "balance_weight", RULE_FIXED, "0.0001"},
-    {"n_group", "router_groups", RULE_COUNT, "8"},
-    {"topk_group", "router_group_top_k", RULE_COUNT, "4"},
-    {"routed_scaling_factor", "router_scale", RULE_SHARE, "2.5"},
+/* Layers after the model's own, each of which predicts one token more. */
+#define NEXT_TOKENS {"num_nextn_predict_layers", "mtp", RULE_NUMBER, NULL}
+
+#define V3_ROWS                                                                                    \
+    DECODER("61", "7168", "128", "18432", "129280", "4096"),                                       \
+        {"q_lora_rank", "q_lora", RULE_OLDER, "1536"}, NEXT_TOKENS, LATENT,                        \
+        {"n_routed_experts", "experts", RULE_COUNT, "256"},                                        \
+        {"n_shared_experts", "shared_experts", RULE_NUMBER, "1"},                                  \
+        {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},                                         \
+        {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "2048"},                               \
+        {"first_k_dense_replace", "first_dense", RULE_NUMBER, "3"}, TIED("false"),                 \
+        {NULL, "router", RULE_FIXED, "sigmoid"}, {NULL, "balance_bias", RULE_FIXED, "true"},       \
+        {NULL, "balance_weight", RULE_FIXED, "0.0001"},                                            \
+        {"n_group", "router_groups", RULE_COUNT, "8"},                                             \
+        {"topk_group", "router_group_top_k", RULE_COUNT, "4"},                                     \
+        {"routed_scaling_factor", "router_scale", RULE_SHARE, "2.5"}
+
+static const struct hf_row DEEPSEEK_V3[] = {V3_ROWS};
+
+static const struct hf_row DEEPSEEK_V32[] = {
+    V3_ROWS,
+    {"index_topk", "index_top_k", RULE_COUNT, "2048"},
+    {"index_n_heads", "index_heads", RULE_COUNT, "64"},
+    {"index_head_dim", "index_dim", RULE_COUNT, "128"},
 };
 
 /* The pattern's letters say which layers there are; num_hidden_layers is only their number. */
@@ -236,11 +301,16 @@ static const struct hf_row NEMOTRON_H[] = {
     {"conv_kernel", "conv", RULE_COUNT, "4"},
     {"chunk_size", "chunk", RULE_COUNT, "128"},
     {"n_routed_experts", "experts", RULE_COUNT, NULL},
+    SILENT("n_shared_experts"),
+    SILENT("n_group"),
+    SILENT("topk_group"),
+    SILENT("norm_topk_prob"),
+    SILENT("num_hidden_layers"),
     {"num_experts_per_tok", "top_k", RULE_COUNT, NULL},
     {"moe_intermediate_size", "expert_ffn", RULE_COUNT, NULL},
     {"moe_shared_expert_intermediate_size", "shared_ffn", RULE_COUNT, NULL},
     {"moe_latent_size", "latent", RULE_COUNT, NULL},
-    {"num_nextn_predict_layers", "mtp", RULE_NUMBER, NULL},
+    NEXT_TOKENS,
     {"mtp_hybrid_override_pattern", "mtp_pattern", RULE_PATTERN, NULL},
     {"mtp_layers_block_type", "mtp_pattern", RULE_PATTERN, NULL},
     {"mlp_hidden_act", NULL, RULE_EXPECTED, "relu2"},
@@ -255,6 +325,7 @@ static const struct hf_row NEMOTRON_H[] = {
 
 static const struct hf_row MAMBA2[] = {
     {NULL, "pattern", RULE_FIXED, "M"},
+    SILENT("intermediate_size"),
     {"num_hidden_layers", "layers", RULE_COUNT, "64"},
     {"hidden_size", "hidden", RULE_COUNT, "4096"},
     {"vocab_size", "vocab", RULE_COUNT, "32768"},
@@ -314,17 +385,21 @@ static const struct hf_row GEMMA3_TEXT[] = {
 
 static const struct hf_row PHI3[] = {
     DECODER("32", "3072", "32", "8192", "32064", "4096"),
+    {"attention_bias", NULL, RULE_EXPECTED, "false"},
     KV_HEADS(NULL),
     WINDOW(NULL),
     TIED("false"),
     ROPE("10000"),
 };
 
+/* BERT's sizes, which are also those of ViT. */
+/* clang-format off */
+#define ENCODER                                                                                    \
+    {"num_hidden_layers", "layers", RULE_COUNT, "12"}, {"hidden_size", "hidden", RULE_COUNT, "768"}, \
+    {"num_attention_heads", "heads", RULE_COUNT, "12"}, {"intermediate_size", "ffn", RULE_COUNT, "3072"}
+/* clang-format on */
 static const struct hf_row BERT[] = {
-    {"num_hidden_layers", "layers", RULE_COUNT, "12"},
-    {"hidden_size", "hidden", RULE_COUNT, "768"},
-    {"num_attention_heads", "heads", RULE_COUNT, "12"},
-    {"intermediate_size", "ffn", RULE_COUNT, "3072"},
+    ENCODER,
     {"vocab_size", "vocab", RULE_COUNT, "30522"},
     {"max_position_embeddings", "seq", RULE_COUNT, "512"},
     {"hidden_dropout_prob", "dropout", RULE_SHARE, "0.1"},
@@ -351,10 +426,7 @@ static const struct hf_row T5[] = {
 };
 
 static const struct hf_row VIT[] = {
-    {"num_hidden_layers", "layers", RULE_COUNT, "12"},
-    {"hidden_size", "hidden", RULE_COUNT, "768"},
-    {"num_attention_heads", "heads", RULE_COUNT, "12"},
-    {"intermediate_size", "ffn", RULE_COUNT, "3072"},
+    ENCODER,
     {"image_size", "image", RULE_COUNT, "224"},
     {"patch_size", "patch", RULE_COUNT, "16"},
     {"id2label", "classes", RULE_CLASSES, "2"},
@@ -366,6 +438,8 @@ static const struct hf_row VIT[] = {
 static const struct hf_row SWIN[] = {
     {"depths", "depths", RULE_LIST, "[2, 2, 6, 2]"},
     {"embed_dim", "hidden", RULE_COUNT, "96"},
+    SILENT("hidden_size"),
+    SILENT("num_layers"),
     {"num_heads", "heads", RULE_FIRST, "3"},
     {"image_size", "image", RULE_COUNT, "224"},
     {"patch_size", "patch", RULE_COUNT, "4"},
@@ -380,6 +454,7 @@ static const struct hf_row SWIN[] = {
 static const struct hf_row RESNET[] = {
     {"depths", "blocks", RULE_LIST, "[3, 4, 6, 3]"},
     {"layer_type", "block", RULE_WORD, "bottleneck"},
+    SILENT("torch_dtype"),
     {"embedding_size", "channels", RULE_COUNT, "64"},
     {"id2label", "classes", RULE_CLASSES, "2"},
     {"num_channels", NULL, RULE_EXPECTED, "3"},
@@ -397,10 +472,15 @@ static const struct hf_architecture ARCHITECTURES[] = {
     {"qwen3", "llama", QWEN3, COUNT_OF(QWEN3)},
     {"qwen2_moe", "moe", QWEN2_MOE, COUNT_OF(QWEN2_MOE)},
     {"qwen3_moe", "moe", QWEN3_MOE, COUNT_OF(QWEN3_MOE)},
+    {"qwen3_next", "moe", QWEN3_NEXT, COUNT_OF(QWEN3_NEXT)},
     {"deepseek_v2", "moe", DEEPSEEK_V2, COUNT_OF(DEEPSEEK_V2)},
     {"deepseek_v3", "moe", DEEPSEEK_V3, COUNT_OF(DEEPSEEK_V3)},
+    {"deepseek_v32", "moe", DEEPSEEK_V32, COUNT_OF(DEEPSEEK_V32)},
+    {"kimi_k2", "moe", DEEPSEEK_V3, COUNT_OF(DEEPSEEK_V3)},
+    {"llama4_text", "moe", LLAMA4_TEXT, COUNT_OF(LLAMA4_TEXT)},
     {"gpt_oss", "moe", GPT_OSS, COUNT_OF(GPT_OSS)},
     {"nemotron_h", "hybrid", NEMOTRON_H, COUNT_OF(NEMOTRON_H)},
+    {"nemotron", "llama", NEMOTRON, COUNT_OF(NEMOTRON)},
     {"mamba2", "hybrid", MAMBA2, COUNT_OF(MAMBA2)},
     {"gemma", "llama", GEMMA, COUNT_OF(GEMMA)},
     {"gemma2", "llama", GEMMA2, COUNT_OF(GEMMA2)},

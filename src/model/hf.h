@@ -1,8 +1,8 @@
 /* hf.h - the meaning of a Hugging Face config.json, by architecture; private to the room.
  *
  * One table per model_type maps its keys to options of a family; a key that the config leaves out
- * has the default of transformers' config class. Keys without a row say nothing about work or
- * memory.
+ * has the default of transformers' config class. A key without a row is mentioned in a warning,
+ * unless it is known to say nothing about work or memory (hf_silent.c).
  */
 #ifndef WEFT_MODEL_HF_H
 #define WEFT_MODEL_HF_H
@@ -24,13 +24,14 @@ enum hf_rule {
     RULE_DTYPE,    /* torch's word for an element type */
     RULE_ACT,      /* an activation function */
     RULE_POOLER,   /* whether the architecture has BERT's pooler */
-    RULE_OLDER,    /* a whole number under an older name, unless the option is already set */
-    RULE_PATTERN,  /* Nemotron-H's letters, or the names of layers that they stand for */
-    RULE_WINDOW,   /* the keys of a sliding window, unless it is null or no layer has one */
+    RULE_OLDER, /* a whole number, unless the option is already set: an older name, or a default */
+    RULE_PATTERN, /* Nemotron-H's letters, or the names of layers that they stand for */
+    RULE_WINDOW,  /* the keys of a sliding window, unless it is null or no layer has one */
     /* every how many layers with a window one sees all keys: a list of types, or a number */
     RULE_FULL,
     RULE_ROPE,    /* the base of rotary positions, here or under rope_parameters */
     RULE_NORMED,  /* whether the weights of the chosen experts add up to one */
+    RULE_SILENT,  /* not an option: other keys say the same, or nothing here depends on it */
     RULE_EXPECTED /* not an option: a warning if it is not the default */
 };
 
@@ -46,5 +47,7 @@ struct hf_architecture {
     size_t count;
 };
 size_t hf_architectures(const struct hf_architecture **out);
+/* Whether a key without a row need not be mentioned. */
+bool hf_is_silent(const char *key);
 
 #endif

@@ -6,6 +6,8 @@
  * I2  `seq` of a model with rotary positions is at most LONGEST_SEQ: max_position_embeddings is the
  *     longest text that the model may be used with, not the length of a training sample. It can be
  *     overridden.
+ * I3  Where a text model has a mapping of its own (`text_config`), next to an image or sound model, only the text
+ *     model is read, with a warning. A key that the mapping lacks may stand outside it.
  */
 #include "model/import.h"
 
@@ -20,7 +22,8 @@ enum { LONGEST_SEQ = 4096, MOST_ARCHITECTURES = 64 };
 
 struct hf_reading {
     struct arena *scratch;
-    const struct doc *root;
+    const struct doc *root;  /* what describes the text model */
+    const struct doc *outer; /* the mapping around it; NULL: none */
     struct doc *options, *last;
     ARRAY(const char *) warnings;
 };
@@ -298,6 +301,13 @@ static weft_status rule_full(struct hf_reading *r, const struct hf_row *row,
     return WEFT_OK;
 }
 
+static weft_status rule_silent(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
+{
+    (void)r, (void)row, (void)value;
+    return WEFT_OK;
+}
+
 static weft_status rule_expected(struct hf_reading *r, const struct hf_row *row,
                                  const struct doc *value)
 {
@@ -338,7 +348,8 @@ static weft_status (*const RULES[])(struct hf_reading *, const struct hf_row *,
     [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes, [RULE_DTYPE] = rule_dtype,
     [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,   [RULE_PATTERN] = rule_pattern,
     [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,   [RULE_FULL] = rule_full,
-    [RULE_ROPE] = rule_rope,         [RULE_NORMED] = rule_normed,   [RULE_EXPECTED] = rule_expected,
+    [RULE_ROPE] = rule_rope,         [RULE_NORMED] = rule_normed,   [RULE_SILENT] = rule_silent,
+    [RULE_EXPECTED] = rule_expected,
 };
 _Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function");
 
@@ -362,6 +373,8 @@ static weft_status default_of(struct hf_reading *r, const struct hf_row *row,
 static weft_status read_row(struct hf_reading *r, const struct hf_row *row)
 {
     const struct doc *value = row->key ? doc_get(r->root, row->key) : NULL;
+    if (!value && row->key && r->outer) /* I3 */
+        value = doc_get(r->outer, row->key);
     bool labels = row->rule == RULE_CLASSES && doc_get(r->root, "num_labels");
     if (value && value->kind == DOC_NULL)
         value = NULL;
@@ -380,7 +393,7 @@ static weft_status find_architecture(const struct doc *root, const struct hf_arc
     const struct doc *type = doc_get(root, "model_type");
     const struct hf_architecture *architectures;
     const char *names[MOST_ARCHITECTURES];
-    char all[400] = "";
+    char all[1000] = "";
     size_t used = 0, count = hf_architectures(&architectures);
     if (!type || type->kind != DOC_TEXT)
         return doc_error(type ? type : root, NULL, "has no 'model_type', expected the name of one");
@@ -397,6 +410,38 @@ static weft_status find_architecture(const struct doc *root, const struct hf_arc
                   "'model_type' is '%.60s', expected one of %s", type->text, all);
     hint_near(nearest_word(type->text, names, count));
     return status;
+}
+
+static bool has_row(const struct hf_architecture *architecture, const char *key)
+{
+    for (size_t i = 0; i < architecture->count; i++)
+        if (architecture->rows[i].key && strcmp(architecture->rows[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+/* One warning for all keys that nobody read and that may mean something. */
+static void mention_unread(struct hf_reading *r, const struct hf_architecture *architecture)
+{
+    const char *names = NULL;
+    for (const struct doc *d = r->root->first; d; d = d->next)
+        if (d->kind != DOC_NULL && !has_row(architecture, d->key) && !hf_is_silent(d->key))
+            names = names ? arena_printf(r->scratch, "%s, %.40s", names, d->key)
+                          : arena_printf(r->scratch, "%.40s", d->key);
+    if (names)
+        array_push(r->scratch, &r->warnings,
+                   arena_printf(r->scratch, "keys that were not read: %s", names));
+}
+
+/* Goes to the text model of a config that describes others, too (I3). */
+static void enter_text(struct hf_reading *r)
+{
+    const struct doc *text = doc_get(r->root, "text_config");
+    if (!text || text->kind != DOC_MAP)
+        return;
+    r->outer = r->root;
+    r->root = text;
+    array_push(r->scratch, &r->warnings, "only the text model of 'text_config' is read");
 }
 
 /* "gpt2" from some/gpt2/config.json, "big" from some/big.json. */
@@ -422,7 +467,9 @@ weft_status import_hf(struct arena *scratch, const char *file, const struct doc 
     const struct family *family = NULL;
     struct doc options = {.kind = DOC_MAP, .line = root->line, .file = root->file, .text = ""};
     struct hf_reading r = {.scratch = scratch, .root = root, .options = &options};
-    TRY(find_architecture(root, &architecture));
+    enter_text(&r);
+    TRY(find_architecture(doc_get(r.root, "model_type") ? r.root : root, &architecture));
+    mention_unread(&r, architecture);
     for (size_t i = 0; i < architecture->count; i++)
         TRY(read_row(&r, &architecture->rows[i]));
     TRY(family_find(architecture->family, root, &family));

@@ -5,10 +5,16 @@
  *   weight gradient  dW[n,k] = dY[m,n]^T X[m,k]         n k m
  *   attention        S = Q K^T, O = softmax(S) V        4 q kv depth per head; backward twice that
  *   with a window    kv above is min(kv, window): a query sees no more keys. Plain attention still
- *                    computes and keeps the whole matrix, and masks it.
+ *                    computes and keeps the whole matrix, and masks it. A window that is a chunk
+ *                    makes seq / window attentions of so many queries and keys.
  *   scan             in chunks of Q positions: C B^T, the chunk's products with x, its state, and
  *                    what the state before it adds; with L positions, G groups, H heads of depth P
  *                    and states of N      2 L (Q N G + Q P H + 2 N P H); backward twice that
+ *   delta            in chunks of Q: K K^T, Q K^T and the inverse's products with K and V, those with
+ *                    the state; with keys of N   2 L H (Q (3 N + 2 P) + 3 N P); backward twice that
+ *   index            q . k of every head and every earlier key: 2 q (kv / 2) depth heads; backward twice
+ *                    that. Attention to the keys that it chose multiplies vectors that all heads share:
+ *                    2 q min(kv, window) (shared_depth + shared_value) per head
  */
 #include "model/kind_work.h"
 
@@ -17,7 +23,8 @@ enum { LINEAR_BATCH, LINEAR_SEQ, LINEAR_IN, LINEAR_OUT };
 enum { ATT_BATCH, ATT_HEAD, ATT_GROUP, ATT_SEQ, ATT_KV, ATT_DEPTH };
 enum { EXPERT_BATCH, EXPERT_EXPERT, EXPERT_SEQ, EXPERT_IN, EXPERT_OUT };
 enum { CONV_BATCH, CONV_IN, CONV_OUT, CONV_HEIGHT, CONV_WIDTH };
-enum { SCAN_BATCH, SCAN_HEAD, SCAN_SEQ, SCAN_DEPTH }; /* also of a gated norm */
+enum { SCAN_BATCH, SCAN_HEAD, SCAN_SEQ, SCAN_DEPTH }; /* also of a gated norm and a delta rule */
+enum { INDEX_BATCH, INDEX_SEQ, INDEX_KV, INDEX_HEAD, INDEX_DEPTH };
 
 static double product(const int64_t *size, int count)
 {
@@ -102,12 +109,20 @@ void attention_work(const struct op *op, const int64_t *size, enum phase phase, 
 {
     static const enum kernel VERSIONS[] = {KERNEL_ATTENTION, KERNEL_ATTENTION_V1,
                                            KERNEL_ATTENTION_V2};
-    int64_t depth = size[ATT_DEPTH], value = op->value_depth ? op->value_depth : depth;
-    bool cuts = op->window && op->window < size[ATT_KV];
-    const int64_t shape[] = {size[ATT_BATCH], size[ATT_HEAD] * size[ATT_GROUP],
-                             size[ATT_HEAD],  size[ATT_SEQ],
-                             size[ATT_KV],    depth,
-                             value,           cuts ? op->window : op->causal};
+    bool chosen = op->shared_depth > 0;
+    int64_t depth = chosen ? op->shared_depth : size[ATT_DEPTH];
+    int64_t value = chosen ? op->shared_value : op->value_depth ? op->value_depth : depth;
+    bool cuts = op->window && op->window < size[ATT_KV], chunks = cuts && op->chunked;
+    /* chunks are attentions of their own, side by side */
+    int64_t queries = chunks && op->window < size[ATT_SEQ] ? op->window : size[ATT_SEQ];
+    const int64_t shape[] = {size[ATT_BATCH] * ceil_div(size[ATT_SEQ], queries),
+                             size[ATT_HEAD] * size[ATT_GROUP],
+                             chosen ? 1 : size[ATT_HEAD],
+                             queries,
+                             chunks ? op->window : size[ATT_KV],
+                             depth,
+                             value,
+                             cuts && !chunks ? op->window : op->causal};
     if (phase == PHASE_BACKWARD_WEIGHT) {
         sinks_work(size, out);
         return;
@@ -141,6 +156,29 @@ void scan_work(const struct op *op, const int64_t *size, enum phase phase, struc
     double each = chunk * state * groups + chunk * wide + 2 * state * wide;
     double positions = (double)size[SCAN_BATCH] * (double)size[SCAN_SEQ];
     out->flops = (phase == PHASE_FORWARD ? 2 : 4) * positions * each;
+}
+
+/* As Yang et al. (2024), section 3.3, compute it; triangles count in full, and their inverse does not. */
+void delta_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
+{
+    int64_t heads = size[SCAN_HEAD] * op->scan_heads, depth = size[SCAN_DEPTH] / op->scan_heads;
+    const int64_t shape[] = {size[SCAN_BATCH], size[SCAN_HEAD], heads, size[SCAN_SEQ], depth,
+                             op->scan_state,   op->scan_chunk};
+    set_shape(out, KERNEL_DELTA, shape, 7);
+    double chunk = (double)op->scan_chunk, key = (double)op->scan_state, value = (double)depth;
+    double each = chunk * (3 * key + 2 * value) + 3 * key * value;
+    double positions = (double)size[SCAN_BATCH] * (double)size[SCAN_SEQ];
+    out->flops = (phase == PHASE_FORWARD ? 2 : 4) * positions * (double)heads * each;
+}
+
+/* A query scores the keys up to its own, half of them on average. */
+void index_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
+{
+    (void)op;
+    const int64_t shape[] = {size[INDEX_BATCH] * size[INDEX_HEAD], size[INDEX_SEQ],
+                             ceil_div(size[INDEX_KV], 2), size[INDEX_DEPTH]};
+    set_shape(out, KERNEL_MATMUL, shape, 4);
+    out->flops = (phase == PHASE_FORWARD ? 2 : 4) * product(shape, 4);
 }
 
 static void rows_work(enum kernel kernel, int64_t rows, int64_t cols, struct work *out)

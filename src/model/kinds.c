@@ -177,6 +177,23 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             .output = "batch,seq,head depth",
             .weight = {"head depth"},
         },
+    [OP_DELTA] =
+        {
+            KIND("delta", "gated delta rule of a linear attention layer", delta_work),
+            .dims = {BATCH, SPLIT(HEAD), WHOLE(SEQ), WHOLE(DEPTH)},
+            .keep = KEEP_INPUT_0 | KEEP_INPUT_1,
+            .input = {"batch,seq,head", "batch,seq,head"},
+            .output = "batch,seq,head depth",
+            .weight = {"head", "head"},
+        },
+    [OP_INDEX] =
+        {
+            KIND("index", "scores of all keys for the choice of the best", index_work),
+            .dims = {BATCH, SPLIT(SEQ), WHOLE(KV), WHOLE(HEAD), WHOLE(DEPTH)},
+            .keep = KEEP_INPUT_0 | KEEP_INPUT_1 | KEEP_INPUT_2,
+            .input = {"batch,seq,head depth", "batch,kv,depth", "batch,seq,head"},
+            .output = "batch,seq",
+        },
     [OP_CONV] =
         {
             KIND("conv", "convolution", conv_work),

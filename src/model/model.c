@@ -144,7 +144,7 @@ static void backward_weight_bytes(const struct op *op, const int64_t *local, str
     work->write_bytes = weight_bytes(op, local, work->dtype);
 }
 
-/* The gradients of a scan's weights are computed together with those of its inputs. */
+/* The gradients of the weights of a scan or delta rule are computed together with those of its inputs. */
 struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, enum phase phase)
 {
     static void (*const BYTES[])(const struct op *, const int64_t *, struct work *) = {
@@ -154,7 +154,8 @@ struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, 
     };
     struct work work = {.kernel = KERNEL_COPY, .phase = phase, .dtype = dtype};
     bool idle = (phase == PHASE_BACKWARD_INPUT && !op->input_grad) ||
-                (phase == PHASE_BACKWARD_WEIGHT && (op->weights == 0 || op->kind == OP_SCAN));
+                (phase == PHASE_BACKWARD_WEIGHT &&
+                 (op->weights == 0 || op->kind == OP_SCAN || op->kind == OP_DELTA));
     if (idle)
         return work;
     OP_KINDS[op->kind].work(op, size, phase, &work);

@@ -134,6 +134,8 @@ enum op_kind {
     OP_CONV1D,        /* causal depthwise convolution over a sequence, and SiLU of it */
     OP_SCAN,          /* selective scan: h' = e^(dt A) h + dt B x, y = C h' + D x (Mamba-2) */
     OP_GATED_NORM,    /* RMS norm of x silu(gate), over groups of features */
+    OP_DELTA, /* gated delta rule: S' = e^g S + b k (v - e^g S k)^T, y = S' q (Qwen3-Next) */
+    OP_INDEX, /* scores of all keys, few small heads wide, and the choice of the best (DeepSeek-V3.2) */
     OP_CONV,
     OP_POOL,
     OP_CONCAT,
@@ -163,10 +165,11 @@ enum keep {
 enum gating {
     GATE_SILU,
     GATE_GELU,
+    GATE_SIGMOID,
     GATE_CLAMPED, /* gpt-oss: both are clamped at 7; a s(1.702 a) (b + 1), s the sigmoid */
     GATE_COUNT
 };
-extern const char *const GATE_WORDS[]; /* silu, gelu, clamped; NULL-terminated */
+extern const char *const GATE_WORDS[]; /* silu, gelu, sigmoid, clamped; NULL-terminated */
 
 enum { ROPE_BASE = 10000 }; /* of rotary positions: Su et al., 2021, section 3.3 */
 
@@ -246,6 +249,8 @@ struct op {
     bool causal;
     /* causal attention: how many keys a query sees, its own included; 0: all */
     int64_t window;
+    /* the window is a chunk of the sequence: a query sees no key before the chunk that it is in (Llama 4) */
+    bool chunked;
     /* attention, softmax: the weight is a learned number per query head that takes part in the
      * softmax like a score, with a value of zero */
     bool sinks;
@@ -264,9 +269,13 @@ struct op {
     bool squared;                         /* relu: the output is max(x, 0)^2 */
     /* linear: tensor parallelism splits it in the way the residual stream is split */
     bool by_stream;
-    /* scan: heads of one group, width of a head's state, positions that are computed as one
-     * product */
+    /* scan, delta: heads of one group, width of a head's state (delta: of its key), positions that are
+     * computed as one product */
     int64_t scan_heads, scan_state, scan_chunk;
+    /* attention whose `window` keys an index has chosen: the widths of the key and value that all heads share */
+    int64_t shared_depth, shared_value;
+    /* router: places of an expert as a multiple of its even share of the tokens; what finds none is dropped */
+    double capacity;
     const char *onnx_type; /* of an opaque operator */
 };
 
@@ -293,6 +302,7 @@ enum kernel {
     KERNEL_LOSS_COMPILED,
     KERNEL_POOL,      /* images channels height width window */
     KERNEL_SCAN,      /* batch groups heads seq depth state chunk */
+    KERNEL_DELTA,     /* batch groups heads seq depth state chunk */
     KERNEL_COPY,      /* bytes */
     KERNEL_OPTIMIZER, /* parameters */
     KERNEL_COUNT

@@ -10,8 +10,11 @@ static const char *const DIMS[] = {
 };
 _Static_assert(COUNT_OF(DIMS) == DIM_COUNT, "a dim without a name");
 
-const char *const GATE_WORDS[] = {
-    [GATE_SILU] = "silu", [GATE_GELU] = "gelu", [GATE_CLAMPED] = "clamped", [GATE_COUNT] = NULL};
+const char *const GATE_WORDS[] = {[GATE_SILU] = "silu",
+                                  [GATE_GELU] = "gelu",
+                                  [GATE_SIGMOID] = "sigmoid",
+                                  [GATE_CLAMPED] = "clamped",
+                                  [GATE_COUNT] = NULL};
 
 const char *const ROUTER_WORDS[] = {[ROUTER_SOFTMAX] = "softmax",
                                     [ROUTER_SOFTMAX_OF_ALL] = "softmax-of-all",
@@ -61,6 +64,7 @@ static const struct {
     [KERNEL_LOSS_COMPILED] = {"loss_compiled", {"rows", "classes"}},
     [KERNEL_POOL] = {"pool", {"images", "channels", "height", "width", "window"}},
     [KERNEL_SCAN] = {"scan", {"batch", "groups", "heads", "seq", "depth", "state", "chunk"}},
+    [KERNEL_DELTA] = {"delta", {"batch", "groups", "heads", "seq", "depth", "state", "chunk"}},
     [KERNEL_COPY] = {"copy", {"bytes"}},
     [KERNEL_OPTIMIZER] = {"optimizer", {"parameters"}},
 };

@@ -35,6 +35,9 @@
 #define LLAMA3 ", vocab: 128256, seq: 8192, rope_base: 500000"
 #define QWEN   ", qkv_bias: true, seq: 4096, rope_base: 1000000"
 #define QWEN3  ", vocab: 151936, qk_norm: true, rope_base: 1000000"
+/* Nemotron-4's reports, Table 1 of each: LayerNorm, squared ReLU, half of each head rotated. */
+#define NEMOTRON4                                                                                  \
+    ", kv_heads: 8, vocab: 256000, seq: 4096, norm: layer, activation: relu2, rotary_share: 0.5"
 #define NEMOTRON                                                                                   \
     ", heads: 32, kv_heads: 2, head_dim: 128, activation: relu2, vocab: 131072, seq: 8192"
 #define DEEPSEEK                                                                                   \
@@ -45,7 +48,18 @@
 #define QWEN3_MOE   ", experts: 128, top_k: 8, balance_weight: 0.001" QWEN3
 #define DEEPSEEK_V2 ", router: softmax-of-all, balance_weight: 0.001" DEEPSEEK
 
-#define GEMMA       ", end_norm: true, activation: geglu"
+/* DeepSeek-V3's structure, and what Kimi K2 has in common with it: their config.json. */
+#define DEEPSEEK_V3                                                                                \
+    "layers: 61, hidden: 7168, q_lora: 1536, ffn: 18432, top_k: 8, expert_ffn: 2048, "             \
+    "shared_experts: 1, router: sigmoid, balance_bias: true" DEEPSEEK
+/* Three of four layers see the keys of their own chunk of 8192 only, the fourth sees all and has no positions. */
+#define LLAMA4                                                                                     \
+    "layers: 48, hidden: 5120, heads: 40, kv_heads: 8, head_dim: 128, ffn: 16384, "                \
+    "expert_ffn: 8192, top_k: 1, shared_experts: 1, vocab: 202048, seq: 8192, window: 8192, "      \
+    "chunked: true, full_every: 4, full_rotary: false, rope_base: 500000, router: sigmoid, "       \
+    "balance_weight: 0.001"
+
+#define GEMMA ", end_norm: true, activation: geglu"
 #define GPT_OSS                                                                                    \
     ", hidden: 2880, heads: 64, kv_heads: 8, head_dim: 64, ffn: 2880, vocab: 201088, top_k: 4, "   \
     "window: 128, full_every: 2, sinks: true, qkv_bias: true, proj_bias: true, "                   \
@@ -143,8 +157,21 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "layers: 64, hidden: 5120, heads: 40, kv_heads: 8, ffn: 27648, vocab: 152064" QWEN, PUBLIC},
     {"qwen2.5-72b", "llama",
      "layers: 80, hidden: 8192, heads: 64, kv_heads: 8, ffn: 29568, vocab: 152064" QWEN, PUBLIC},
+    {"qwen3-0.6b", "llama",
+     "layers: 28, hidden: 1024, heads: 16, kv_heads: 8, head_dim: 128, ffn: 3072, tied: true" QWEN3,
+     PUBLIC},
+    {"qwen3-1.7b", "llama",
+     "layers: 28, hidden: 2048, heads: 16, kv_heads: 8, head_dim: 128, ffn: 6144, tied: true" QWEN3,
+     PUBLIC},
+    {"qwen3-4b", "llama",
+     "layers: 36, hidden: 2560, heads: 32, kv_heads: 8, head_dim: 128, ffn: 9728, tied: true" QWEN3,
+     PUBLIC},
     {"qwen3-8b", "llama",
      "layers: 36, hidden: 4096, heads: 32, kv_heads: 8, head_dim: 128, ffn: 12288" QWEN3, PUBLIC},
+    {"qwen3-14b", "llama",
+     "layers: 40, hidden: 5120, heads: 40, kv_heads: 8, head_dim: 128, ffn: 17408" QWEN3, PUBLIC},
+    {"qwen3-32b", "llama",
+     "layers: 64, hidden: 5120, heads: 64, kv_heads: 8, head_dim: 128, ffn: 25600" QWEN3, PUBLIC},
     {"gemma-2b", "llama",
      "layers: 18, hidden: 2048, heads: 8, kv_heads: 1, head_dim: 256, ffn: 16384, vocab: 256000, "
      "tied: true, seq: 8192, activation: geglu",
@@ -167,6 +194,10 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "local_rope_base: 10000" GEMMA,
      PUBLIC},
     {"phi3-mini", "llama", "layers: 32, hidden: 3072, heads: 32, ffn: 8192, vocab: 32064", PUBLIC},
+    {"nemotron-4-15b", "llama", "layers: 32, hidden: 6144, heads: 48, ffn: 24576" NEMOTRON4,
+     "Nemotron-4 15B, Table 1"},
+    {"nemotron-4-340b", "llama", "layers: 96, hidden: 18432, heads: 96, ffn: 73728" NEMOTRON4,
+     "Nemotron-4 340B, Table 1"},
 
     /* Mixtures of experts */
     {"mixtral-8x7b", "moe",
@@ -188,6 +219,19 @@ const struct preset TRANSFORMER_PRESETS[] = {
     {"qwen3-235b-a22b", "moe",
      "layers: 94, hidden: 4096, heads: 64, kv_heads: 4, head_dim: 128, expert_ffn: 1536" QWEN3_MOE,
      PUBLIC},
+    {"qwen3-coder-480b-a35b", "moe",
+     "layers: 62, hidden: 6144, heads: 96, kv_heads: 8, head_dim: 128, expert_ffn: 2560, "
+     "experts: 160, top_k: 8, vocab: 151936, qk_norm: true, rope_base: 10000000, "
+     "balance_weight: 0.001",
+     PUBLIC},
+    {"qwen3-next-80b-a3b", "moe",
+     "layers: 48, hidden: 2048, heads: 16, kv_heads: 2, head_dim: 256, experts: 512, top_k: 10, "
+     "expert_ffn: 512, shared_experts: 1, vocab: 151936, qk_norm: true, output_gate: true, "
+     "rotary_share: 0.25, rope_base: 10000000, delta_heads: 32, delta_key_heads: 16, "
+     "full_every: 4, balance_weight: 0.001",
+     PUBLIC},
+    {"llama4-scout", "moe", "experts: 16, qk_norm: true, " LLAMA4, PUBLIC},
+    {"llama4-maverick", "moe", "experts: 128, moe_every: 2, " LLAMA4, PUBLIC},
     {"deepseek-v2-lite", "moe",
      "layers: 27, hidden: 2048, heads: 16, ffn: 10944, first_dense: 1, experts: 64, top_k: 6, "
      "expert_ffn: 1408, shared_experts: 2, vocab: 102400" DEEPSEEK_V2,
@@ -198,10 +242,17 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "router_groups: 8, router_group_top_k: 3, router_scale: 16" DEEPSEEK_V2,
      PUBLIC},
     {"deepseek-v3", "moe",
-     "layers: 61, hidden: 7168, heads: 128, q_lora: 1536, ffn: 18432, first_dense: 3, "
-     "experts: 256, top_k: 8, expert_ffn: 2048, shared_experts: 1, vocab: 129280, router: sigmoid, "
-     "router_groups: 8, router_group_top_k: 4, router_scale: 2.5, balance_weight: 0.0001, "
-     "balance_bias: true" DEEPSEEK,
+     "heads: 128, first_dense: 3, experts: 256, vocab: 129280, router_groups: 8, "
+     "router_group_top_k: 4, router_scale: 2.5, balance_weight: 0.0001, " DEEPSEEK_V3,
+     PUBLIC},
+    {"deepseek-v3.2", "moe",
+     "heads: 128, first_dense: 3, experts: 256, vocab: 129280, router_groups: 8, "
+     "router_group_top_k: 4, router_scale: 2.5, balance_weight: 0.0001, index_top_k: 2048, "
+     "index_heads: 64, index_dim: 128, " DEEPSEEK_V3,
+     PUBLIC},
+    {"kimi-k2", "moe",
+     "heads: 64, first_dense: 1, experts: 384, vocab: 163840, router_scale: 2.827, "
+     "rope_base: 50000, balance_weight: 0.001, " DEEPSEEK_V3,
      PUBLIC},
 
     /* State-space layers, attention, MLPs and experts by a pattern */
@@ -213,6 +264,10 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "pattern: M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-"
      "M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-, hidden: 8192, ffn: 32768, heads: 64, kv_heads: 8, "
      "head_dim: 128, mamba_heads: 256, state: 256",
+     PUBLIC},
+    {"nemotron-nano-9b-v2", "hybrid",
+     "pattern: M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-, hidden: 4480, ffn: 15680, "
+     "heads: 40, kv_heads: 8, head_dim: 128, mamba_heads: 128, mamba_dim: 80",
      PUBLIC},
     {"nemotron-3-nano", "hybrid",
      "pattern: MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME, hidden: 2688, ffn: 1856, "

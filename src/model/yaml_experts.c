@@ -87,19 +87,40 @@ weft_status yaml_conv1d(struct yaml_reader *r, struct yaml_spec *spec, int *out)
     return status;
 }
 
-weft_status yaml_scan(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+/* The sizes of a scan or delta rule, whose second input has so many numbers for each head. */
+static weft_status read_scan(struct yaml_reader *r, struct yaml_spec *spec, int64_t rates,
+                             const char *form, struct scan *out)
 {
     weft_status status;
     int64_t inner = build_features(r->b, spec->x[0]) - 2 * spec->groups * spec->state;
     TRY(check_groups(spec, spec->heads, "heads"));
     if (inner < 1 || inner % spec->heads)
-        TRY(yaml_wrong_shape(r, spec, 0, "heads of x, then B and C of `state` in every group"));
-    if (yaml_axes(r, spec->x[1]) != 3 || build_features(r->b, spec->x[1]) != spec->heads ||
+        TRY(yaml_wrong_shape(r, spec, 0, form));
+    if (yaml_axes(r, spec->x[1]) != 3 || build_features(r->b, spec->x[1]) != rates * spec->heads ||
         yaml_size(r, spec->x[0], 1) != yaml_size(r, spec->x[1], 1))
         TRY(yaml_differing(r, spec, 0, 1));
-    struct scan s = {spec->heads, spec->groups, inner / spec->heads, spec->state, spec->chunk};
-    *out = build_scan(r->b, spec->name, spec->x[0], spec->x[1], (struct fused_part){0}, &s);
+    *out = (struct scan){spec->heads, spec->groups, inner / spec->heads, spec->state, spec->chunk};
 done:
+    return status;
+}
+
+weft_status yaml_scan(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    struct scan s;
+    weft_status status =
+        read_scan(r, spec, 1, "heads of x, then B and C of `state` in every group", &s);
+    if (status == WEFT_OK)
+        *out = build_scan(r->b, spec->name, spec->x[0], spec->x[1], (struct fused_part){0}, &s);
+    return status;
+}
+
+weft_status yaml_delta(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    struct scan s;
+    weft_status status =
+        read_scan(r, spec, 2, "q and k of `state`, then v of its heads in every group", &s);
+    if (status == WEFT_OK)
+        *out = build_delta(r->b, spec->name, spec->x[0], spec->x[1], &s);
     return status;
 }
 

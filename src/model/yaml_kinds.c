@@ -430,6 +430,7 @@ static const struct yaml_kind KINDS[] = {
     {"combine", yaml_combine, 2, 2, {3, 3}, "tokens (seq, features)", 0},
     {"conv1d", yaml_conv1d, 1, 1, {3, 3}, "(seq, features)", KEY_TAPS | KEY_GROUPS | KEY_BIAS},
     {"scan", yaml_scan, 2, 2, {3, 3}, "x, B and C (seq, features)", KEY_SCAN | KEY_GROUPS},
+    {"delta", yaml_delta, 2, 2, {3, 3}, "q, k and v (seq, features)", KEY_SCAN | KEY_GROUPS},
     {"gated_norm", yaml_gated_norm, 2, 2, {3, 3}, "(seq, features)", KEY_GROUPS},
     {"conv",
      do_conv,

@@ -108,6 +108,8 @@ static const struct lowering LOWERING[] = {
     [OP_CONV1D] = {HEADS, PLAIN},
     [OP_SCAN] = {HEADS, PLAIN},
     [OP_GATED_NORM] = {HEADS, PLAIN},
+    [OP_DELTA] = {HEADS, PLAIN},
+    [OP_INDEX] = {STREAM, PLAIN},
     [OP_CONV] = {MATRIX, PLAIN},
     [OP_POOL] = {IMAGE, PLAIN},
     [OP_CONCAT] = {COPIED, PLAIN},
@@ -247,8 +249,12 @@ static weft_status does_not_divide(const struct lower *l, const struct op *op, i
                      op_path(l->scratch, l->model, op, 0), by.name, (long long)by.degree,
                      dim_name((enum dim)dim), (long long)size);
     const char *near = nearest_legal(l->scratch, by.degree, size, divides, size);
-    bool along_tp = dim == DIM_SEQ && strcmp(by.name, "tp") == 0;
-    error_hint("use %s %s%s", by.name, near, along_tp ? ", or leave sequence parallelism out" : "");
+    bool along_tp = strcmp(by.name, "tp") == 0;
+    const char *or = along_tp && dim == DIM_SEQ ? ", or leave sequence parallelism out" : "";
+    if (along_tp && dim == DIM_HEAD && op_find_dim(op->kind, DIM_GROUP) >= 0)
+        or = arena_printf(l->scratch, ", or pad the heads: --set head_multiple=%lld",
+                          (long long)by.degree);
+    error_hint("use %s %s%s", by.name, near, or);
     return status;
 }
 

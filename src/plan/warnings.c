@@ -114,6 +114,9 @@ void plan_doubts(struct arena *keep, const struct plan *plan, struct warnings *o
 {
     static const char *(*const KINDS[])(struct arena *, const struct plan *) = {another_type,
                                                                                 limit_above_memory};
+    for (size_t i = 0; i < plan->model->warnings.len;
+         i++) /* what the model is not, or has besides */
+        array_push(keep, out, plan->model->warnings.data[i]);
     for (size_t kind = 0; kind < COUNT_OF(KINDS); kind++) {
         const char *words = KINDS[kind](keep, plan);
         if (words)

@@ -426,6 +426,7 @@ static const int64_t LARGEST[KERNEL_COUNT][WORK_MAX_SHAPE] = {
     [KERNEL_LOSS_COMPILED] = {9000, 99000},
     [KERNEL_POOL] = {64, 2048, 112, 112, 9},
     [KERNEL_SCAN] = {8, 16, 256, 9000, 128, 256, 256},
+    [KERNEL_DELTA] = {8, 16, 256, 9000, 128, 256, 256},
     [KERNEL_COPY] = {1 << 30},
     [KERNEL_OPTIMIZER] = {1 << 28},
 };
@@ -460,11 +461,12 @@ static struct work random_work(struct rng *rng, enum kernel kernel, enum dtype d
     return work;
 }
 
-/* Which shape numbers are sizes: a mask, a window, a stride and a scan's chunk are choices. */
+/* Which shape numbers are sizes: a mask, a window, a stride and the chunk of a scan or delta rule are choices. */
 static bool is_size(enum kernel kernel, int i)
 {
     return LARGEST[kernel][i] && !((is_attention(kernel)) && i == 7) &&
-           !(kernel == KERNEL_CONV && i >= 5) && !(kernel == KERNEL_SCAN && i == 6);
+           !(kernel == KERNEL_CONV && i >= 5) &&
+           !((kernel == KERNEL_SCAN || kernel == KERNEL_DELTA) && i == 6);
 }
 
 enum { ALIGNED = 8 };

@@ -451,6 +451,169 @@ static void latent_attention_by_hand(void **state)
     model_free(model);
 }
 
+/* The same attention in a dense model: nothing but the MLP is another. */
+static void latent_attention_without_experts(void **state)
+{
+    (void)state;
+    static const char SIZES[] = "layers: 2, hidden: 64, heads: 4, ffn: 96, seq: 32, kv_lora: 24, "
+                                "nope_dim: 16, rope_dim: 8, value_dim: 12";
+    char options[256];
+    snprintf(options, sizeof options, "%s, experts: 1, top_k: 1, first_dense: 2", SIZES);
+    struct model *dense = build("llama", SIZES), *mixture = build("moe", options);
+    struct totals a = model_totals(dense, DTYPE_BF16), b = model_totals(mixture, DTYPE_BF16);
+    assert_true(a.parameters == b.parameters && a.kept_bytes == b.kept_bytes);
+    assert_true(a.flops[PHASE_FORWARD] == b.flops[PHASE_FORWARD]);
+    model_free(dense);
+    model_free(mixture);
+}
+
+/* Two layers that predict one token more each: two norms and the join, 2 h + 2 h h weights, a layer, another norm; the
+ * head's table is the model's. They compute 4 s h h for the join, a layer, and the head 2 s h v. */
+static void more_tokens_cost_a_layer_and_a_head(void **state)
+{
+    (void)state;
+    static const char SIZES[] = "hidden: 64, heads: 4, ffn: 96, experts: 8, top_k: 2, seq: 32, "
+                                "vocab: 100";
+    char options[3][256];
+    snprintf(options[0], sizeof options[0], "layers: 3, %s", SIZES);
+    snprintf(options[1], sizeof options[1], "layers: 4, %s", SIZES);
+    snprintf(options[2], sizeof options[2], "layers: 3, mtp: 2, %s", SIZES);
+    struct totals t[3];
+    for (int i = 0; i < 3; i++) {
+        struct model *model = build("moe", options[i]);
+        t[i] = model_totals(model, DTYPE_BF16);
+        assert_int_equal(model->layers, i == 1 ? 4 : 3);
+        model_free(model);
+    }
+    double h = 64, s = 32, v = 100, layer = t[1].parameters - t[0].parameters;
+    double work = t[1].flops[PHASE_FORWARD] - t[0].flops[PHASE_FORWARD];
+    assert_true(t[2].parameters - t[0].parameters == 2 * (layer + 2 * h * h + 3 * h));
+    assert_true(t[2].flops[PHASE_FORWARD] - t[0].flops[PHASE_FORWARD] ==
+                2 * (work + 4 * s * h * h + 2 * s * h * v));
+}
+
+static const struct op *first_of(const struct model *model, enum op_kind kind)
+{
+    const struct op *op = model_op_of_kind(model, kind);
+    assert_non_null(op);
+    return op;
+}
+
+static struct work work_of(const struct op *op, enum phase phase)
+{
+    int64_t size[OP_MAX_DIMS];
+    op_full_size(op, 1, size);
+    return op_work(op, size, DTYPE_BF16, phase);
+}
+
+/* 256 positions in chunks of 64 are four attentions of 64 by 64: 4 * 4 heads * 256 * 64 keys * 16. Of four layers the
+ * last sees all and has no positions: its only operator less is the rotation. */
+static void chunks_are_attentions_side_by_side(void **state)
+{
+    (void)state;
+    struct model *model = build("llama", "layers: 4, hidden: 64, heads: 4, seq: 256, window: 64, "
+                                         "chunked: true, full_every: 4, full_rotary: false");
+    struct work work = work_of(first_of(model, OP_ATTENTION), PHASE_FORWARD);
+    assert_int_equal(work.shape[0], 4);
+    assert_int_equal(work.shape[3], 64);
+    assert_int_equal(work.shape[4], 64);
+    assert_int_equal(work.shape[7], 1);
+    assert_true(work.flops == 4.0 * 4 * 256 * 64 * 16);
+    assert_true(has_path(model, "layers.2.attn.rotary"));
+    assert_false(has_path(model, "layers.3.attn.rotary"));
+    model_free(model);
+}
+
+/* Qwen3-Next's linear layer, small: 2 key heads of 8 with 2 value heads of 16 each. Weights: h (2 * 2 * 8 + 4 * 16) for
+ * q, k, v; 4 taps of 96 features; h (2 * 4) for the rates; 2 * 4 of the rule; h * 64 for the gate, 64 of its norm,
+ * 64 h out and h of the norm before. The rule, in chunks of 64: 2 L 4 (64 (3 * 8 + 2 * 16) + 3 * 8 * 16). */
+static void delta_rule_by_hand(void **state)
+{
+    (void)state;
+    struct model *model =
+        build("llama", "layers: 4, hidden: 32, heads: 4, seq: 128, delta_heads: 4, "
+                       "delta_key_heads: 2, delta_dim: 16, delta_key_dim: 8, full_every: 4");
+    double h = 32, s = 128;
+    struct totals t = module_totals(model, find_module(model, "delta"), DTYPE_BF16);
+    const struct op *rule = first_of(model, OP_DELTA);
+    double each = h * 96 + 4 * 96 + h * 8 + 8 + h * 64 + 64 + 64 * h + h;
+    assert_true(t.parameters == each * (double)op_copies(model, rule));
+    double flops = 2 * s * 4 * (64 * (3 * 8 + 2 * 16) + 3 * 8 * 16);
+    assert_true(work_of(rule, PHASE_FORWARD).flops == flops);
+    assert_true(work_of(rule, PHASE_BACKWARD_INPUT).flops == 2 * flops);
+    assert_true(work_of(rule, PHASE_BACKWARD_WEIGHT).flops == 0);
+    assert_true(has_path(model, "layers.2.delta.delta"));
+    assert_true(has_path(model, "layers.3.attn.attention"));
+    assert_false(has_path(model, "layers.3.delta.delta"));
+    model_free(model);
+}
+
+/* DeepSeek-V3.2's attention, small: 128 positions, of which each sees 32. The index: 2 heads of 8 score 64 keys in the
+ * mean, 2 * 2 * 128 * 64 * 8; attention: 2 * 4 * 128 * 32 * (24 + 8 + 24). Weights: q_lora * 2 * 8 + h * 8 + 2 * 8 + h * 2. */
+static void chosen_keys_by_hand(void **state)
+{
+    (void)state;
+    static const char SIZES[] = "layers: 1, hidden: 64, heads: 4, ffn: 96, seq: 128, q_lora: 20, "
+                                "kv_lora: 24, nope_dim: 16, rope_dim: 8, value_dim: 12";
+    char options[256];
+    snprintf(options, sizeof options, "%s, index_top_k: 32, index_heads: 2, index_dim: 8", SIZES);
+    struct model *whole = build("llama", SIZES), *chosen = build("llama", options);
+    double more =
+        model_totals(chosen, DTYPE_BF16).parameters - model_totals(whole, DTYPE_BF16).parameters;
+    assert_true(more == 20 * 16 + 64 * 8 + 2 * 8 + 64 * 2);
+    assert_true(work_of(first_of(chosen, OP_INDEX), PHASE_FORWARD).flops == 2.0 * 2 * 128 * 64 * 8);
+    assert_true(work_of(first_of(chosen, OP_ATTENTION), PHASE_FORWARD).flops ==
+                2.0 * 4 * 128 * 32 * (24 + 8 + 24));
+    model_free(whole);
+    model_free(chosen);
+}
+
+/* 32 tokens choose 2 of 8 experts: 8 places each; with a capacity of 1.25 there are 10, and with 0.5 there are 4. */
+static void capacity_makes_places(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *capacity;
+        double places;
+    } ROWS[] = {{"0", 8}, {"1", 8}, {"1.25", 10}, {"0.5", 4}};
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        char options[256];
+        snprintf(options, sizeof options,
+                 "layers: 1, hidden: 64, heads: 4, ffn: 96, experts: 8, top_k: 2, seq: 32, "
+                 "capacity: %s",
+                 ROWS[i].capacity);
+        struct model *model = build("moe", options);
+        const struct op *up = first_of(model, OP_EXPERT_LINEAR);
+        assert_true(work_of(up, PHASE_FORWARD).flops == 2 * 8 * ROWS[i].places * 64 * 192);
+        model_free(model);
+    }
+}
+
+/* Heads of 16 features as the option pads them, by hand: 25 to 26 for 2; of 28 in 4 groups for 8, every group to 8; of 6
+ * in 3 groups for 2, none. Every head more has 16 features of query, and a key and value if its group is new. */
+static void heads_are_padded(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *family, *options;
+        int64_t kv_heads, group;
+    } ROWS[] = {
+        {"gpt", "layers: 2, hidden: 400, heads: 25, seq: 8, head_multiple: 2", 26, 1},
+        {"llama", "layers: 2, hidden: 448, heads: 28, kv_heads: 4, seq: 8, head_multiple: 8", 4, 8},
+        {"llama", "layers: 2, hidden: 96, heads: 6, kv_heads: 3, seq: 8, head_multiple: 2", 3, 2},
+        {"moe", "layers: 2, hidden: 192, heads: 12, seq: 8, experts: 2, head_multiple: 8", 16, 1},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct model *model = build(ROWS[i].family, ROWS[i].options);
+        const struct op *op = first_of(model, OP_ATTENTION);
+        assert_int_equal(op->size[op_find_dim(OP_ATTENTION, DIM_HEAD)], ROWS[i].kv_heads);
+        assert_int_equal(op->size[op_find_dim(OP_ATTENTION, DIM_GROUP)], ROWS[i].group);
+        assert_int_equal(op->size[op_find_dim(OP_ATTENTION, DIM_DEPTH)], 16);
+        assert_int_equal(model->warnings.len, i == 2 ? 0 : 1);
+        model_free(model);
+    }
+}
+
 /* A window of w^2 positions attends to itself: 4 s w^2 h instead of 4 s^2 h. */
 static void swin_attends_within_windows(void **state)
 {
@@ -637,6 +800,13 @@ int main(void)
         cmocka_unit_test(mixtures_take_their_turn),
         cmocka_unit_test(experts_cost_what_is_chosen),
         cmocka_unit_test(latent_attention_by_hand),
+        cmocka_unit_test(latent_attention_without_experts),
+        cmocka_unit_test(more_tokens_cost_a_layer_and_a_head),
+        cmocka_unit_test(chunks_are_attentions_side_by_side),
+        cmocka_unit_test(delta_rule_by_hand),
+        cmocka_unit_test(chosen_keys_by_hand),
+        cmocka_unit_test(capacity_makes_places),
+        cmocka_unit_test(heads_are_padded),
         cmocka_unit_test(swin_attends_within_windows),
         cmocka_unit_test(windows_leave_some_keys_out),
         cmocka_unit_test(experts_may_do_without_gates),

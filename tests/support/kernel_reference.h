@@ -70,7 +70,9 @@ static double ref_score(const struct reference *r, const struct ref_heads *h, in
     double sum = 0;
     for (int64_t i = 0; i < h->depth; i++)
         sum += x[i] * y[i];
-    bool hidden = (r->op->causal && k > q) || (r->op->window && k <= q - r->op->window);
+    int64_t window = r->op->window;
+    bool before = window && (r->op->chunked ? k / window < q / window : k <= q - window);
+    bool hidden = before || (r->op->causal && k > q);
     return hidden ? -INFINITY : sum / sqrt((double)h->depth);
 }
 
@@ -246,9 +248,11 @@ static double ref_clamped(double gate, double up)
 
 static double ref_gated(const struct op *op, double gate, double up)
 {
-    return op->gate == GATE_CLAMPED
-               ? ref_clamped(gate, up)
-               : up * (op->gate == GATE_GELU ? ref_gelu(gate) : ref_silu(gate));
+    if (op->gate == GATE_CLAMPED)
+        return ref_clamped(gate, up);
+    return up * (op->gate == GATE_GELU      ? ref_gelu(gate)
+                 : op->gate == GATE_SIGMOID ? 1 / (1 + exp(-gate))
+                                            : ref_silu(gate));
 }
 
 static void ref_pointwise(struct reference *r)
@@ -338,6 +342,54 @@ static void ref_scan(struct reference *r)
             after += step;
         }
     }
+}
+
+/* x divided by its length, as the delta rule has it. */
+static void ref_unit(const double *x, int64_t count, double *out)
+{
+    double square = 1e-6;
+    for (int64_t i = 0; i < count; i++)
+        square += x[i] * x[i];
+    for (int64_t i = 0; i < count; i++)
+        out[i] = x[i] / sqrt(square);
+}
+
+enum { REF_WIDEST = 16 };
+
+/* One head of the delta rule with the state as a matrix: S = r S (1 - b k k^T) + b v k^T, y = S q. */
+static void ref_delta_head(struct reference *r, int64_t sample, int64_t head)
+{
+    const struct op *op = r->op;
+    int64_t groups = op->size[1], seq = op->size[2], each = op->scan_heads, n = op->scan_state;
+    int64_t heads = groups * each, depth = op->size[3] / each, share = op->size[3] + 2 * n;
+    double state[REF_WIDEST][REF_WIDEST] = {{0}}, q[REF_WIDEST], k[REF_WIDEST];
+    for (int64_t t = 0; t < seq; t++) {
+        const double *now = r->input[0] + ((sample * seq + t) * groups + head / each) * share;
+        const double *rate =
+            r->input[1] + ((sample * seq + t) * groups + head / each) * 2 * each + head % each;
+        double b = 1 / (1 + exp(-rate[0])), step = log(1 + exp(rate[each] + r->weight[1][head]));
+        double keep = exp(-exp(r->weight[0][head]) * step);
+        ref_unit(now, n, q);
+        ref_unit(now + n, n, k);
+        for (int64_t p = 0; p < depth; p++) {
+            double along = 0, y = 0;
+            for (int64_t i = 0; i < n; i++)
+                along += state[p][i] * k[i];
+            for (int64_t i = 0; i < n; i++) {
+                state[p][i] = keep * (state[p][i] - b * along * k[i]) +
+                              b * now[2 * n + head % each * depth + p] * k[i];
+                y += state[p][i] * q[i];
+            }
+            r->output[((sample * seq + t) * heads + head) * depth + p] = y / sqrt((double)n);
+        }
+    }
+}
+
+static void ref_delta(struct reference *r)
+{
+    int64_t heads = r->op->size[1] * r->op->scan_heads;
+    for (int64_t i = 0; i < r->batch * heads; i++)
+        ref_delta_head(r, i / heads, i % heads);
 }
 
 static void ref_gated_norm(struct reference *r)
@@ -591,6 +643,7 @@ static void (*const REFERENCES[OP_KIND_COUNT])(struct reference *r) = {
     [OP_COMBINE] = ref_experts,
     [OP_CONV1D] = ref_conv1d,
     [OP_SCAN] = ref_scan,
+    [OP_DELTA] = ref_delta,
     [OP_GATED_NORM] = ref_gated_norm,
     [OP_CONV] = ref_conv,
     [OP_POOL] = ref_pool,

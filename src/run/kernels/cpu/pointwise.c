@@ -122,6 +122,12 @@ INLINE struct gate_point clamped_at(float a)
     return (struct gate_point){c * s, a > CLAMPED_LIMIT ? 0 : slope};
 }
 
+INLINE struct gate_point sigmoid_at(float a)
+{
+    float s = sigmoid_of(a);
+    return (struct gate_point){s, s * (1 - s)};
+}
+
 /* What the gate is multiplied by. */
 INLINE struct gate_point same_at(float b)
 {
@@ -177,21 +183,20 @@ typedef void gate_part(const float *restrict gate, const float *restrict up,
     }
 GATE_LOOPS(gated_silu, silu_at, same_at)
 GATE_LOOPS(gated_gelu, gelu_at, same_at)
+GATE_LOOPS(gated_sigmoid, sigmoid_at, same_at)
 GATE_LOOPS(gated_clamped, clamped_at, one_more_at)
 
+/* clang-format off */
+#define GATE(name) {{2, name, name##_gradient}, {name##_pair}, {name##_pair_gate, name##_pair_up}}
+/* clang-format on */
 static const struct {
     struct activation_kernel side_by_side;
     gate_part *forward[1], *backward[2]; /* backward: into the gate's gradient, and into up's */
 } GATES[] = {
-    [GATE_SILU] = {{2, gated_silu, gated_silu_gradient},
-                   {gated_silu_pair},
-                   {gated_silu_pair_gate, gated_silu_pair_up}},
-    [GATE_GELU] = {{2, gated_gelu, gated_gelu_gradient},
-                   {gated_gelu_pair},
-                   {gated_gelu_pair_gate, gated_gelu_pair_up}},
-    [GATE_CLAMPED] = {{2, gated_clamped, gated_clamped_gradient},
-                      {gated_clamped_pair},
-                      {gated_clamped_pair_gate, gated_clamped_pair_up}},
+    [GATE_SILU] = GATE(gated_silu),
+    [GATE_GELU] = GATE(gated_gelu),
+    [GATE_SIGMOID] = GATE(gated_sigmoid),
+    [GATE_CLAMPED] = GATE(gated_clamped),
 };
 _Static_assert(COUNT_OF(GATES) == GATE_COUNT, "a gate without a row");
 

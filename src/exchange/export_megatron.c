@@ -1,7 +1,8 @@
 /* export_megatron.c - a plan as launch arguments of Megatron-LM.
  *
  * Each degree is one argument. Stages that hold different numbers of layers become a layout string, in
- * which E is the embedding, t a layer, L the norm, head and loss, and | separates parts, so that
+ * which E is the embedding, t a layer, m one that predicts another token, L the norm, head and loss, and |
+ * separates parts, so that
  *
  *   Et*3|(t*2|)*29,L                                                                            (1)
  *
@@ -21,8 +22,10 @@ static const char *layout_of_part(struct arena *keep, const struct plan *plan, i
     const char *body = layers == 0   ? ""
                        : layers == 1 ? "t"
                                      : arena_printf(keep, "t*%lld", (long long)layers);
-    return arena_printf(keep, "%s%s%s", part == 0 ? "E" : "", body,
-                        part == plan->parts - 1 ? "L" : "");
+    bool last = part == plan->parts - 1;
+    for (int64_t i = 0; last && i < layers_after_loss(plan); i++)
+        body = arena_printf(keep, "%sm", body);
+    return arena_printf(keep, "%s%s%s", part == 0 ? "E" : "", body, last ? "L" : "");
 }
 
 /* The layout string (1). */
@@ -54,7 +57,7 @@ static bool all_equal(const int64_t *values, int64_t count)
 
 static void add_pipeline(struct lines *a, const struct plan *plan, const struct degrees *d)
 {
-    const int64_t *layers = layers_of_parts(a->keep, plan);
+    const int64_t *layers = layers_before_loss(a->keep, plan);
     add_above_one(a, "pipeline-model-parallel-size", d->pp);
     if (d->pp == 1)
         return;

@@ -133,6 +133,10 @@ static void add_experts(struct lines *a, const struct model_shape *s)
     add_int(a, "moe-ffn-hidden-size", s->expert_ffn);
     if (s->shared_ffn)
         add_int(a, "moe-shared-expert-intermediate-size", s->shared_ffn);
+    if (s->capacity > 0) {
+        add_real(a, "moe-expert-capacity-factor", s->capacity);
+        add_flag(a, "moe-pad-expert-input-to-capacity");
+    }
     if (s->first_dense || s->moe_every > 1)
         add_word(a, "moe-layer-freq", frequency(a->keep, s));
     add_word(a, "moe-token-dispatcher-type", s->copies == COPIES_EXPERTS ? "alltoall" : "flex");
@@ -180,6 +184,8 @@ void add_model(struct lines *a, const struct model_shape *s, int64_t tp)
     add_positions(a, s);
     add_blocks(a, s);
     add_experts(a, s);
+    if (s->mtp)
+        add_int(a, "mtp-num-layers", s->mtp);
     add_int(a, "vocab-size", s->vocab);
     add_int(a, "padded-vocab-size", ceil_div(s->vocab, tp) * tp);
 }

@@ -1,7 +1,7 @@
 /* import_layout.c - two small languages inside Megatron's arguments: which part holds which layers,
  * and which layers have experts.
  *
- *   layout     the letters E t L | with repetition, (body)*n and x*n; commas are ignored
+ *   layout     the letters E t m L | with repetition, (body)*n and x*n; commas are ignored
  *   frequency  Python lists of 0 and 1 with + and *: "([0]*3+[1]*58)", or N: every N-th layer
  *
  *   I1  Neither unrolls to more than MOST characters or layers.
@@ -86,15 +86,29 @@ static weft_status bad_layout(const struct arguments *a, const char *what)
                           argument_word(a, NAME, ""), what);
 }
 
+/* Takes out the layers that predict more tokens, which are in the part of the loss, as in Weft's models; the length
+ * that is left. */
+static size_t drop_depths(struct unrolled *u)
+{
+    size_t len = strlen(u->data);
+    if (len < 1 || u->data[len - 1] != 'L')
+        return len;
+    while (len > 1 && u->data[len - 2] == 'm')
+        len--;
+    u->data[len - 1] = 'L';
+    u->data[len] = '\0';
+    return len;
+}
+
 static weft_status read_layout(struct arena *keep, const struct arguments *a, int64_t layers,
                                int64_t pp, int64_t *pieces, int64_t **part_layers)
 {
     struct unrolled u = {0};
     if (!unroll_layout(keep, argument_word(a, "pipeline-model-parallel-layout", ""), &u))
         return bad_layout(a, "expected E, t, L and | with (...)*n and x*n");
+    size_t len = drop_depths(&u);
     if (strchr(u.data, 'm'))
-        return bad_layout(a, "Weft has no multi-token prediction layers (m)");
-    size_t len = strlen(u.data);
+        return bad_layout(a, "expected layers that predict more tokens (m) in front of the L");
     if (len < 2 || u.data[0] != 'E' || u.data[len - 1] != 'L' || strchr(u.data + 1, 'E') ||
         strchr(u.data, 'L') != u.data + len - 1)
         return bad_layout(a, "expected one E in front and one L at the end");

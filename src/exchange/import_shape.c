@@ -57,7 +57,6 @@ static weft_status read_family(struct shape_reading *r)
         {"linear-attention-freq", "linear or sparse attention"},
         {"attention-output-gate", "gates after attention"},
         {"head-wise-attn-gate", "gates after attention"},
-        {"mtp-num-layers", "multi-token prediction"},
         {"heterogeneous-layers-config-path", "layers of different sizes"},
     };
     for (size_t i = 0; i < COUNT_OF(MISSING); i++)
@@ -76,13 +75,12 @@ static weft_status read_family(struct shape_reading *r)
                               "%s: Weft's models have RMSNorm with SwiGLU, or neither",
                               rms ? "RMSNorm without --swiglu" : "--swiglu with LayerNorm");
     bool experts = argument_int(r->a, "num-experts", 0) > 0;
-    if (has(r, "multi-latent-attention") && !(experts && gated))
-        return argument_error(r->a, "multi-latent-attention", NULL,
-                              "latent attention without experts that have gates: no model of Weft "
-                              "has it");
-    if (has(r, "window-size") && !gated)
-        return argument_error(r->a, "window-size", NULL,
-                              "--window-size with LayerNorm: no model of Weft has it");
+    static const char *const GATED_ONLY[] = {"multi-latent-attention", "window-size",
+                                             "mtp-num-layers"};
+    for (size_t i = 0; i < COUNT_OF(GATED_ONLY); i++)
+        if (has(r, GATED_ONLY[i]) && !gated)
+            return argument_error(r->a, GATED_ONLY[i], NULL,
+                                  "--%s with LayerNorm: no model of Weft has it", GATED_ONLY[i]);
     r->s->family = gated ? experts ? SHAPE_MOE : SHAPE_LLAMA : is_bert(r) ? SHAPE_BERT : SHAPE_GPT;
     return WEFT_OK;
 }
@@ -307,6 +305,20 @@ static void read_routing(struct shape_reading *r)
                          .scale = real_of(r, "moe-router-topk-scaling-factor", 1)};
 }
 
+static void read_latent(struct shape_reading *r)
+{
+    struct model_shape *s = r->s;
+    if (!has(r, "multi-latent-attention"))
+        return;
+    s->q_lora = argument_int(r->a, "q-lora-rank", 0);
+    s->kv_lora = argument_int(r->a, "kv-lora-rank", 32);
+    s->nope_dim = argument_int(r->a, "qk-head-dim", 128);
+    s->rope_dim = argument_int(r->a, "qk-pos-emb-head-dim", 64);
+    s->value_dim = argument_int(r->a, "v-head-dim", 128);
+    s->head_dim = 0;
+    s->qk_norm = false; /* latent attention has its own norms */
+}
+
 static weft_status read_experts(struct shape_reading *r)
 {
     struct model_shape *s = r->s;
@@ -318,17 +330,9 @@ static weft_status read_experts(struct shape_reading *r)
     s->shared_ffn = argument_int(r->a, "moe-shared-expert-intermediate-size", 0);
     bool flex = strcmp(argument_word(r->a, "moe-token-dispatcher-type", "allgather"), "flex") == 0;
     s->copies = flex ? COPIES_NODES : COPIES_EXPERTS;
-    if (has(r, "multi-latent-attention")) {
-        s->q_lora = argument_int(r->a, "q-lora-rank", 0);
-        s->kv_lora = argument_int(r->a, "kv-lora-rank", 32);
-        s->nope_dim = argument_int(r->a, "qk-head-dim", 128);
-        s->rope_dim = argument_int(r->a, "qk-pos-emb-head-dim", 64);
-        s->value_dim = argument_int(r->a, "v-head-dim", 128);
-        s->head_dim = 0;
-        s->qk_norm = false; /* latent attention has its own norms */
-    }
     if (!s->experts)
         return WEFT_OK;
+    s->capacity = s->family == SHAPE_MOE ? real_of(r, "moe-expert-capacity-factor", 0) : 0;
     read_routing(r);
     weft_status status = frequency_read(r->keep, r->a, s);
     if (!status && s->family == SHAPE_GPT && (s->first_dense || s->moe_every > 1))
@@ -349,6 +353,8 @@ weft_status shape_of_arguments(struct arena *keep, const struct arguments *argum
     TRY(read_vocabulary(&r));
     read_positions(&r);
     read_blocks(&r);
+    read_latent(&r);
+    out->mtp = argument_int(arguments, "mtp-num-layers", 0);
     TRY(read_experts(&r));
     TRY(read_window(&r));
 done:

@@ -1,7 +1,8 @@
 /* layers.c - the layers of a plan: which layer an instance belongs to, and how many a part holds.
  *
  * Frameworks cut between layers. With a_0 instances before the first layer and layer k ending at e_k,
- * the cut after n layers is at e_(n-1), and the cut before the first layer is at a_0.
+ * the cut after n layers is at e_(n-1), and the cut before the first layer is at a_0. Layers after the first loss
+ * predict more tokens, and frameworks count them apart.
  */
 #include "target/target.h"
 
@@ -17,12 +18,41 @@ int64_t *layers_of_instances(struct arena *keep, const struct plan *plan, int64_
     return layer;
 }
 
-int64_t *layers_of_parts(struct arena *keep, const struct plan *plan)
+static int64_t first_loss(const struct plan *plan)
+{
+    int64_t i = 0;
+    while (i < plan->instances && plan->model->op[plan->instance[i].op].kind != OP_LOSS)
+        i++;
+    return i;
+}
+
+/* Per part: how many layers end in it, of the instances before `end`. */
+static int64_t *layers_before(struct arena *keep, const struct plan *plan, int64_t end)
 {
     int64_t *layers = ARENA_ARRAY(keep, int64_t, (size_t)plan->parts);
-    for (int32_t p = 0; p < plan->parts; p++)
-        for (int64_t i = 0; i < plan->part[p].count; i++)
-            layers[p] += plan->ends_layer[plan->part[p].first + i];
+    for (int32_t p = 0; p < plan->parts; p++) {
+        int64_t first = plan->part[p].first;
+        for (int64_t i = first; i < first + plan->part[p].count && i < end; i++)
+            layers[p] += plan->ends_layer[i];
+    }
+    return layers;
+}
+
+int64_t *layers_of_parts(struct arena *keep, const struct plan *plan)
+{
+    return layers_before(keep, plan, plan->instances);
+}
+
+int64_t *layers_before_loss(struct arena *keep, const struct plan *plan)
+{
+    return layers_before(keep, plan, first_loss(plan));
+}
+
+int64_t layers_after_loss(const struct plan *plan)
+{
+    int64_t layers = 0;
+    for (int64_t i = first_loss(plan); i < plan->instances; i++)
+        layers += plan->ends_layer[i];
     return layers;
 }
 

@@ -25,6 +25,8 @@ const char *torchtitan_lacks(struct arena *keep, const struct model_shape *s)
         return "no RMSNorm and no gates";
     if (shape_rarity(s) || s->qkv_bias)
         return s->qkv_bias ? "biases of queries, keys and values" : shape_rarity(s);
+    if (s->kv_lora && !s->experts)
+        return "latent attention without experts";
     if (s->experts && !s->kv_lora && !s->qk_norm)
         return "experts without latent attention or norms of queries and keys";
     return titan_flavor_of(s) ? NULL
@@ -52,13 +54,18 @@ const char *fsdp_lacks(struct arena *keep, const struct model_shape *s)
 const char *galvatron2_lacks(struct arena *keep, const struct model_shape *s)
 {
     (void)keep;
-    return s->experts ? "experts" : NULL;
+    return s->experts   ? "experts"
+           : s->kv_lora ? "latent attention"
+           : s->mtp     ? "layers that predict more tokens"
+                        : NULL;
 }
 
 const char *galvatron3_lacks(struct arena *keep, const struct model_shape *s)
 {
     (void)keep;
-    return s->family == SHAPE_BERT ? "an encoder" : NULL;
+    return s->family == SHAPE_BERT ? "an encoder"
+           : s->mtp                ? "layers that predict more tokens"
+                                   : NULL;
 }
 
 bool has_experts(const struct model *model)

@@ -91,7 +91,8 @@ static bool *layers_with(struct arena *scratch, const struct model *model,
         for (int64_t copy = 0; is(op) && copy < op_copies(model, op); copy++) {
             const char *path = op_path(scratch, model, op, copy),
                        *digit = strpbrk(path, "0123456789");
-            int64_t layer = digit ? strtoll(digit, NULL, 10) : model->layers;
+            bool after = strncmp(path, "mtp.", 4) == 0; /* has numbers of its own */
+            int64_t layer = digit && !after ? strtoll(digit, NULL, 10) : model->layers;
             if (layer < model->layers)
                 with[layer] = true;
         }
@@ -150,6 +151,13 @@ static void read_latent(const struct model *model, struct model_shape *s)
     s->head_dim = 0;
 }
 
+static void read_depths(const struct model *model, struct model_shape *s)
+{
+    for (int32_t i = 0; i < model->ops; i++)
+        s->mtp += strcmp(model->module[model->op[i].module].name, "mtp") == 0 &&
+                  strcmp(model->op[i].name, "join") == 0;
+}
+
 static bool is_router(const struct op *op)
 {
     return op->kind == OP_ROUTER;
@@ -187,6 +195,7 @@ static void read_experts(struct arena *scratch, const struct model *model, struc
     s->top_k = router->top_k;
     s->routing = router->routing;
     s->copies = model_op_of_kind(model, OP_DISPATCH)->copies;
+    s->capacity = router->capacity;
     s->expert_ffn = size_of(up, DIM_OUT) / (s->family == SHAPE_GPT ? 1 : 2);
     s->expert_bias = s->family == SHAPE_MOE && has_bias(up);
     s->shared_ffn = size_of(op_named(model, "shared", "gate_up"), DIM_OUT) / 2;
@@ -233,7 +242,7 @@ static void read_ends(const struct model *model, struct model_shape *s)
 
 const char *shape_preset(const struct model_shape *s)
 {
-    if (s->kv_lora)
+    if (s->kv_lora && s->experts)
         return s->q_lora ? "deepseek-v2" : "deepseek-v2-lite";
     return FAMILIES[s->family].preset;
 }
@@ -330,19 +339,25 @@ static const char *moe_options(struct arena *keep, const struct model_shape *s)
                      (long long)s->moe_every);
     if (s->copies != COPIES_EXPERTS)
         text = arena_printf(keep, "%s, dispatch: %s", text, COPIES_WORDS[s->copies]);
+    if (s->capacity > 0)
+        text = arena_printf(keep, "%s, capacity: %.12g", text, s->capacity);
     if (s->expert_bias)
         text = arena_printf(keep, "%s, expert_bias: true", text);
     if (s->shared_ffn)
         text = arena_printf(keep, "%s, shared_ffn: %lld", text, (long long)s->shared_ffn);
-    if (s->q_lora)
-        text = arena_printf(keep, "%s, q_lora: %lld", text, (long long)s->q_lora);
-    if (s->kv_lora)
-        text = arena_printf(keep,
-                            "%s, kv_lora: %lld, nope_dim: %lld, rope_dim: %lld, "
-                            "value_dim: %lld",
-                            text, (long long)s->kv_lora, (long long)s->nope_dim,
-                            (long long)s->rope_dim, (long long)s->value_dim);
     return text;
+}
+
+/* Of all decoders: latent attention, and layers that predict more tokens. */
+static const char *latent_options(struct arena *keep, const struct model_shape *s)
+{
+    const char *text = s->q_lora ? arena_printf(keep, ", q_lora: %lld", (long long)s->q_lora) : "";
+    if (s->kv_lora)
+        text =
+            arena_printf(keep, "%s, kv_lora: %lld, nope_dim: %lld, rope_dim: %lld, value_dim: %lld",
+                         text, (long long)s->kv_lora, (long long)s->nope_dim,
+                         (long long)s->rope_dim, (long long)s->value_dim);
+    return s->mtp ? arena_printf(keep, "%s, mtp: %lld", text, (long long)s->mtp) : text;
 }
 
 static const char *bert_options(struct arena *keep, const struct model_shape *s)
@@ -372,7 +387,7 @@ const char *shape_options(struct arena *keep, const struct model_shape *s)
         text = arena_printf(keep, "%s, tied: %s", text, word(s->tied));
     if (s->family == SHAPE_GPT || s->family == SHAPE_BERT)
         text = arena_printf(keep, "%s, dropout: %s", text, s->dropout ? "0.1" : "0");
-    return arena_printf(keep, "%s%s%s", text, REST[s->family](keep, s),
+    return arena_printf(keep, "%s%s%s%s", text, REST[s->family](keep, s), latent_options(keep, s),
                         shape_free_options(keep, s));
 }
 
@@ -394,6 +409,7 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out)
     read_attention(model, out);
     read_rotary(model, out);
     read_latent(model, out);
+    read_depths(model, out);
     read_mlp(model, out);
     read_experts(scratch, model, out);
     read_window(scratch, model, out);
@@ -410,7 +426,9 @@ done:
 
 const char *shape_rarity(const struct model_shape *s)
 {
-    return s->window                        ? "a window of attention"
+    return s->mtp                           ? "layers that predict more tokens"
+           : s->window                      ? "a window of attention"
+           : s->capacity > 0                ? "experts that drop tokens"
            : s->sinks                       ? "sinks of attention"
            : s->clamped                     ? "clamped gates"
            : s->geglu                       ? "gates of GELU"
@@ -440,14 +458,16 @@ static bool same_op(const struct op *a, const struct op *b)
            a->inputs == b->inputs && a->keep == b->keep && a->kept_elements == b->kept_elements &&
            a->kept_fp32 == b->kept_fp32 && a->causal == b->causal && a->flash == b->flash &&
            a->value_depth == b->value_depth && a->top_k == b->top_k && a->copies == b->copies &&
-           a->window == b->window && a->sinks == b->sinks && a->gate == b->gate &&
+           a->window == b->window && a->chunked == b->chunked && a->capacity == b->capacity &&
+           a->shared_depth == b->shared_depth && a->sinks == b->sinks && a->gate == b->gate &&
            a->squared == b->squared && same_weights(a, b);
 }
 
 static bool same_free(const struct op *a, const struct op *b)
 {
     const struct routing *x = &a->routing, *y = &b->routing;
-    return a->rope_base == b->rope_base && x->scores == y->scores && x->balance == y->balance &&
+    return a->rope_base == b->rope_base && a->head_turned == b->head_turned &&
+           x->scores == y->scores && x->balance == y->balance &&
            x->balance_weight == y->balance_weight && x->balance_bias == y->balance_bias &&
            x->groups == y->groups && x->group_top_k == y->group_top_k && x->scale == y->scale;
 }

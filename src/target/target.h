@@ -35,6 +35,7 @@ struct model_shape {
     const char *loss;      /* plain, fused, compiled, eager */
     int64_t experts, top_k, expert_ffn, shared_ffn, first_dense, moe_every;
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim;
+    int64_t mtp; /* layers after the others, each of which predicts one token more */
     /* The keys that attention sees, and every which layer sees all of them; 0: all. */
     int64_t window, full_every;
     bool sinks, proj_bias, expert_bias, clamped;
@@ -43,6 +44,7 @@ struct model_shape {
     double rope_base;       /* of rotary positions */
     double local_rope_base; /* of layers with the window, where it is another; 0: it is not */
     struct routing routing;
+    double capacity; /* of an expert, in even shares of the tokens; 0: no token is dropped */
 };
 /* An error where the model is of no such family, or is not what its sizes make. */
 weft_status shape_of_model(const struct model *model, struct model_shape *out);
@@ -62,8 +64,10 @@ bool *shape_mixtures(struct arena *keep, const struct model_shape *shape);
 
 /* Per instance: the number of its layer in execution order, or -1 if it is in none. */
 int64_t *layers_of_instances(struct arena *keep, const struct plan *plan, int64_t *layers);
-/* Per part: how many layers end in it. */
+/* Per part: how many layers end in it; the same without those after the loss. */
 int64_t *layers_of_parts(struct arena *keep, const struct plan *plan);
+int64_t *layers_before_loss(struct arena *keep, const struct plan *plan);
+int64_t layers_after_loss(const struct plan *plan); /* which predict more tokens */
 /* Where to cut so that each part has the given number of layers. False if a part would be empty. */
 bool cuts_after_layers(struct arena *keep, const struct plan *plan, int64_t parts,
                        const int64_t *part_layers, int64_t **cut);

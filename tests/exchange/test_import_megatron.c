@@ -338,8 +338,8 @@ static const struct {
      "number",
      "an example: ([0]*3+[1]*58)"},
     {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'E|t*8m|L|'",
-     "run.sh:1: --pipeline-model-parallel-layout is 'E|t*8m|L|': Weft has no multi-token "
-     "prediction layers (m)",
+     "run.sh:1: --pipeline-model-parallel-layout is 'E|t*8m|L|': expected layers that predict "
+     "more tokens (m) in front of the L",
      "an example: Et*3|(tt|)*29,L"},
     {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*99999999|L'",
      "run.sh:1: --pipeline-model-parallel-layout is 'Et*99999999|L': expected E, t, L and | with "

@@ -109,6 +109,40 @@ static void test_random_plans_are_equivalent(void **state)
     assert_true(copies > rounds / 100);
 }
 
+/* Decoders of today: chunks of attention, gates, a capacity, more tokens; latent attention to keys that an index
+ * chooses; the delta rule. */
+static const struct small_model TODAYS[] = {
+    {"moe", "{layers: 4, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq: 16, vocab: 96, experts: "
+            "4, top_k: 2, moe_every: 2, shared_experts: 1, window: 4, chunked: true, full_every: "
+            "2, full_rotary: false, output_gate: true, rotary_share: 0.5, capacity: 1.5, mtp: 1}"},
+    {"llama", "{layers: 3, hidden: 32, heads: 4, q_lora: 16, kv_lora: 16, nope_dim: 8, rope_dim: "
+              "4, value_dim: 8, index_top_k: 4, index_heads: 2, index_dim: 8, ffn: 64, seq: 16, "
+              "vocab: 96, norm: layer, activation: relu2}"},
+    {"moe", "{layers: 4, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq: 16, vocab: 96, experts: "
+            "4, top_k: 2, delta_heads: 8, delta_key_heads: 4, delta_dim: 8, delta_key_dim: 4, "
+            "delta_chunk: 8, full_every: 4}"},
+};
+
+static void test_todays_models_are_equivalent(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(TODAYS); i++) {
+        struct model *model = open_small(&TODAYS[i]);
+        for (int round = 0; round < rounds_of(40); round++) {
+            struct rng rng;
+            rng_seed(&rng, (uint64_t)round);
+            struct plan *plan = random_plan(&rng, model, clusters[rng_below(&rng, CLUSTERS)]);
+            struct graph *graph = compile(plan, round % 2 ? FOLD_ALWAYS : FOLD_NEVER);
+            if (graph_verify(graph) != WEFT_OK)
+                fail_msg("round %d, %s: %s", round, TODAYS[i].options, weft_last_error()->message);
+            check_held(graph);
+            graph_free(graph);
+            plan_free(plan);
+        }
+        model_free(model);
+    }
+}
+
 /* ---- what is wrong is found ------------------------------------------------------------------ */
 
 /* Whether a task comes before another one even without one of the dependencies. */
@@ -324,6 +358,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_plans_are_equivalent),
+        cmocka_unit_test(test_todays_models_are_equivalent),
         cmocka_unit_test(test_mutations_are_found),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

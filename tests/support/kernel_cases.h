@@ -70,6 +70,7 @@ static void make_score(struct builder *b, struct rng *rng)
     struct attention a = draw_heads(rng);
     int64_t seq = from_to(rng, 1, 12), kv = a.causal ? seq : from_to(rng, 1, 12);
     a.window = draw_span(rng, &a, seq);
+    a.chunked = a.window && maybe(rng);
     build_score(b, "op", sequence(b, seq, a.heads * a.depth), sequence(b, kv, a.kv_heads * a.depth),
                 &a);
 }
@@ -88,6 +89,7 @@ static void attention_of(struct builder *b, struct rng *rng, int64_t seq, int64_
     a.value_depth = maybe(rng) ? from_to(rng, 1, 9) : 0;
     a.causal = a.causal && seq == kv;
     a.window = draw_span(rng, &a, seq);
+    a.chunked = a.window && maybe(rng);
     int64_t value = a.value_depth ? a.value_depth : a.depth;
     build_attention(b, "op", sequence(b, seq, a.heads * a.depth),
                     sequence(b, kv, a.kv_heads * a.depth), sequence(b, kv, a.kv_heads * value), &a);
@@ -335,6 +337,26 @@ static void scan_of(struct builder *b, struct rng *rng, int64_t seq)
     build_scan(b, "op", xbc, sequence(b, seq, s.heads), (struct fused_part){0}, &s);
 }
 
+static void delta_of(struct builder *b, struct rng *rng, int64_t seq)
+{
+    struct scan s = {.groups = from_to(rng, 1, 3), .depth = from_to(rng, 1, 5), .chunk = 16};
+    s.heads = s.groups * from_to(rng, 1, 3);
+    s.state = from_to(rng, 2, 7);
+    int qkv = sequence(b, seq, s.heads * s.depth + 2 * s.groups * s.state);
+    build_delta(b, "op", qkv, sequence(b, seq, 2 * s.heads), &s);
+}
+
+static void make_delta(struct builder *b, struct rng *rng)
+{
+    delta_of(b, rng, from_to(rng, 1, 12));
+}
+
+/* Over two spans of the kernel. */
+static void make_long_delta(struct builder *b, struct rng *rng)
+{
+    delta_of(b, rng, from_to(rng, 65, 80));
+}
+
 static void make_scan(struct builder *b, struct rng *rng)
 {
     scan_of(b, rng, from_to(rng, 1, 12));
@@ -406,6 +428,8 @@ static const struct {
     {OP_CONV1D, make_conv1d, 40},
     {OP_SCAN, make_scan, 40},
     {OP_SCAN, make_long_scan, 1},
+    {OP_DELTA, make_delta, 40},
+    {OP_DELTA, make_long_delta, 1},
     {OP_GATED_NORM, make_gated_norm, 40},
     {OP_CONV, make_conv, 80},
     {OP_POOL, make_pool, 60},
@@ -466,13 +490,19 @@ static void draw_ids(struct lab *lab)
         lab->ids[i] = loss && rng_below(&lab->rng, 6) == 0 ? -1 : rng_below(&lab->rng, vocab);
 }
 
+static int64_t seen_first(const struct op *op, int64_t query)
+{
+    int64_t window = op->window;
+    return !window ? 0 : op->chunked ? query - query % window : query - window + 1;
+}
+
 /* What a softmax after would make of the gradient of masked scores (cpu_matmul.c, I1). */
 static void clear_masked(struct lab *lab)
 {
-    int64_t seq = lab->op->size[3], kv = lab->op->size[4], window = lab->op->window;
+    int64_t seq = lab->op->size[3], kv = lab->op->size[4];
     int64_t count = elements_in(lab->op, &lab->op->output, lab->whole);
     for (int64_t i = 0; i < count; i++)
-        if (i % kv > i / kv % seq || (window && i % kv <= i / kv % seq - window))
+        if (i % kv > i / kv % seq || i % kv < seen_first(lab->op, i / kv % seq))
             lab->output_gradient[i] = 0;
 }
 

@@ -219,10 +219,10 @@ static void trained_free(struct trained *trained)
 /* A norm over rows as small as llama's first embeddings makes rounding grow with every step: with
  * clang's order of sums two plans were 1.3e-5 apart after 20 steps at 0.002. So do hybrids, through more
  * layers and squares: at 0.002 their loss does not fall, and what differs is ten times as much every five
- * steps. */
+ * steps. The delta rule divides small queries and keys by their lengths, to the same effect. */
 static float lab_rate(const struct model *model)
 {
-    if (strcmp(model->family, "hybrid") == 0)
+    if (strcmp(model->family, "hybrid") == 0 || model_op_of_kind(model, OP_DELTA))
         return 0.0001F;
     return strcmp(model->family, "llama") == 0 ? 0.001F : 0.002F;
 }

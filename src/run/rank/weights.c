@@ -183,7 +183,7 @@ static float normal_of(uint64_t seed, int64_t element)
     return (float)(sqrt(-2 * log(uniform_of(a))) * cos(2 * pi * uniform_of(b)));
 }
 
-/* Of a scan, as Mamba-2 begins: decays of 1 to 16, steps of 0.001 to 0.1 (evenly by their
+/* Of a delta rule, as Qwen3-Next begins: decays of 1 to 16, and steps like a scan's. Of a scan, as Mamba-2 begins: decays of 1 to 16, steps of 0.001 to 0.1 (evenly by their
  * logarithms), and the input itself in the output. */
 static float scan_value(int32_t weight, uint64_t seed, int64_t element)
 {
@@ -205,6 +205,8 @@ static float first_value(const struct rank *r, const struct held_weight *held, u
         return 1;
     if (op->kind == OP_SCAN)
         return scan_value(held->weight, seed, element);
+    if (op->kind == OP_DELTA)
+        return scan_value(held->weight ? 2 : 0, seed, element);
     return (float)deviation * normal_of(seed, element);
 }
 

@@ -197,8 +197,8 @@ static int64_t seen_by(const struct attention_call *a, int64_t query)
 static int64_t seen_from(const struct attention_call *a, int64_t query)
 {
     const int64_t *begin = a->call->begin;
-    int64_t window = a->call->op->window;
-    return window ? within(begin[3] + query + 1 - window - begin[4], seen_by(a, query)) : 0;
+    int64_t first = first_seen(a->call->op, begin[3] + query);
+    return within(first - begin[4], seen_by(a, query));
 }
 
 static int64_t blocks_of(const struct attention_call *a)
@@ -432,7 +432,13 @@ static void attention_weight(const struct kernel_call *call)
         }
 }
 
+static const char *attention_refuses(const struct op *op)
+{
+    return op->shared_depth ? "an index chooses its keys" : NULL;
+}
+
 const struct cpu_kernel CPU_ATTENTION = {
+    .refuses = attention_refuses,
     .kept_bytes = attention_kept,
     .scratch_floats = attention_scratch,
     .phase = {attention_forward, attention_input, attention_weight},

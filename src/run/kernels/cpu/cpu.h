@@ -29,7 +29,7 @@ extern const struct cpu_kernel CPU_EMBEDDING, CPU_LINEAR, CPU_SCORE, CPU_CONTEXT
     CPU_SOFTMAX, CPU_LAYER_NORM, CPU_RMS_NORM, CPU_BATCH_NORM, CPU_GELU, CPU_RELU, CPU_SILU,
     CPU_GATED, CPU_DROPOUT, CPU_DROPOUT_ADD, CPU_ADD, CPU_ROTARY, CPU_CONV, CPU_POOL, CPU_CONCAT,
     CPU_LOSS, CPU_RESHAPE, CPU_EMBEDDING_BAG, CPU_INTERACTION, CPU_ROUTER, CPU_DISPATCH,
-    CPU_EXPERT_LINEAR, CPU_COMBINE, CPU_CONV1D, CPU_SCAN, CPU_GATED_NORM;
+    CPU_EXPERT_LINEAR, CPU_COMBINE, CPU_CONV1D, CPU_SCAN, CPU_GATED_NORM, CPU_DELTA;
 void cpu_optimize(const struct optimizer_step *step);
 
 /* ---- exponentials --------------------------------------------------------------------------- */
@@ -92,6 +92,16 @@ float row_dot(const float *x, const float *y, int64_t count);
 /* y = e^(x - shift), x and y the same or apart; the sum. */
 float row_exp(const float *x, int64_t count, float shift, float *y);
 void row_scale(const float *x, int64_t count, float factor, float *y); /* y = factor x */
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+/* The first key that a causal query at this place of its sequence sees, if it sees itself. */
+static inline int64_t first_seen(const struct op *op, int64_t query)
+{
+    if (!op->window)
+        return 0;
+    return op->chunked ? query / op->window * op->window : query + 1 - op->window;
+}
 
 /* ---- products -------------------------------------------------------------------------------- */
 

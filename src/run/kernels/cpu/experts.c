@@ -5,9 +5,9 @@
  *
  *   g_j = e^(s_j) / sum over its experts of e^(s_i)                     (Mixtral)                (1)
  *
- * Every expert has room for ceil(seq * top_k / experts) tokens of a sample, filled in the order of
- * positions: a token that finds no room in an expert goes without it, and room that is left over is zero
- * (GShard, with a capacity factor of 1). With o the expert's output,
+ * Every expert has room for as many tokens of a sample as its operands have places (builder.h), filled in the
+ * order of positions: a token that finds no room in an expert goes without it, and room that is left over is
+ * zero (GShard). With o the expert's output,
  *
  *   y = sum_j g_j o_j,   do_j = g_j dy,   ds_j = g_j (<dy, o_j> - sum_i g_i <dy, o_i>)           (2)
  *
@@ -57,6 +57,7 @@ static const char *experts_refuse(const struct op *op)
 static struct experts experts_of(const struct kernel_call *call)
 {
     const struct op *op = call->op;
+    const struct operand *placed = op->kind == OP_DISPATCH ? &op->output : &op->input[0];
     struct experts e = {.batch = call->size[0],
                         .local = call->size[1],
                         .first = call->begin[1],
@@ -64,7 +65,7 @@ static struct experts experts_of(const struct kernel_call *call)
                         .width = call->size[3],
                         .all = op->size[1],
                         .chosen = op->top_k,
-                        .room = ceil_div(op->size[2] * op->top_k, op->size[1])};
+                        .room = placed->size[1] / op->size[1]};
     e.places = e.room;
     e.tokens = e.seq;
     if (op->kind == OP_DISPATCH) {

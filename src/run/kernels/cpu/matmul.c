@@ -276,7 +276,7 @@ static void mask_scores(const struct kernel_call *call, const struct heads *h, f
 {
     for (int64_t row = 0; row < h->batch * h->head * h->group * h->seq; row++) {
         int64_t free = call->begin[3] + row % h->seq - call->begin[4] + 1;
-        int64_t hidden = call->op->window ? free - call->op->window : 0;
+        int64_t hidden = first_seen(call->op, call->begin[3] + row % h->seq) - call->begin[4];
         for (int64_t k = free < 0 ? 0 : free; k < h->kv; k++)
             scores[row * h->kv + k] = -INFINITY; /* I1 */
         for (int64_t k = 0; k < hidden && k < h->kv; k++)

@@ -15,18 +15,16 @@
  *   I1  A group's heads share B and C: dB and dC are sums over them.
  *   I2  Kept: x, B and C, s and its slope of every head, A and d. The input itself is not there in a
  *       backward pass (model.h: after a convolution it is not kept), nor are sharded weights.
- *   I3  States are kept at the start of every SPAN positions and made again from there.
  */
 #include "run/kernels/cpu/cpu.h"
-
-enum { SPAN = 64 };
+#include "run/kernels/cpu/spans.h"
 
 struct scan_call {
     const struct kernel_call *call;
     int64_t batch, groups, seq, heads, depth, state; /* heads of a group */
     int64_t share;                                   /* features of a group: x of its heads, B, C */
     float *xbc, *step, *slope, *rate, *skip;         /* I2 */
-    float *starts, *states, *back;                   /* I3: of one head; H of (3) */
+    float *spans, *back;                             /* of one head; H of (3) */
     float *room;                                     /* what is left of the scratch memory */
 };
 
@@ -63,7 +61,7 @@ static int64_t scan_kept(const struct kernel_call *call)
 
 static int64_t state_floats(const struct scan_call *s)
 {
-    return (ceil_div(s->seq, SPAN) + SPAN + 2) * s->depth * s->state;
+    return spans_floats(s->seq, s->depth * s->state) + s->depth * s->state;
 }
 
 static int64_t scan_scratch(const struct kernel_call *call)
@@ -84,9 +82,8 @@ static struct scan_call scan_of(const struct kernel_call *call)
     s.slope = s.step + positions(&s) * heads;
     s.rate = s.slope + positions(&s) * heads;
     s.skip = s.rate + heads;
-    s.starts = call->scratch;
-    s.states = s.starts + ceil_div(s.seq, SPAN) * one;
-    s.back = s.states + (SPAN + 1) * one;
+    s.spans = call->scratch;
+    s.back = s.spans + spans_floats(s.seq, one);
     s.room = s.back + one;
     return s;
 }
@@ -175,7 +172,7 @@ static void keep_inputs(struct scan_call *s)
 
 static void scan_head(const struct scan_call *s, struct head h, float *y)
 {
-    float *now = s->states;
+    float *now = s->spans;
     memset(now, 0, (size_t)(s->depth * s->state) * sizeof *now);
     for (int64_t t = 0; t < s->seq; t++) {
         const float *x = s->xbc + x_at(s, h, t), *c = s->xbc + b_at(s, h, t) + s->state;
@@ -200,32 +197,19 @@ static void scan_forward(const struct kernel_call *call)
 /* ---- backward -------------------------------------------------------------------------------- */
 
 /* What a backward pass makes; NULL: not wanted. */
-struct gradients {
+struct scan_gradients {
     const float *dy;
     float *xbc, *dt;            /* of the inputs */
     float *decay, *skip, *bias; /* of the weights, added to */
 };
 
-/* States at the start of every span (I3). */
-static void mark_starts(const struct scan_call *s, struct head h)
-{
-    int64_t one = s->depth * s->state;
-    memset(s->starts, 0, (size_t)one * sizeof *s->starts);
-    for (int64_t span = 0; (span + 1) * SPAN < s->seq; span++) {
-        const float *now = s->starts + span * one;
-        float *next = s->starts + (span + 1) * one;
-        for (int64_t t = span * SPAN; t < (span + 1) * SPAN; t++, now = next)
-            advance(s, h, t, now, next);
-    }
-}
-
 /* Adds what position t gives: H into s->back, and (3) to (5). `before` is the state in front of it. */
 static void back_step(const struct scan_call *s, struct head h, int64_t t, const float *before,
-                      const struct gradients *g)
+                      const float *after, const struct scan_gradients *g)
 {
     int64_t at = step_at(s, h, t), head = head_index(s, h);
     const float *x = s->xbc + x_at(s, h, t), *b = s->xbc + b_at(s, h, t), *c = b + s->state;
-    const float *after = before + s->depth * s->state, *dy = g->dy + y_at(s, h, t);
+    const float *dy = g->dy + y_at(s, h, t);
     float step = s->step[at], rate = s->rate[head], keep = exp_of(step * rate);
     float along = 0, held = 0, skipped = 0;
     for (int64_t p = 0; p < s->depth; p++) {
@@ -257,25 +241,33 @@ static void back_step(const struct scan_call *s, struct head h, int64_t t, const
     }
 }
 
-static void back_head(const struct scan_call *s, struct head h, const struct gradients *g)
+/* A head on its way back. */
+struct scan_walk {
+    const struct scan_call *s;
+    struct head h;
+    const struct scan_gradients *g;
+};
+
+static void walk_on(void *walker, int64_t t, const float *before, float *after)
 {
-    int64_t one = s->depth * s->state;
-    mark_starts(s, h);
-    memset(s->back, 0, (size_t)one * sizeof *s->back);
-    for (int64_t span = ceil_div(s->seq, SPAN) - 1; span >= 0; span--) {
-        int64_t first = span * SPAN, end = first + SPAN < s->seq ? first + SPAN : s->seq;
-        memcpy(s->states, s->starts + span * one, (size_t)one * sizeof *s->states);
-        for (int64_t t = first; t < end; t++)
-            advance(s, h, t, s->states + (t - first) * one, s->states + (t - first + 1) * one);
-        for (int64_t t = end - 1; t >= first; t--)
-            back_step(s, h, t, s->states + (t - first) * one, g);
-    }
+    const struct scan_walk *w = walker;
+    advance(w->s, w->h, t, before, after);
 }
 
-static void back_all(const struct scan_call *s, const struct gradients *g)
+static void walk_back(void *walker, int64_t t, const float *before, const float *after)
 {
-    for (int64_t i = 0; i < s->batch * all_heads(s); i++)
-        back_head(s, head_of(s, i), g);
+    const struct scan_walk *w = walker;
+    back_step(w->s, w->h, t, before, after, w->g);
+}
+
+static void back_all(const struct scan_call *s, const struct scan_gradients *g)
+{
+    int64_t one = s->depth * s->state;
+    for (int64_t i = 0; i < s->batch * all_heads(s); i++) {
+        struct scan_walk w = {s, head_of(s, i), g};
+        memset(s->back, 0, (size_t)one * sizeof *s->back);
+        spans_back(&(struct spans){s->seq, one, s->spans, &w, walk_on, walk_back});
+    }
 }
 
 static const float *read_dy(struct scan_call *s)
@@ -288,7 +280,7 @@ static void scan_input(const struct kernel_call *call)
 {
     struct scan_call s = scan_of(call);
     int64_t wide = positions(&s) * s.groups * s.share, heads = positions(&s) * all_heads(&s);
-    struct gradients g = {.dy = read_dy(&s)};
+    struct scan_gradients g = {.dy = read_dy(&s)};
     if (call->input_gradient[0]) {
         g.xbc = whole_write(call->dtype, call->input_gradient[0], wide, &s.room);
         memset(g.xbc, 0, (size_t)wide * sizeof *g.xbc);
@@ -307,10 +299,10 @@ static void scan_input(const struct kernel_call *call)
 static void scan_weight(const struct kernel_call *call)
 {
     struct scan_call s = scan_of(call);
-    struct gradients g = {.dy = read_dy(&s),
-                          .decay = call->weight_gradient[0],
-                          .skip = call->weight_gradient[1],
-                          .bias = call->weight_gradient[2]};
+    struct scan_gradients g = {.dy = read_dy(&s),
+                               .decay = call->weight_gradient[0],
+                               .skip = call->weight_gradient[1],
+                               .bias = call->weight_gradient[2]};
     back_all(&s, &g);
 }
 

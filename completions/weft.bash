@@ -26,6 +26,7 @@ _weft() {
         --cp-kind:*) choices='ring gather a2a a2a+ring' ;;
         --half:*) choices='fit held-out both' ;;
         --bucket:*) choices='25MiB whole' ;;
+        --optimizer:*) choices='adamw adam momentum sgd adafactor muon' ;;
         --software:*) choices='default megatron-core-0.16 megatron-core-0.19 megatron-local torchtitan-2025 pytorch-eager deepspeed-0.19 weft' ;;
         --planner:*) choices=$(weft plan --names 2>/dev/null) ;;
         --space:*) choices='dp tp pp sdp 3d dp+tp dp+pp galvatron base bi-obj bmw weft' ;;

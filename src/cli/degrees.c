@@ -33,7 +33,8 @@ enum {
     OPTION_CP_KIND,
     OPTION_CP_HEADS,
     OPTION_SOFTWARE,
-    OPTION_LAST = OPTION_SOFTWARE
+    OPTION_REPLICATE,
+    OPTION_OPTIMIZER /* the last */
 };
 
 static const struct argp_option OPTIONS[] = {
@@ -59,11 +60,14 @@ static const struct argp_option OPTIONS[] = {
     {"set", OPTION_SET, "KEY=VALUE", 0, "change an option of the model; may be repeated", 1},
     {"dtype", OPTION_DTYPE, "D", 0, DTYPE_NAMES " (default: the model's own)", 1},
     {"policy", OPTION_POLICY, "P", 0,
-     "bytes per parameter: fp32, mixed, mixed-fp32-gradients, distributed, pure-bf16 or fsdp "
-     "(default: fp32 or mixed, by dtype)",
+     "bytes per parameter: fp32, mixed, mixed-fp32-gradients, distributed, pure-bf16, fsdp, "
+     "bf16-moments, bf16-moments-gradients or fp8-weights (default: fp32 or mixed, by dtype)",
      1},
+    {"optimizer", OPTION_OPTIMIZER, "O", 0, UPDATE_WORDS " (default adamw)", 1},
     {"zero", OPTION_ZERO, "0|1|2|3", 0,
      "state sharding: optimizer, then gradients, then parameters (default 0)", 1},
+    {"replicate", OPTION_REPLICATE, "N", 0,
+     "copies of sharded state, each divided inside a group of replicas: HSDP (default 1)", 1},
     {"recompute", OPTION_RECOMPUTE, "R", 0,
      "none, selective, full, or modules such as core_attn,moe_act (default none)", 1},
     {"schedule", OPTION_SCHEDULE, "S", 0, "the order of passes on a stage", 1}, /* tell_schedules */
@@ -77,9 +81,7 @@ static const struct argp_option OPTIONS[] = {
      "or none, and products, experts (default all)",
      1},
     {"bucket", OPTION_BUCKET, "SIZE", 0,
-     "gradients synchronised at once, or whole: all of a part (default 25MiB, or the software's "
-     "rule)",
-     1},
+     "gradients synchronised at once, or whole: all of a part (default 25MiB, or a rule)", 1},
     {"software", OPTION_SOFTWARE, "NAME[,FACT=WORD]", 0,
      "what will run the plan, such as megatron-core-0.16 (default: no framework in particular)", 1},
     {"whole-sends", OPTION_WHOLE_SENDS, NULL, 0,
@@ -105,6 +107,7 @@ static const struct {
     {OPTION_ETP, "etp", offsetof(struct degrees, etp)},
     {OPTION_VIRTUAL, "virtual", offsetof(struct degrees, pieces)},
     {OPTION_SEGMENTS, "segments", offsetof(struct degrees, segments)},
+    {OPTION_REPLICATE, "replicate", offsetof(struct degrees, replicate)},
     {OPTION_MICROBATCH, "microbatch", offsetof(struct degrees, micro_batch), MOST_SAMPLES},
     {OPTION_GLOBAL_BATCH, "global-batch", offsetof(struct degrees, global_batch), MOST_SAMPLES},
 };
@@ -148,7 +151,7 @@ static void take_policy(struct argp_state *state, struct plan_arguments *in, con
     if (!in->degrees.has_policy)
         argp_error(state,
                    "--policy is '%s', expected fp32, mixed, mixed-fp32-gradients, distributed, "
-                   "pure-bf16 or fsdp",
+                   "pure-bf16, fsdp, bf16-moments, bf16-moments-gradients or fp8-weights",
                    arg);
 }
 
@@ -228,6 +231,12 @@ static void take_bucket(struct argp_state *state, struct plan_arguments *in, con
         argp_error(state, "--bucket is '%s', expected a size such as 25MiB, or whole", arg);
 }
 
+static void take_optimizer(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    if (!optimizer_from_name(arg, &in->degrees.optimizer))
+        argp_error(state, "--optimizer is '%s', expected " UPDATE_WORDS, arg);
+}
+
 static void take_software(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
     in->has_software = true;
@@ -261,12 +270,19 @@ static const struct {
     int key;
     void (*take)(struct argp_state *state, struct plan_arguments *in, const char *arg);
 } WORDS[] = {
-    {OPTION_SEQ, take_seq},           {OPTION_SET, take_model_set},
-    {OPTION_DTYPE, take_plan_dtype},  {OPTION_POLICY, take_policy},
-    {OPTION_ZERO, take_zero},         {OPTION_RECOMPUTE, take_recompute},
-    {OPTION_SCHEDULE, take_schedule}, {OPTION_MEMORY, take_memory},
-    {OPTION_OVERLAP, take_overlap},   {OPTION_BUCKET, take_bucket},
-    {OPTION_MARGIN, take_margin},     {OPTION_SOFTWARE, take_software},
+    {OPTION_SEQ, take_seq},
+    {OPTION_SET, take_model_set},
+    {OPTION_DTYPE, take_plan_dtype},
+    {OPTION_POLICY, take_policy},
+    {OPTION_ZERO, take_zero},
+    {OPTION_RECOMPUTE, take_recompute},
+    {OPTION_SCHEDULE, take_schedule},
+    {OPTION_MEMORY, take_memory},
+    {OPTION_OVERLAP, take_overlap},
+    {OPTION_BUCKET, take_bucket},
+    {OPTION_MARGIN, take_margin},
+    {OPTION_SOFTWARE, take_software},
+    {OPTION_OPTIMIZER, take_optimizer},
     {OPTION_CP_KIND, take_cp_kind},
 };
 
@@ -307,7 +323,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
     if (key == ARGP_KEY_NO_ARGS && !in->named_elsewhere)
         argp_error(state, "which plan? A file, or a model and a cluster");
-    if (key < OPTION_DP || key > OPTION_LAST)
+    if (key < OPTION_DP || key > OPTION_OPTIMIZER)
         return ARGP_ERR_UNKNOWN;
     if (key != OPTION_MARGIN && key != OPTION_SOFTWARE) /* which a plan file leaves open */
         in->flag = option_name(key);
@@ -407,16 +423,6 @@ weft_status degrees_set(struct plan_arguments *arguments, const char *name, cons
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
-
-static bool is_preset(const char *name)
-{
-    const struct preset *presets;
-    size_t count = model_presets(&presets);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(presets[i].name, name) == 0)
-            return true;
-    return false;
-}
 
 static weft_status open_file(const struct plan_arguments *in, struct opened_plan *out)
 {

@@ -187,3 +187,13 @@ enum dtype take_dtype(struct argp_state *state, const char *arg)
         argp_error(state, "--dtype is '%s', expected " DTYPE_NAMES, arg);
     return dtype;
 }
+
+bool is_preset(const char *name)
+{
+    const struct preset *presets;
+    size_t count = model_presets(&presets);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(presets[i].name, name) == 0)
+            return true;
+    return false;
+}

@@ -82,4 +82,7 @@ void add_override(struct arena *arena, const char **overrides, const char *key, 
 enum collective take_collective(struct argp_state *state, const char *arg);
 enum dtype take_dtype(struct argp_state *state, const char *arg);
 
+/* Whether a model of Weft's own is called so. */
+bool is_preset(const char *name);
+
 #endif

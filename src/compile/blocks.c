@@ -269,7 +269,7 @@ static void recompute(struct block_writer *w, int64_t last)
 
 static bool wants_gradient(const struct op *op)
 {
-    return op->input_grad || op->weights;
+    return op->input_grad || op_trains(op);
 }
 
 /* Gradients for another stage leave the block; the others go to their producer. */
@@ -356,7 +356,7 @@ static void backward_op(struct block_writer *w, int64_t instance, bool inputs, b
     if (inputs && op->input_grad) {
         needs = receive_back(w, instance);
         int32_t before = (int32_t)w->items.len;
-        if (!product || weights)
+        if (!product || (weights && op_trains(op)))
             gathered = gather_again(w, instance);
         gradient_beside(w, instance, needs);
         int32_t ring = write_ring(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD, before, 2);
@@ -369,7 +369,7 @@ static void backward_op(struct block_writer *w, int64_t instance, bool inputs, b
     } else if (inputs) {
         needs = receive_back(w, instance);
     }
-    if (weights && op->weights) {
+    if (weights && op_trains(op)) {
         if (!inputs || !op->input_grad)
             gathered = gather_again(w, instance);
         push_op(w, instance, PHASE_BACKWARD_WEIGHT, PURPOSE_BACKWARD,

@@ -6,6 +6,8 @@
  *
  *   shard 0      all-reduce over the digits that leave partial sums                            (1)
  *   shard 1 - 3  reduce-scatter over all digits that do not split the weight, copies included  (2)
+ *                with plan->replicate, over the inner ones; then, once an iteration, all-reduce of the
+ *                shares over the outer ones                                                    (3)
  *
  *   I1  A bucket is full at plan_bucket_bytes (0: never), and ends with its part.
  *   I2  With shard 3 a bucket is a layer, which is gathered, used and released together. What comes
@@ -40,12 +42,34 @@ struct step_groups sync_groups(const struct layout *gradient, bool copies)
     return out;
 }
 
-static int64_t groups_devices(const struct step_groups *groups)
+int64_t groups_devices(const struct step_groups *groups)
 {
     int64_t devices = 1;
     for (int64_t i = 0; i < groups->digits; i++)
         devices *= groups->degree[i];
     return devices;
+}
+
+static void push_digit(struct step_groups *groups, int64_t stride, int64_t degree)
+{
+    if (degree == 1)
+        return;
+    groups->stride[groups->digits] = stride;
+    groups->degree[groups->digits++] = degree;
+}
+
+struct step_groups divide_groups(struct step_groups *groups, int64_t replicate)
+{
+    int64_t left = share_groups(groups_devices(groups), replicate);
+    struct step_groups across = {0}, within = {0};
+    for (int64_t i = 0; i < groups->digits; i++) {
+        int64_t outer = share_groups(groups->degree[i], left), inner = groups->degree[i] / outer;
+        push_digit(&across, groups->stride[i] * inner, outer);
+        push_digit(&within, groups->stride[i], inner);
+        left /= outer;
+    }
+    *groups = within;
+    return across;
 }
 
 /* ---- tied weights (I4) ----------------------------------------------------------------------- */
@@ -93,27 +117,45 @@ int64_t gradient_bytes(const struct build *b, int64_t instance)
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
+static int32_t intern_groups(struct build *b, int32_t stage, const struct step_groups *groups)
+{
+    return groups->digits
+               ? intern_digits(b, stage, (int32_t)groups->digits, groups->stride, groups->degree)
+               : -1;
+}
+
 /* A bucket of one instance alone. */
 static struct bucket bucket_of_one(struct build *b, int64_t instance)
 {
     const struct plan *plan = b->plan;
     const struct laid *laid = laid_of(b, instance);
     struct layout gradient = weight_layout(b, instance, FLOW_GRADIENT);
-    struct step_groups digits = sync_groups(&gradient, laid->choice->shard > 0);
+    struct step_groups digits = sync_groups(&gradient, laid->choice->shard > 0), across = {0};
+    int64_t summed = groups_devices(&digits);
+    if (laid->choice->shard > 0)
+        across = divide_groups(&digits, plan->replicate);
+    if (!digits.digits) { /* nothing is left to divide */
+        digits = across;
+        across = (struct step_groups){0};
+    }
+    bool divided = laid->choice->shard && groups_devices(&digits) > 1 &&
+                   (across.digits || share_groups(summed, plan->replicate) == 1);
     int64_t parameters = (int64_t)parameters_of(b, instance);
     int32_t part = b->part_of[instance];
     return (struct bucket){
         .part = part,
         .bytes = gradient_bytes(b, instance),
-        .parameters = parameters,
+        .parameters = laid->op->frozen ? 0 : parameters,
         .first = instance,
         .last = instance,
-        .pattern = digits.digits ? intern_digits(b, stage_of_part(b, part), (int32_t)digits.digits,
-                                                 digits.stride, digits.degree)
-                                 : -1, /* I3 */
-        .shard = digits.digits ? laid->choice->shard : 0,
-        .gather_bytes = parameters * dtype_bytes(plan->dtype),
-        .most = plan_bucket_bytes(plan, groups_devices(&digits)),
+        .pattern = intern_groups(b, stage_of_part(b, part), &digits), /* I3 */
+        .across = intern_groups(b, stage_of_part(b, part), &across),
+        .shard = divided ? laid->choice->shard : 0,
+        /* what is never updated is gathered only where it never stays whole */
+        .gather_bytes = laid->op->frozen && laid->choice->shard < 3
+                            ? 0
+                            : parameters * policy_gather_bytes(plan->policy, plan->dtype),
+        .most = plan_bucket_bytes(plan, summed),
     };
 }
 
@@ -132,9 +174,14 @@ static bool same_unit(const struct plan *plan, int64_t low, int64_t high)
     return in_layer(plan, low) == in_layer(plan, high);
 }
 
+static bool goes_alike(const struct bucket *a, const struct bucket *b)
+{
+    return a->pattern == b->pattern && a->across == b->across && a->shard == b->shard;
+}
+
 static bool has_room(const struct plan *plan, const struct bucket *bucket, const struct bucket *one)
 {
-    if (bucket->pattern != one->pattern || bucket->shard != one->shard)
+    if (!goes_alike(bucket, one))
         return false;
     if (one->shard == 3)
         return same_unit(plan, one->first, bucket->first); /* I2 */
@@ -146,7 +193,7 @@ static int32_t find_room(const struct build *b, const struct bucket *one)
 {
     for (int32_t i = (int32_t)b->buckets.len - 1; i >= b->first_bucket[one->part]; i--) {
         const struct bucket *bucket = &b->buckets.data[i];
-        if (bucket->pattern == one->pattern && bucket->shard == one->shard)
+        if (goes_alike(bucket, one))
             return has_room(b->plan, bucket, one) ? i : -1;
     }
     return -1;
@@ -166,6 +213,27 @@ static void put(struct build *b, const struct bucket *one)
         bucket->first = one->first;
     }
     b->bucket_of[one->first] = i;
+}
+
+int64_t bucket_shares(const struct build *b, const struct bucket *bucket)
+{
+    int64_t shares = 1;
+    for (int32_t k = 0; bucket->shard && k < b->patterns.data[bucket->pattern].digits; k++)
+        shares *= b->patterns.data[bucket->pattern].degree[k];
+    return shares;
+}
+
+int64_t share_bytes(const struct build *b, const struct bucket *bucket, int64_t bytes)
+{
+    return ceil_div(bytes, bucket_shares(b, bucket));
+}
+
+int64_t weight_shares(const struct build *b, int64_t instance)
+{
+    struct layout layout = weight_layout(b, instance, FLOW_GRADIENT);
+    int64_t replicas = layout_devices(&layout) / (layout.elements / layout_local(&layout));
+    bool sharded = laid_of(b, instance)->choice->shard > 0;
+    return sharded ? replicas / share_groups(replicas, b->plan->replicate) : 1;
 }
 
 /* ---- the items that read and complete buckets ------------------------------------------------ */

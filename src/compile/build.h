@@ -73,6 +73,12 @@ bool holds_weights(const struct build *b, int64_t instance);
 struct layout weight_layout(const struct build *b, int64_t instance, enum flow flow);
 /* Bytes of the gradients of the weights it holds, on one device and before any sharding. */
 int64_t gradient_bytes(const struct build *b, int64_t instance);
+/* The devices that share the state of a bucket; 1: none do. */
+int64_t bucket_shares(const struct build *b, const struct bucket *bucket);
+/* Of so many bytes of its gradients, those of one share. */
+int64_t share_bytes(const struct build *b, const struct bucket *bucket, int64_t bytes);
+/* The devices that share the state of an instance's weights. */
+int64_t weight_shares(const struct build *b, int64_t instance);
 
 void find_uses(struct build *b);
 void build_blocks(struct build *b);

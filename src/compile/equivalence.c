@@ -82,7 +82,7 @@ static bool all_have(const struct symbolic_machine *m, int32_t device, int64_t i
 
 static bool in_bucket(const struct symbolic_machine *m, int64_t instance, int32_t bucket)
 {
-    return m->p->fact[instance].op->weights && m->p->fact[instance].bucket == bucket;
+    return op_trains(m->p->fact[instance].op) && m->p->fact[instance].bucket == bucket;
 }
 
 /* A slice that the previous iteration left: nothing of this iteration is there. */
@@ -115,6 +115,21 @@ static weft_status sum_gradient(struct symbolic_machine *m, const struct members
     return WEFT_OK;
 }
 
+/* Shares are added up across groups when each group has its sums. */
+static weft_status add_up_shares(struct symbolic_machine *m, const struct members *members,
+                                 int32_t bucket, int64_t bytes)
+{
+    for (int32_t k = 0; k < members->count; k++) {
+        size_t here = place_in(members->device[k], bucket, m->p->graph->buckets);
+        m->shares_added[here] += bytes;
+        for (int64_t i = 0; i < m->p->plan->instances; i++)
+            if (in_bucket(m, i, bucket) && !m->deferred[here] &&
+                !all_have(m, members->device[k], i, SUMMED))
+                return wrong(m, i, "its shares are added up before its gradients are summed");
+    }
+    return WEFT_OK;
+}
+
 static weft_status synchronise(struct symbolic_machine *m, const struct task *task)
 {
     const struct bucket *bucket = &m->p->graph->bucket[task->about];
@@ -122,6 +137,9 @@ static weft_status synchronise(struct symbolic_machine *m, const struct task *ta
     bool deferred = nothing_yet(m, &members, task->about);
     int32_t only = bucket->shard >= 2 ? task->micro_batch : -1;
     weft_status status = WEFT_OK;
+    const struct exchange *exchange = &m->p->graph->exchange[task->exchange];
+    if (exchange->pattern == bucket->across)
+        return add_up_shares(m, &members, task->about, exchange->bytes);
     for (int32_t k = 0; k < members.count; k++) {
         size_t here = place_in(members.device[k], task->about, m->p->graph->buckets);
         m->synchronised[here] += m->p->graph->exchange[task->exchange].bytes;
@@ -194,7 +212,7 @@ static weft_status step_optimizer(struct symbolic_machine *m, const struct task 
     weft_status status = WEFT_OK;
     m->stepped[task->device] = true;
     for (int64_t i = 0; i < m->p->plan->instances; i++)
-        if (m->p->fact[i].op->weights)
+        if (op_trains(m->p->fact[i].op))
             TRY(step_weight(m, task->device, i));
 done:
     return status;
@@ -372,7 +390,7 @@ weft_status proof_all_have_run(struct symbolic_machine *m)
                 bool again = fact->choice->recompute && !fact->spared;
                 uint8_t all = (uint8_t)(MADE | (again ? MADE_AGAIN : 0) |
                                         (fact->op->input_grad ? BACK_INPUT : 0) |
-                                        (fact->op->weights ? BACK_WEIGHT : 0));
+                                        (op_trains(fact->op) ? BACK_WEIGHT : 0));
                 if (fact->stage == p->graph->device[d].stage && made != all)
                     return failure("stage %d, micro-batch %d: %s has not run all its phases once",
                                    fact->stage, b, plan_path(p->arena, p->plan, i));
@@ -395,7 +413,11 @@ weft_status proof_all_have_gone(const struct symbolic_machine *m)
                                plan_path(m->p->arena, m->p->plan, bucket->first),
                                (long long)m->synchronised[here],
                                (long long)(times * bucket->bytes));
-            if ((bucket->shard == 1 || bucket->shard == 2) && !m->gathered[here])
+            if (!shares_are(graph, bucket, m->shares_added[here]))
+                return failure("%s: its bucket's shares are not added up across groups",
+                               plan_path(m->p->arena, m->p->plan, bucket->first));
+            if ((bucket->shard == 1 || bucket->shard == 2) && bucket->gather_bytes &&
+                !m->gathered[here])
                 return failure("%s: its weights are never gathered",
                                plan_path(m->p->arena, m->p->plan, bucket->first));
         }

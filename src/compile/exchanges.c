@@ -145,6 +145,15 @@ static void synchronise(struct assembly *a, const struct bucket *bucket, int64_t
                      collective, bytes, after);
 }
 
+/* Adds up shares across groups of replicas, after they were scattered within each (buckets.c, 3). */
+static void add_up_shares(struct assembly *a, const struct bucket *bucket, int64_t bytes,
+                          int32_t micro_batch)
+{
+    if (bucket->across >= 0 && bytes > 0)
+        add_exchange(a, bucket_task(a, STREAM_GRADIENT, micro_batch, bucket), bucket->across,
+                     COLLECTIVE_ALL_REDUCE, share_bytes(a->b, bucket, bytes), AFTER_NOTHING);
+}
+
 /* Whether this slot's gradients of the bucket are the sum of all micro-batches, or are synchronised
  * each time. */
 static bool goes_now(const struct visit *place, const struct bucket *bucket)
@@ -157,8 +166,10 @@ void synchronise_completed(struct assembly *a, const struct visit *place,
 {
     if (!goes_now(place, bucket))
         return;
-    synchronise(a, bucket, bucket->bytes - deferred_bytes(a, bucket), place->slot.micro_batch,
-                AFTER_RUN);
+    int64_t bytes = bucket->bytes - deferred_bytes(a, bucket);
+    synchronise(a, bucket, bytes, place->slot.micro_batch, AFTER_RUN);
+    if (place->last_backward)
+        add_up_shares(a, bucket, bytes, place->slot.micro_batch);
     a->synchronising = true;
 }
 
@@ -169,6 +180,8 @@ void synchronise_deferred(struct assembly *a, int32_t part)
     int32_t first = (int32_t)a->tasks.len;
     for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++)
         synchronise(a, bucket_at(a, i), deferred_bytes(a, bucket_at(a, i)), NONE, AFTER_BLOCK);
+    for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++)
+        add_up_shares(a, bucket_at(a, i), deferred_bytes(a, bucket_at(a, i)), NONE);
     if ((int32_t)a->tasks.len > first)
         a->synchronising = true;
 }
@@ -178,9 +191,12 @@ void synchronise_deferred(struct assembly *a, int32_t part)
 void synchronise_slot(struct assembly *a, const struct visit *place)
 {
     for (int32_t i = a->b->first_bucket[place->part]; i < a->b->first_bucket[place->part + 1]; i++)
-        if (place->completes && bucket_at(a, i)->shard >= 2)
+        if (place->completes && bucket_at(a, i)->shard >= 2) {
             synchronise(a, bucket_at(a, i), bucket_at(a, i)->bytes, place->slot.micro_batch,
                         AFTER_BLOCK);
+            if (place->last_backward)
+                add_up_shares(a, bucket_at(a, i), bucket_at(a, i)->bytes, place->slot.micro_batch);
+        }
 }
 
 void synchronise_rest(struct assembly *a)
@@ -190,8 +206,10 @@ void synchronise_rest(struct assembly *a)
         return;
     for (int32_t part = a->stage; part < b->plan->parts; part += b->plan->stages)
         for (int32_t i = b->first_bucket[part]; i < b->first_bucket[part + 1]; i++)
-            if (bucket_at(a, i)->shard < 2)
+            if (bucket_at(a, i)->shard < 2) {
                 synchronise(a, bucket_at(a, i), bucket_at(a, i)->bytes, NONE, AFTER_BLOCK);
+                add_up_shares(a, bucket_at(a, i), bucket_at(a, i)->bytes, NONE);
+            }
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -199,7 +217,7 @@ void synchronise_rest(struct assembly *a)
 static void gather(struct assembly *a, const struct bucket *bucket, int32_t micro_batch,
                    enum after after)
 {
-    if (bucket->pattern >= 0)
+    if (bucket->pattern >= 0 && bucket->gather_bytes > 0)
         add_exchange(a, bucket_task(a, STREAM_PARAMETER, micro_batch, bucket), bucket->pattern,
                      COLLECTIVE_ALL_GATHER, bucket->gather_bytes, after);
 }
@@ -208,6 +226,8 @@ static void gather(struct assembly *a, const struct bucket *bucket, int32_t micr
 bool gathered_for(const struct assembly *a, const struct visit *place, const struct bucket *bucket)
 {
     bool ahead = a->b->plan->overlap & OVERLAP_PARAMETERS;
+    if (bucket->gather_bytes == 0)
+        return false;
     if (bucket->shard == 3)
         return place->slot.kind != SLOT_BACKWARD_WEIGHT;
     return bucket->shard && ahead && place->first_forward;

@@ -90,10 +90,12 @@ static inline bool item_runs(const struct item *item)
 /* Weights whose gradients are synchronised together, or that are gathered together. */
 struct bucket {
     int32_t part;
-    int64_t bytes;        /* of gradients, on one device before any sharding */
-    int64_t parameters;   /* likewise */
-    int64_t first, last;  /* instances, in the order of the walk */
-    int32_t pattern;      /* the devices over which the gradients are partial sums or copies */
+    int64_t bytes;       /* of gradients, on one device before any sharding */
+    int64_t parameters;  /* likewise */
+    int64_t first, last; /* instances, in the order of the walk */
+    int32_t pattern;     /* the devices over which the gradients are partial sums or copies */
+    int32_t
+        across; /* with plan->replicate, the groups of these that then add up their shares; -1: none */
     uint8_t shard;        /* 0: all-reduce; 1-3: reduce-scatter, and gathers of the weights */
     int64_t gather_bytes; /* of weights in the compute dtype, whole */
     int64_t most;         /* bytes of gradients at which it is full; 0: never */

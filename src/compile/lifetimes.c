@@ -246,7 +246,7 @@ static const unsigned PASSES_ON[OP_KIND_COUNT] = {[OP_ADD] = 3, [OP_DROPOUT_ADD]
 
 static bool wants_gradient(const struct op *op)
 {
-    return op->input_grad || op->weights;
+    return op->input_grad || op_trains(op);
 }
 
 /* Adds a gradient to the sum so far (I5). */
@@ -324,8 +324,7 @@ static void gradient_step(struct trace *t, const struct use *use)
 
 static bool in_fp32(enum policy policy)
 {
-    return policy == POLICY_MIXED_FP32_GRADIENTS || policy == POLICY_DISTRIBUTED ||
-           policy == POLICY_FSDP;
+    return policy != POLICY_FP32 && policy_gradient_bytes(policy) == 4;
 }
 
 /* I7: gradients of weights that are made as separate tensors before they are added. */

@@ -9,28 +9,25 @@
 
 /* ---- buckets --------------------------------------------------------------------------------- */
 
-static int64_t replicas_of(const struct build *b, const struct bucket *bucket)
-{
-    int64_t replicas = 1;
-    for (int32_t k = 0; bucket->shard && k < b->patterns.data[bucket->pattern].digits; k++)
-        replicas *= b->patterns.data[bucket->pattern].degree[k];
-    return replicas;
-}
-
 static void outline_buckets(struct build *b, struct outline *out)
 {
     out->synchronise = ARENA_ARRAY(b->keep, int32_t, b->buckets.len);
+    out->across = ARENA_ARRAY(b->keep, int32_t, b->buckets.len);
     out->gather = ARENA_ARRAY(b->keep, int32_t, b->buckets.len);
     out->updated = ARENA_ARRAY(b->keep, int64_t, b->buckets.len);
     for (size_t i = 0; i < b->buckets.len; i++) {
         const struct bucket *bucket = &b->buckets.data[i];
         enum collective reduce = bucket->shard ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE;
-        bool gathers = bucket->pattern >= 0 && bucket->shard;
-        out->updated[i] = ceil_div(bucket->parameters, replicas_of(b, bucket));
+        bool gathers = bucket->pattern >= 0 && bucket->shard && bucket->gather_bytes > 0;
+        out->updated[i] = ceil_div(bucket->parameters, bucket_shares(b, bucket));
         out->synchronise[i] =
             bucket->pattern >= 0 && bucket->bytes > 0
                 ? intern_exchange(b, bucket->pattern, reduce, bucket->bytes, PURPOSE_DATA)
                 : -1;
+        out->across[i] = bucket->across >= 0 && bucket->bytes > 0
+                             ? intern_exchange(b, bucket->across, COLLECTIVE_ALL_REDUCE,
+                                               share_bytes(b, bucket, bucket->bytes), PURPOSE_DATA)
+                             : -1;
         out->gather[i] = gathers ? intern_exchange(b, bucket->pattern, COLLECTIVE_ALL_GATHER,
                                                    bucket->gather_bytes, PURPOSE_DATA)
                                  : -1;
@@ -66,7 +63,7 @@ static int32_t send_exchange(struct build *b, const struct use *use, const struc
 static bool goes_back(const struct build *b, const struct use *use)
 {
     const struct op *source = laid_of(b, use->source)->op;
-    return laid_of(b, use->reader)->op->input_grad && (source->input_grad || source->weights);
+    return laid_of(b, use->reader)->op->input_grad && (source->input_grad || op_trains(source));
 }
 
 static void outline_sends(struct build *b, struct outline *out)
@@ -125,12 +122,9 @@ static void list_way(struct build *b, int64_t from, int64_t to, int64_t each, ex
 
 static void list_pairs(struct build *b, int64_t user, int32_t low, int32_t high, exchange_list *out)
 {
-    struct layout layout = weight_layout(b, user, FLOW_GRADIENT);
-    int64_t replicas = laid_of(b, user)->choice->shard
-                           ? layout_devices(&layout) / (layout.elements / layout_local(&layout))
-                           : 1;
-    int32_t exchange = intern_exchange(b, intern_pairs(b, low, high), COLLECTIVE_ALL_REDUCE,
-                                       ceil_div(gradient_bytes(b, user), replicas), PURPOSE_DATA);
+    int32_t exchange =
+        intern_exchange(b, intern_pairs(b, low, high), COLLECTIVE_ALL_REDUCE,
+                        ceil_div(gradient_bytes(b, user), weight_shares(b, user)), PURPOSE_DATA);
     array_push(b->scratch, out, exchange);
 }
 

@@ -35,6 +35,7 @@ struct outline {
     int32_t *bucket_of;
     int64_t *gradients;   /* per instance: bytes that it adds to its bucket */
     int32_t *synchronise; /* per bucket: the exchange of its gradients, -1: none */
+    int32_t *across;      /* per bucket: the exchange of its shares that follows, once; -1: none */
     int32_t *gather;      /* per bucket: the exchange that gathers its weights, -1: none */
     int64_t *updated;     /* per bucket: parameters that each device's optimizer updates */
     int64_t *host_bytes;  /* per part: checkpoints of a micro-batch that wait in host memory */

@@ -84,6 +84,9 @@ int32_t crossing_result(struct proof *p, const struct reading *reading, int32_t 
 
 /* ---- weights.c ------------------------------------------------------------------------------- */
 
+/* Whether so many bytes are a bucket's shares, as they are added up across groups of replicas; two slices may round
+ * up twice. */
+bool shares_are(const struct graph *graph, const struct bucket *bucket, int64_t bytes);
 weft_status find_buckets(struct proof *p);
 /* Whether an instance uses a copy of another instance's weights. */
 bool is_copy(const struct proof *p, int64_t instance);
@@ -133,6 +136,7 @@ struct symbolic_machine {
     bool *gathered, *stale; /* sharded by 1 or 2: gathered; read before that */
     bool *deferred;         /* what the previous iteration left has arrived */
     int64_t *synchronised;  /* bytes */
+    int64_t *shares_added;  /* bytes, across groups of replicas */
     /* per device: */
     bool *stepped; /* whether its optimizer has made its step */
     bool *host[2]; /* to host, from host: per device, part and micro-batch */

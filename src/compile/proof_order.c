@@ -78,6 +78,7 @@ static struct symbolic_machine machine_new(struct proof *p, struct arena *keep)
                                  .stale = ARENA_ARRAY(keep, bool, devices *buckets),
                                  .deferred = ARENA_ARRAY(keep, bool, devices *buckets),
                                  .synchronised = ARENA_ARRAY(keep, int64_t, devices *buckets),
+                                 .shares_added = ARENA_ARRAY(keep, int64_t, devices *buckets),
                                  .stepped = ARENA_ARRAY(keep, bool, devices)};
     for (int i = 0; i < 2; i++)
         m.host[i] = ARENA_ARRAY(keep, bool, rows *(size_t)p->plan->parts);

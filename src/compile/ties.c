@@ -12,13 +12,9 @@ struct tie {
 static void add_up_pairs(struct assembly *a, const struct tie *t, int32_t low, int32_t high)
 {
     const struct build *b = a->b;
-    struct layout layout = weight_layout(b, t->user, FLOW_GRADIENT);
-    int64_t replicas = laid_of(b, t->user)->choice->shard
-                           ? layout_devices(&layout) / (layout.elements / layout_local(&layout))
-                           : 1;
-    int32_t exchange =
-        intern_exchange(a->b, intern_pairs(a->b, low, high), COLLECTIVE_ALL_REDUCE,
-                        ceil_div(gradient_bytes(b, t->user), replicas), PURPOSE_DATA);
+    int32_t exchange = intern_exchange(
+        a->b, intern_pairs(a->b, low, high), COLLECTIVE_ALL_REDUCE,
+        ceil_div(gradient_bytes(b, t->user), weight_shares(b, t->user)), PURPOSE_DATA);
     for (int32_t d = 0; d < devices_of(a, low); d++) {
         struct task task = t->task;
         int32_t ends[] = {a->first_device[low] + d, a->first_device[high] + d};

@@ -120,10 +120,7 @@ static int64_t optimizer_parameters(const struct assembly *a, int32_t part)
     int64_t parameters = 0;
     for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++) {
         const struct bucket *bucket = bucket_at(a, i);
-        int64_t replicas = 1;
-        for (int32_t k = 0; bucket->shard && k < a->b->patterns.data[bucket->pattern].digits; k++)
-            replicas *= a->b->patterns.data[bucket->pattern].degree[k];
-        parameters += ceil_div(bucket->parameters, replicas);
+        parameters += ceil_div(bucket->parameters, bucket_shares(a->b, bucket));
     }
     return parameters;
 }

@@ -55,29 +55,69 @@ static struct digits sum_digits(const struct proof *p, const struct fact *at, in
     return out;
 }
 
-/* Whether two lists of digits describe the same devices: merging digits does not matter. */
-static bool same_devices(const struct digits *digits, const struct pattern *pattern)
+/* Whether a device has 0 in all digits of a pattern; NULL: that has none. */
+static bool is_zero(const struct pattern *pattern, int64_t device)
+{
+    bool zero = true;
+    for (int32_t i = 0; pattern && i < pattern->digits; i++)
+        zero &= device / pattern->stride[i] % pattern->degree[i] == 0;
+    return zero;
+}
+
+/* Whether digits describe the same devices as two patterns do: merging digits does not matter. */
+static bool same_devices(const struct digits *digits, const struct pattern *pattern,
+                         const struct pattern *across)
 {
     for (int64_t device = 0; device < pattern->devices; device++) {
-        bool zero = true, pattern_zero = true;
+        bool zero = true;
         for (int32_t i = 0; i < digits->count; i++)
             zero &= device / digits->digit[i].stride % digits->digit[i].degree == 0;
-        for (int32_t i = 0; i < pattern->digits; i++)
-            pattern_zero &= device / pattern->stride[i] % pattern->degree[i] == 0;
-        if (zero != pattern_zero)
+        if (zero != (is_zero(pattern, device) && is_zero(across, device)))
             return false;
     }
     return true;
 }
 
+static int64_t pattern_members(const struct pattern *pattern)
+{
+    int64_t members = 1;
+    for (int32_t i = 0; i < pattern->digits; i++)
+        members *= pattern->degree[i];
+    return members;
+}
+
+bool shares_are(const struct graph *graph, const struct bucket *bucket, int64_t bytes)
+{
+    int64_t shares = bucket->shard ? pattern_members(&graph->pattern[bucket->pattern]) : 1;
+    int64_t expected = bucket->across >= 0 ? ceil_div(bucket->bytes, shares) : 0;
+    return bytes >= expected && bytes <= expected + (expected > 0);
+}
+
+/* The sharding that is left where state is copied across groups of replicas: none in a group of one. */
+static int shard_left(const struct proof *p, const struct fact *at, const struct digits *digits)
+{
+    int64_t replicas = 1;
+    for (int32_t i = 0; i < digits->count; i++)
+        replicas *= digits->digit[i].degree;
+    return replicas > share_groups(replicas, p->plan->replicate) ? at->choice->shard : 0;
+}
+
 static bool fits(const struct proof *p, const struct fact *at, const struct bucket *bucket)
 {
     struct digits digits = sum_digits(p, at, 0, at->choice->shard > 0);
-    if (bucket->shard != (digits.count ? at->choice->shard : 0))
+    const struct pattern *across = bucket->across >= 0 ? &p->graph->pattern[bucket->across] : NULL;
+    if (bucket->shard != shard_left(p, at, &digits))
         return false;
     if (digits.count == 0 || bucket->pattern < 0)
         return digits.count == 0 && bucket->pattern < 0;
-    return same_devices(&digits, &p->graph->pattern[bucket->pattern]);
+    const struct pattern *pattern = &p->graph->pattern[bucket->pattern];
+    int64_t groups =
+        bucket->shard
+            ? share_groups(pattern_members(pattern) * (across ? pattern_members(across) : 1),
+                           p->plan->replicate)
+            : 1;
+    return same_devices(&digits, pattern, across) &&
+           groups == (across ? pattern_members(across) : 1);
 }
 
 static bool same_digits(const struct digits *a, const struct digits *b)

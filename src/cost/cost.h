@@ -296,6 +296,11 @@ enum policy {
     POLICY_DISTRIBUTED,          /* Megatron's distributed optimizer: the last 12 divided by dp */
     POLICY_PURE_BF16,            /* everything in bf16: 2 + 2 + 4 */
     POLICY_FSDP, /* FSDP2: 16-bit weights gathered from fp32 shares, fp32 gradients: 2 + 4 + 12 */
+    /* Megatron's --use-precision-aware-optimizer: moments in bf16, gradients in fp32: 2 + 4 + 8; in bf16: 2 + 2 + 8 */
+    POLICY_BF16_MOMENTS,
+    POLICY_BF16_MOMENTS_GRADIENTS,
+    /* Megatron's --fp8-param-gather: weights in fp8, as they are and transposed, gathered in fp8: 2 + 4 + 12 */
+    POLICY_FP8_WEIGHTS,
     POLICY_COUNT
 };
 const char *policy_name(enum policy policy);
@@ -315,6 +320,30 @@ struct policy_memory {
 struct policy_memory policy_memory(enum policy policy);
 int policy_weight_bytes(enum policy policy); /* per parameter, for the weights that products read */
 int policy_gradient_bytes(enum policy policy); /* per parameter */
+double policy_state_bytes(enum policy policy); /* per parameter, of Adam with what it copies */
+/* Per parameter, for weights that are gathered. */
+int policy_gather_bytes(enum policy policy, enum dtype dtype);
+/* What updates the weights (optimizers.c). */
+enum update_rule {
+    UPDATE_ADAMW,
+    UPDATE_ADAM,
+    UPDATE_MOMENTUM,
+    UPDATE_SGD,
+    UPDATE_ADAFACTOR,
+    UPDATE_MUON,
+    UPDATE_COUNT
+};
+const char *optimizer_name(enum update_rule optimizer);
+bool optimizer_from_name(const char *name, enum update_rule *out);
+#define UPDATE_WORDS "adamw, adam, momentum, sgd, adafactor or muon"
+/* The state of the optimizer, of an operator's weights, over that of Adam under this policy. */
+double optimizer_state_share(enum update_rule optimizer, enum policy policy, const struct op *op);
+/* Whether the operator's weights are matrices that Muon makes orthogonal, expert by expert. */
+bool is_orthogonalised(enum update_rule optimizer, const struct op *op);
+/* The products of that for one matrix of so many rows and columns (batch: matrices). */
+enum { ORTHOGONAL_STEPS = 5, ORTHOGONAL_PRODUCTS = 3 };
+void orthogonal_works(int64_t batch, int64_t rows, int64_t columns,
+                      struct work out[ORTHOGONAL_PRODUCTS]);
 
 struct op_memory {
     double weights, gradients, optimizer;
@@ -336,6 +365,8 @@ struct handling {
 struct handling policy_handling(enum policy policy, int shard, double shares, double micro_batches);
 /* An optimizer step over this many parameters, with what mixed precision adds to it: copies to and
  * from 16 bits, the search for overflows, the norm of the gradients and their scaling. */
-struct work optimizer_work(int64_t parameters, enum dtype dtype, enum policy policy);
+struct work optimizer_work(int64_t parameters, enum dtype dtype, enum policy policy,
+                           enum update_rule optimizer,
+                           int step); /* step: a word of FACT_OPTIMIZER_STEP */
 
 #endif

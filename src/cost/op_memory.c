@@ -20,7 +20,7 @@
  *   I2  A distributed optimizer divides its state, not weights or gradients, by the replicas.
  */
 
-#include "cost/cost.h"
+#include "cost/optimizers.h"
 
 static const struct {
     const char *name;
@@ -44,6 +44,11 @@ static const struct {
          12,
          false,
          {.moment = 4, .no_weight_shares = true, .adds_whole = true, .frees_gradients = true}},
+    /* half of the moments' 8 + 8 bytes; gradients of 16 bits are read so */
+    [POLICY_BF16_MOMENTS] = {"bf16-moments", 2, 4, 8, 28, 18, false, {.moment = 2}},
+    [POLICY_BF16_MOMENTS_GRADIENTS] =
+        {"bf16-moments-gradients", 2, 2, 8, 24, 18, false, {.moment = 2}},
+    [POLICY_FP8_WEIGHTS] = {"fp8-weights", 2, 4, 12, 32, 21, false, {.moment = 4}},
 };
 _Static_assert(COUNT_OF(POLICIES) == POLICY_COUNT, "a policy without a row");
 
@@ -75,6 +80,16 @@ int policy_gradient_bytes(enum policy policy)
     return (int)POLICIES[policy].gradient;
 }
 
+double policy_state_bytes(enum policy policy)
+{
+    return POLICIES[policy].optimizer;
+}
+
+int policy_gather_bytes(enum policy policy, enum dtype dtype)
+{
+    return policy == POLICY_FP8_WEIGHTS ? 1 : (int)dtype_bytes(dtype);
+}
+
 static double local_parameters(const struct op *op, const int64_t *local)
 {
     double parameters = 0;
@@ -98,12 +113,15 @@ struct op_memory op_memory(const struct model *model, const struct op *op, const
                            enum dtype dtype, enum policy policy, int64_t replicas)
 {
     double parameters = local_parameters(op, local), inputs = input_bytes(op, local, dtype);
+    double trained = op->frozen ? 0 : parameters;
     double divisor = POLICIES[policy].divided ? (double)replicas : 1;
     return (struct op_memory){
-        .weights = parameters * POLICIES[policy].weight, /* (1) */
-        .gradients = parameters * POLICIES[policy].gradient,
-        .optimizer = parameters * POLICIES[policy].optimizer / divisor,
-        .updated = parameters / divisor,
+        /* (1); what is never updated needs no second layout beside the one that is gathered */
+        .weights =
+            parameters * (op->frozen && policy == POLICY_FP8_WEIGHTS ? 1 : POLICIES[policy].weight),
+        .gradients = trained * POLICIES[policy].gradient,
+        .optimizer = trained * POLICIES[policy].optimizer / divisor,
+        .updated = trained / divisor,
         .kept = op_kept_bytes(model, op, local, dtype),
         .kept_recomputed = inputs,
         /* (2) */
@@ -111,12 +129,14 @@ struct op_memory op_memory(const struct model *model, const struct op *op, const
     };
 }
 
-struct work optimizer_work(int64_t parameters, enum dtype dtype, enum policy policy)
+struct work optimizer_work(int64_t parameters, enum dtype dtype, enum policy policy,
+                           enum update_rule optimizer, int step)
 {
+    struct step_bytes more = optimizer_step_bytes(optimizer, step);
     return (struct work){.kernel = KERNEL_OPTIMIZER,
                          .phase = PHASE_FORWARD,
                          .dtype = dtype,
                          .shape = {parameters},
-                         .read_bytes = (double)parameters * POLICIES[policy].read,
-                         .write_bytes = (double)parameters * POLICIES[policy].write};
+                         .read_bytes = (double)parameters * (POLICIES[policy].read + more.read),
+                         .write_bytes = (double)parameters * (POLICIES[policy].write + more.write)};
 }

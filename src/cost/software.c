@@ -57,11 +57,12 @@ static const struct {
          "a recomputed layer runs again as a whole, or stops early, when everything is there that "
          "its backward pass reads: its last product is not run again",
          {"whole", "early"}},
-    [FACT_OPTIMIZER] = {"optimizer",
-                        "one kernel for many tensors does the whole step (fused), or one for each "
-                        "operation on many "
-                        "tensors (foreach), or one for each operation and tensor (single)",
-                        {"fused", "foreach", "single"}},
+    [FACT_OPTIMIZER_STEP] =
+        {"optimizer_step",
+         "one kernel for many tensors does the whole step (fused), or one for each "
+         "operation on many "
+         "tensors (foreach), or one for each operation and tensor (single)",
+         {"fused", "foreach", "single"}},
     [FACT_SEQUENCES] =
         {"sequences",
          "a rank of cp has a piece from the front and one from the end of a sequence, so "
@@ -120,7 +121,7 @@ static const struct software_profile PROFILES[] = {
     {"megatron-local", "Megatron-LM with its own modules (--transformer-impl local), without Apex",
      "Megatron-LM core_v0.16.1, megatron/core/optimizer/__init__.py",
      {NUMBER_LOCAL, {[FACT_BUCKETS] = BUCKETS_MEGATRON, [FACT_GATHERS] = GATHERS_PIECES,
-                     [FACT_OPTIMIZER] = OPTIMIZER_FOREACH}}},
+                     [FACT_OPTIMIZER_STEP] = STEP_FOREACH}}},
     /* torchao casts weights in every micro-batch; distributed/activation_checkpoint.py: early_stop=False; components/
      * optimizer.py: fused; Optimizer.zero_grad sets gradients to None. */
     [NUMBER_TITAN] =
@@ -132,7 +133,7 @@ static const struct software_profile PROFILES[] = {
     {"pytorch-eager", "PyTorch without a framework: AdamW, non-reentrant checkpoints, zero_grad",
      "PyTorch 2.11, torch/utils/checkpoint.py and torch/optim",
      {NUMBER_EAGER, {[FACT_GRADIENTS] = GRADIENTS_FREED, [FACT_CHECKPOINTS] = CHECKPOINTS_EARLY,
-                     [FACT_OPTIMIZER] = OPTIMIZER_FOREACH}}},
+                     [FACT_OPTIMIZER_STEP] = STEP_FOREACH}}},
     [NUMBER_DEEPSPEED] =
     {"deepspeed-0.19", "DeepSpeed with its FusedAdam",
      "DeepSpeed, deepspeed/runtime/zero/config.py (reduce_bucket_size) and deepspeed/ops/adam",

@@ -100,8 +100,15 @@ bool uses_fsdp(const struct degrees *degrees)
 
 static void add_sharding(struct lines *a, const struct plan *plan, const struct degrees *d)
 {
-    if (d->shard >= 1)
+    bool muon = plan->optimizer == UPDATE_MUON; /* which shares out whole matrices instead */
+    if (d->shard >= 1 && !muon)
         add_flag(a, "use-distributed-optimizer");
+    if (muon)
+        add_word(a, "optimizer", d->shard >= 1 ? "dist_muon" : "muon");
+    if (plan->optimizer == UPDATE_MOMENTUM)
+        add_word(a, "optimizer", "sgd");
+    if (d->shard >= 1 && d->replicate > 1)
+        add_int(a, "num-distributed-optimizer-instances", d->replicate);
     if (uses_fsdp(d)) {
         add_flag(a, "use-megatron-fsdp");
         add_word(a, "data-parallel-sharding-strategy",
@@ -132,9 +139,35 @@ static bool has_experts(const struct model *model)
 /* One scale for each tensor, made from its own values, up to Hopper; one for each 32 values in hardware after. */
 static void add_fp8(struct lines *a, const struct plan *plan)
 {
+    static const char *const RECIPES[] = {[RECIPE_DELAYED] = "delayed",
+                                          [RECIPE_CURRENT] = "tensorwise",
+                                          [RECIPE_BLOCKS] = "blockwise"};
+    int recipe = software_word(&plan->software, FACT_FP8_RECIPE);
     bool blocks = plan->cluster->node.device.flops[DTYPE_NVFP4] > 0;
+    bool hardware = blocks && (recipe == RECIPE_DEVICE || recipe == RECIPE_BLOCKS);
     add_word(a, "fp8-format", blocks ? "e4m3" : "hybrid");
-    add_word(a, "fp8-recipe", blocks ? "mxfp8" : "tensorwise");
+    add_word(a, "fp8-recipe",
+             hardware                  ? "mxfp8"
+             : recipe == RECIPE_DEVICE ? "tensorwise"
+                                       : RECIPES[recipe]);
+    if (plan->policy == POLICY_FP8_WEIGHTS)
+        add_flag(a, "fp8-param-gather");
+}
+
+static bool has_narrow_moments(enum policy policy)
+{
+    return policy == POLICY_BF16_MOMENTS || policy == POLICY_BF16_MOMENTS_GRADIENTS;
+}
+
+static void add_moments(struct lines *a, enum policy policy)
+{
+    if (!has_narrow_moments(policy))
+        return;
+    add_flag(a, "use-precision-aware-optimizer");
+    add_word(a, "exp-avg-dtype", "bf16");
+    add_word(a, "exp-avg-sq-dtype", "bf16");
+    if (policy == POLICY_BF16_MOMENTS_GRADIENTS)
+        add_word(a, "main-grads-dtype", "bf16");
 }
 
 static void add_precision(struct lines *a, const struct plan *plan)
@@ -155,6 +188,7 @@ static void add_precision(struct lines *a, const struct plan *plan)
         add_flag(a, "accumulate-allreduce-grads-in-fp32");
     if (!fp16 && !wide)
         add_flag(a, "grad-reduce-in-bf16");
+    add_moments(a, plan->policy);
 }
 
 /* Whether exchanges of tokens overlap with computation; Megatron-LM refuses that with full recomputation. */

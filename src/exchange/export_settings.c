@@ -7,7 +7,7 @@
 
 int64_t bytes_per_gradient(enum policy policy)
 {
-    return policy == POLICY_MIXED || policy == POLICY_PURE_BF16 ? 2 : 4;
+    return policy_gradient_bytes(policy);
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */
@@ -55,9 +55,14 @@ const char *settings_text(struct arena *keep, const struct plan *plan, const str
     const char *text = "";
     if ((plan->overlap ^ other->overlap) & overlaps_of(plan))
         text = arena_printf(keep, "%s overlap=%s", text, overlap_list(keep, plan->overlap));
+    if (plan->optimizer != other->optimizer)
+        text = arena_printf(keep, "%s optimizer=%s", text, optimizer_name(plan->optimizer));
+    if (plan->replicate != other->replicate && (plan->replicate > 1 || other->replicate > 1))
+        text = arena_printf(keep, "%s replicate=%lld", text, (long long)plan->replicate);
     if (!software_same(&plan->software, &other->software))
         text = arena_printf(keep, "%s software=%s", text, software_text(keep, &plan->software));
-    if (plan->bucket_bytes != other->bucket_bytes)
+    /* what a rule says is written as its number */
+    if (plan->bucket_bytes != other->bucket_bytes && plan->bucket_bytes != BUCKET_BY_RULE)
         text = arena_printf(keep, "%s bucket=%lld", text, (long long)plan->bucket_bytes);
     if (plan->whole_sends != other->whole_sends && plan->stages > 1)
         text = arena_printf(keep, "%s whole_sends=%d", text, plan->whole_sends);
@@ -98,7 +103,17 @@ static bool take_overlap(struct plan *plan, char *words)
 
 static bool take_bucket(struct plan *plan, char *value)
 {
-    return parse_int(value, &plan->bucket_bytes) && plan->bucket_bytes >= BUCKET_BY_RULE;
+    return parse_int(value, &plan->bucket_bytes) && plan->bucket_bytes >= 0;
+}
+
+static bool take_optimizer(struct plan *plan, char *value)
+{
+    return optimizer_from_name(value, &plan->optimizer);
+}
+
+static bool take_replicate(struct plan *plan, char *value)
+{
+    return parse_int(value, &plan->replicate) && plan->replicate >= 0;
 }
 
 static bool take_software(struct plan *plan, char *value)
@@ -139,9 +154,10 @@ static const struct {
     const char *key;
     bool (*take)(struct plan *plan, char *value);
 } SETTINGS[] = {
-    {"overlap", take_overlap}, {"bucket", take_bucket},     {"whole_sends", take_whole_sends},
-    {"dtype", take_dtype},     {"policy", take_policy},     {"memory", take_memory},
-    {"margin", take_margin},   {"software", take_software},
+    {"overlap", take_overlap},     {"bucket", take_bucket},     {"whole_sends", take_whole_sends},
+    {"dtype", take_dtype},         {"policy", take_policy},     {"memory", take_memory},
+    {"margin", take_margin},       {"software", take_software}, {"replicate", take_replicate},
+    {"optimizer", take_optimizer},
 };
 
 static bool take_setting(struct plan *plan, char *setting)

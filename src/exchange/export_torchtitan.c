@@ -137,8 +137,9 @@ static void put_parallelism(struct titan_text *t, const struct recognised *r,
 {
     const struct degrees *d = &r->degrees;
     section(t, "parallelism");
-    put_int(t, "data_parallel_replicate_degree", d->shard == 0 ? d->dp : 1); /* I1 */
-    put_int(t, "data_parallel_shard_degree", d->shard == 0 ? 1 : d->dp);
+    int64_t copies = share_groups(d->dp, d->shard == 0 ? d->dp : d->replicate); /* I1 */
+    put_int(t, "data_parallel_replicate_degree", copies);
+    put_int(t, "data_parallel_shard_degree", d->dp / copies);
     if (d->shard)
         put_word(t, "fsdp_reshard_after_forward", d->shard == 3 ? "always" : "never");
     put_int(t, "tensor_parallel_degree", d->tp);

@@ -137,7 +137,18 @@ static int shard_of(const struct megatron_reading *r)
     for (int i = 0; i < (int)COUNT_OF(STRATEGIES) && has(r, "use-megatron-fsdp"); i++)
         if (strcmp(strategy, STRATEGIES[i]) == 0)
             return i;
-    return has(r, "use-distributed-optimizer") ? 1 : 0;
+    bool matrices = strcmp(argument_word(r->a, "optimizer", "adam"), "dist_muon") == 0;
+    return has(r, "use-distributed-optimizer") || matrices ? 1 : 0;
+}
+
+static enum update_rule optimizer_of(const char *word)
+{
+    static const struct {
+        const char *name;
+        enum update_rule rule;
+    } WORDS[] = {{"sgd", UPDATE_MOMENTUM}, {"muon", UPDATE_MUON}, {"dist_muon", UPDATE_MUON}};
+    int at = NAME_INDEX(word, WORDS);
+    return at < 0 ? UPDATE_ADAMW : WORDS[at].rule;
 }
 
 static void read_state(struct megatron_reading *r)
@@ -156,13 +167,17 @@ static void read_state(struct megatron_reading *r)
                : bf16 ? DTYPE_BF16
                : fp16 ? DTYPE_FP16
                       : DTYPE_FP32;
+    bool moments = has(r, "use-precision-aware-optimizer") &&
+                   strcmp(argument_word(r->a, "exp-avg-dtype", "fp32"), "bf16") == 0;
     d->policy = d->dtype == DTYPE_FP32 ? POLICY_FP32
-                : narrow_grads         ? POLICY_MIXED
-                : d->shard == 1        ? POLICY_DISTRIBUTED
-                                       : POLICY_MIXED_FP32_GRADIENTS;
-    if (has(r, "num-distributed-optimizer-instances") &&
-        argument_int(r->a, "num-distributed-optimizer-instances", 1) > 1)
-        remark(r, "--num-distributed-optimizer-instances: state is sharded over all replicas here");
+                : moments      ? narrow_grads ? POLICY_BF16_MOMENTS_GRADIENTS : POLICY_BF16_MOMENTS
+                : narrow_grads ? POLICY_MIXED
+                : fp8 && has(r, "fp8-param-gather") && d->shard ? POLICY_FP8_WEIGHTS
+                : d->shard == 1                                 ? POLICY_DISTRIBUTED
+                                                                : POLICY_MIXED_FP32_GRADIENTS;
+    d->optimizer = optimizer_of(argument_word(r->a, "optimizer", "adam"));
+    int64_t instances = argument_int(r->a, "num-distributed-optimizer-instances", 1);
+    d->replicate = d->shard && instances > 1 ? instances : 0;
     if (has(r, "optimizer-cpu-offload"))
         remark(r, "--optimizer-cpu-offload: the optimizer stays on the device here");
 }

@@ -211,8 +211,7 @@ static weft_status read_degrees(struct titan_reading *r, const struct cluster *c
         return bad_input(r->input->file, 0, NULL,
                          "%lld replicas of %lld shares are not the %lld left",
                          (long long)f->replicate, (long long)shard, (long long)d->dp);
-    if (shard > 1 && f->replicate > 1)
-        add_text(r->scratch, r->notes, "replicas of shares: state is shared by all replicas here");
+    d->replicate = shard > 1 && f->replicate > 1 ? f->replicate : 0;
     bool resharded = !f->reshard || strcmp(f->reshard, "never") != 0;
     if (f->reshard && strcmp(f->reshard, "always") == 0 && d->pp > 1)
         add_text(r->scratch, r->notes,

@@ -34,7 +34,7 @@ int build_embedding_bag(struct builder *b, const char *name, int64_t tables, int
     return draft_append(b, &op, 3, (int64_t[]){1, tables, width}, ELEMENT_COMPUTE);
 }
 
-int build_linear(struct builder *b, const char *name, int x, int64_t out, bool bias)
+static int plain_linear(struct builder *b, const char *name, int x, int64_t out, bool bias)
 {
     struct op op = draft_op(b, OP_LINEAR, name);
     int64_t in = build_features(b, x);
@@ -43,6 +43,53 @@ int build_linear(struct builder *b, const char *name, int x, int64_t out, bool b
     if (bias)
         draft_weight(b, &op, "bias", 1, &out);
     return draft_append_like(b, &op, x, out);
+}
+
+/* ---- adapters: y + B A x of rank r beside a frozen product (LoRA, Hu et al., 2021, Eq. 3) -------- */
+
+const char *const LORA_WORDS[] = {"attention", "qkv", "all", NULL};
+
+/* Products whose input tensor parallelism splits by features (rows) and those that it splits by outputs. */
+static const struct {
+    const char *name;
+    bool rows, attention;
+} ADAPTED[] = {
+    {"qkv", false, true},   {"q", false, true},   {"k", false, true},
+    {"v", false, true},     {"proj", true, true}, {"gate_up", false, false},
+    {"gate", false, false}, {"up", false, false}, {"down", true, false},
+};
+
+/* The product's place in ADAPTED; -1: it has no adapter. */
+static int adapter_of(const struct builder *b, const char *name)
+{
+    int at = b->lora.rank > 0 ? NAME_INDEX(name, ADAPTED) : -1;
+    if (at < 0 || b->lora.modules == LORA_ALL)
+        return at;
+    bool wanted = ADAPTED[at].attention && (b->lora.modules == LORA_ATTENTION || !ADAPTED[at].rows);
+    return wanted ? at : -1;
+}
+
+/* The narrow tensor between A and B is summed or gathered, never the wide one: beside a product split by outputs A is
+ * laid out like the residual stream, beside one split by inputs B is. */
+static int adapt(struct builder *b, const char *name, int x, int y, bool rows)
+{
+    int64_t out = build_features(b, y);
+    b->lora.open = true;
+    int narrow = plain_linear(b, arena_printf(b->arena, "%s_a", name), x, b->lora.rank, false);
+    if (narrow >= 0)
+        build_last(b)->by_stream = !rows;
+    int wide = plain_linear(b, arena_printf(b->arena, "%s_b", name), narrow, out, false);
+    if (wide >= 0)
+        build_last(b)->by_stream = rows;
+    int sum = build_add(b, arena_printf(b->arena, "%s_sum", name), y, wide);
+    b->lora.open = false;
+    return sum;
+}
+
+int build_linear(struct builder *b, const char *name, int x, int64_t out, bool bias)
+{
+    int y = plain_linear(b, name, x, out, bias), at = adapter_of(b, name);
+    return at >= 0 && y >= 0 ? adapt(b, name, x, y, ADAPTED[at].rows) : y;
 }
 
 int build_tied_linear(struct builder *b, const char *name, int x, int32_t embedding_op)

@@ -340,6 +340,9 @@ int draft_append(struct builder *b, struct op *op, int axes, const int64_t *size
     for (int i = 0; i < OP_MAX_DIMS; i++)
         if (op->size[i] == 0)
             op->size[i] = 1;
+    op->frozen = b->lora.rank > 0 && !b->lora.open;
+    if (op->frozen && (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR))
+        op->keep &= ~(unsigned)KEEP_INPUT_0; /* which only the weight's gradient reads */
     array_push(b->arena, &b->ops, *op);
     return tensor;
 }

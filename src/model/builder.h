@@ -25,8 +25,17 @@ struct builder {
     ARRAY(struct op) ops;
     ARRAY(struct tensor) tensors;
     int32_t current; /* innermost open module */
+    struct adapters {
+        int64_t rank; /* 0: none, and everything is trained */
+        int modules;  /* of enum lora_modules */
+        bool open;    /* what is appended now belongs to an adapter */
+    } lora;
     weft_status status;
 };
+
+/* The products that have adapters; all other weights are then frozen. */
+enum lora_modules { LORA_ATTENTION, LORA_QKV, LORA_ALL };
+extern const char *const LORA_WORDS[]; /* attention, qkv, all; NULL after them */
 
 struct builder *build_start(const char *name, const char *family, const char *source);
 /* Closes the root, marks kept tensors, checks I1-I5. Frees the model on error. */

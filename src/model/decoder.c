@@ -181,6 +181,7 @@ static void depths(struct builder *b, const struct decoder *d, const struct laye
 void decoder_build(struct builder *b, const struct decoder *d, const struct layer_row *row,
                    int (*layers)(struct builder *b, const struct layer_row *row, int x))
 {
+    b->lora = (struct adapters){.rank = d->lora, .modules = d->lora_modules};
     int embedding =
         build_embedding(b, "embedding", build_tokens(b, d->seq), d->vocab, d->hidden, 0);
     int32_t table = build_last_index(b);

@@ -25,6 +25,8 @@ struct decoder {
     /* layers that do not see all keys have no attention but the gated delta rule (delta.c), if delta_heads */
     int64_t delta_heads, delta_key_heads, delta_dim, delta_key_dim, delta_chunk, conv;
     int norm, activation, attention, loss, dtype;
+    int64_t lora; /* rank of adapters; 0: everything is trained */
+    int lora_modules;
 };
 
 #define DECODER_DEFAULTS                                                                           \
@@ -80,7 +82,9 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
         OPTION_CHOICE(struct decoder, activation, DECODER_ACTIVATIONS),                            \
         OPTION_CHOICE(struct decoder, attention, ATTENTION_WORDS),                                 \
         OPTION_CHOICE(struct decoder, loss, LOSS_WORDS),                                           \
-        OPTION_CHOICE(struct decoder, dtype, DTYPE_WORDS)
+        OPTION_CHOICE(struct decoder, dtype, DTYPE_WORDS),                                         \
+        OPTION_COUNT(struct decoder, lora, MOST_HIDDEN),                                           \
+        OPTION_CHOICE(struct decoder, lora_modules, LORA_WORDS)
 
 weft_status decoder_check(const struct decoder *d, const struct doc *where);
 /* Key heads of the delta rule. */

@@ -155,7 +155,7 @@ struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, 
     struct work work = {.kernel = KERNEL_COPY, .phase = phase, .dtype = dtype};
     bool idle = (phase == PHASE_BACKWARD_INPUT && !op->input_grad) ||
                 (phase == PHASE_BACKWARD_WEIGHT &&
-                 (op->weights == 0 || op->kind == OP_SCAN || op->kind == OP_DELTA));
+                 (!op_trains(op) || op->kind == OP_SCAN || op->kind == OP_DELTA));
     if (idle)
         return work;
     OP_KINDS[op->kind].work(op, size, phase, &work);

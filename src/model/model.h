@@ -245,6 +245,8 @@ struct op {
     int64_t kept_fp32; /* likewise in fp32: a loss's probabilities, statistics of rows */
     /* some input needs a gradient; false if all are the model's own inputs */
     bool input_grad;
+    /* its weights are not trained (LoRA): they have neither gradients nor optimizer state */
+    bool frozen;
     /* attention: half of the score matrix is masked out; softmax: that half is not read either */
     bool causal;
     /* causal attention: how many keys a query sees, its own included; 0: all */
@@ -278,6 +280,12 @@ struct op {
     double capacity;
     const char *onnx_type; /* of an opaque operator */
 };
+
+/* Whether the backward pass makes gradients of its weights. */
+static inline bool op_trains(const struct op *op)
+{
+    return op->weights && !op->frozen;
+}
 
 /* ---- work: what a kernel is asked to do ------------------------------------------------------ */
 

@@ -237,6 +237,22 @@ static weft_status complete_cp_heads(struct degrees *d, const struct model *mode
     return status;
 }
 
+/* State is copied across as many groups of replicas; what shares it is the rest. */
+static weft_status check_replicate(const struct degrees *d)
+{
+    int64_t replicas = d->dp * d->cp;
+    if (d->replicate <= 1 || replicas % d->replicate == 0)
+        return WEFT_OK;
+    struct arena *scratch = arena_new();
+    weft_status status = bad_argument(
+        NULL, "replicate %lld does not divide dp %lld * cp %lld, which share the state",
+        (long long)d->replicate, (long long)d->dp, (long long)d->cp);
+    error_hint("use replicate %s",
+               nearest_legal(scratch, d->replicate, replicas, divides, replicas));
+    arena_free(scratch);
+    return status;
+}
+
 static weft_status complete_batch(struct degrees *d)
 {
     int64_t step = d->dp * d->micro_batch;
@@ -288,6 +304,7 @@ static weft_status complete(struct degrees *d, const struct model *model,
     TRY(degrees_suit(d, model));
     TRY(complete_cp_heads(d, model));
     TRY(check_experts(d, model));
+    TRY(check_replicate(d));
     TRY(complete_batch(d));
     TRY(complete_schedule(d));
 done:
@@ -305,6 +322,8 @@ void set_settings(struct plan *plan, const struct degrees *d)
     if (d->has_overlap)
         plan->overlap = d->overlap;
     plan->software = d->software;
+    plan->optimizer = d->optimizer;
+    plan->replicate = d->replicate;
     plan->bucket_bytes = degrees_bucket_bytes(d);
     plan->whole_sends = d->whole_sends;
 }

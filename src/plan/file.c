@@ -53,6 +53,9 @@ static void complete_degrees(struct plan_file *file)
         d->schedule = root->schedule;
     if (root->pieces)
         d->pieces = root->pieces;
+    d->optimizer = (enum update_rule)root->optimizer;
+    if (root->replicate)
+        d->replicate = root->replicate;
     if (root->segments)
         d->segments = root->segments;
 }

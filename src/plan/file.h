@@ -15,7 +15,8 @@ struct file_root {
         *choices;
     bool whole_sends;
     int dtype, policy; /* -1: not given */
-    int64_t memory_bytes, pieces, segments;
+    int optimizer;
+    int64_t memory_bytes, pieces, segments, replicate;
     double margin_percent; /* -1: not given */
 };
 

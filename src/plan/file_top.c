@@ -30,6 +30,14 @@ static const char *const *policy_names(void)
     return names;
 }
 
+static const char *const *optimizer_names(void)
+{
+    static const char *names[UPDATE_COUNT + 1];
+    for (int i = 0; i < UPDATE_COUNT; i++)
+        names[i] = optimizer_name((enum update_rule)i);
+    return names;
+}
+
 weft_status file_read_root(struct plan_file *file)
 {
     const struct field fields[] = {
@@ -47,6 +55,9 @@ weft_status file_read_root(struct plan_file *file)
         {"overlap", FIELD_DOC, offsetof(struct file_root, overlap)},
         {"bucket", FIELD_DOC, offsetof(struct file_root, bucket)},
         {"software", FIELD_DOC, offsetof(struct file_root, software)},
+        {"replicate", FIELD_COUNT, offsetof(struct file_root, replicate), .min = 1},
+        {"optimizer", FIELD_CHOICE, offsetof(struct file_root, optimizer), false,
+         optimizer_names()},
         {"whole_sends", FIELD_BOOL, offsetof(struct file_root, whole_sends)},
         {"degrees", FIELD_DOC, offsetof(struct file_root, degrees)},
         {"schedule", FIELD_TEXT, offsetof(struct file_root, schedule)},
@@ -112,6 +123,7 @@ weft_status file_read_degrees(struct plan_file *file)
         {"recompute", FIELD_TEXT, offsetof(struct degree_fields, recompute)},
         {"schedule", FIELD_TEXT, offsetof(struct degree_fields, degrees.schedule)},
         {"offload", FIELD_BOOL, offsetof(struct degree_fields, degrees.offload)},
+        {"replicate", FIELD_COUNT, offsetof(struct degree_fields, degrees.replicate)},
     };
     struct degree_fields read = {0};
     weft_status status = WEFT_OK;

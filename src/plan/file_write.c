@@ -115,6 +115,10 @@ static json_t *plan_json(struct arena *scratch, const struct plan *plan)
     json_object_set_new(json, "overlap", overlap_json(plan->overlap));
     if (plan->bucket_bytes != BUCKET_BY_RULE)
         json_object_set_new(json, "bucket", json_integer((json_int_t)plan->bucket_bytes));
+    if (plan->optimizer != UPDATE_ADAMW)
+        json_object_set_new(json, "optimizer", json_string(optimizer_name(plan->optimizer)));
+    if (plan->replicate > 1)
+        json_object_set_new(json, "replicate", json_integer((json_int_t)plan->replicate));
     if (!software_is_default(&plan->software))
         json_object_set_new(json, "software", text_json(software_text(scratch, &plan->software)));
     if (plan->whole_sends)

@@ -35,6 +35,23 @@ int64_t split_replicas(const struct op *op, const struct split *split)
     return replicas;
 }
 
+int64_t share_groups(int64_t replicas, int64_t replicate)
+{
+    int64_t a = replicas, b = replicate > 1 ? replicate : 1;
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+int64_t plan_shares(const struct plan *plan, const struct op *op, const struct choice *choice)
+{
+    int64_t replicas = split_replicas(op, &choice->split);
+    return choice->shard ? replicas / share_groups(replicas, plan->replicate) : 1;
+}
+
 double stage_memory_total(const struct stage_memory *memory)
 {
     return memory->weights + memory->gradients + memory->optimizer + memory->activations +
@@ -77,14 +94,15 @@ static void add_state(const struct plan *plan, const struct op *op, const struct
                       struct stage_memory *sum)
 {
     struct policy_memory practice = policy_memory(plan->policy);
-    double replicas = (double)split_replicas(op, &choice->split);
+    double replicas = (double)plan_shares(plan, op, choice);
     double gradients = memory->gradients / (divides_gradients(plan, choice->shard) ? replicas : 1);
     double shares = choice->shard >= 1 ? replicas : 1;
-    bool roots = software_word(&plan->software, FACT_OPTIMIZER) == OPTIMIZER_FOREACH;
+    bool roots = software_word(&plan->software, FACT_OPTIMIZER_STEP) == STEP_FOREACH;
     bool own = device_adds_gradients(&plan->cluster->node.device); /* which copies nothing */
     double each = own ? 0 : practice.gradient_copy + (roots ? practice.moment : 0);
     bool gathered = choice->shard >= 3 && replicas > 1;
-    sum->optimizer += memory->optimizer / shares; /* (1) */
+    double state = optimizer_state_share(plan->optimizer, plan->policy, op);
+    sum->optimizer += memory->optimizer * state / shares; /* (1) */
     sum->gradients += gradients;
     sum->late += plan_makes_gradients_late(plan) ? gradients : 0;
     sum->step += each * memory->updated / shares;

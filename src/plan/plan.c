@@ -149,6 +149,8 @@ void plan_copy_settings(struct plan *to, const struct plan *from)
     to->dtype = from->dtype;
     to->policy = from->policy;
     to->software = from->software;
+    to->optimizer = from->optimizer;
+    to->replicate = from->replicate;
     to->memory = from->memory;
     to->overlap = from->overlap;
     to->bucket_bytes = from->bucket_bytes;

@@ -149,7 +149,8 @@ struct plan {
     const char *model_name, *model_options, *cluster_name;
     enum dtype dtype;
     enum policy policy;
-    struct software software;           /* what will run it */
+    struct software software; /* what will run it */
+    enum update_rule optimizer;
     int64_t global_batch, step_samples; /* samples (I5) */
     const char *schedule;               /* a name from the schedule room's table */
     int64_t pieces;                     /* parts per stage (I1) */
@@ -157,6 +158,9 @@ struct plan {
     unsigned overlap; /* flags of enum overlap */
     int64_t
         bucket_bytes; /* gradients that are synchronised at once; 0: all of a part; or BUCKET_BY_RULE */
+    /* Sharded state is divided inside groups of replicas and copied across so many of them (HSDP; Megatron's
+     * distributed-optimizer instances); 0 or 1: it is divided by all. */
+    int64_t replicate;
     /* between stages, devices that hold the same each send all of it, instead of a part that the
      * receivers gather (Megatron's scatter-gather) */
     bool whole_sends;
@@ -268,9 +272,11 @@ struct degrees {
     enum policy policy;
     struct memory_terms memory;
     struct software software;
+    enum update_rule optimizer;
     bool has_overlap, has_bucket; /* otherwise all, and what the software does */
     unsigned overlap;
     int64_t bucket_bytes;
+    int64_t replicate; /* as in a plan */
     bool whole_sends;
     /* a convolution's outputs are gathered at once: what comes between two convolutions is computed
      * by every device (Aceso's runtime) */
@@ -441,6 +447,10 @@ int64_t budget_room(const struct memory_budget *budget);
 int64_t plan_room_bytes(const struct plan *plan);
 /* Devices that hold the same weights under this split: the number that shard 1-3 divides by. */
 int64_t split_replicas(const struct op *op, const struct split *split);
+/* The devices that share its state: 1 without sharding, else the replicas of one group (plan->replicate). Where the
+ * groups are more than the replicas allow, their greatest common divisor counts. */
+int64_t plan_shares(const struct plan *plan, const struct op *op, const struct choice *choice);
+int64_t share_groups(int64_t replicas, int64_t replicate);
 
 /* ---- tied weights (tied.c) ------------------------------------------------------------------- */
 

@@ -68,6 +68,8 @@ static void take_settings(const struct plan *plan, struct degrees *d)
     d->dtype = plan->dtype;
     d->policy = plan->policy;
     d->software = plan->software;
+    d->optimizer = plan->optimizer;
+    d->replicate = plan->replicate;
     d->memory = plan->memory;
     d->overlap = plan->overlap;
     d->bucket_bytes = plan->bucket_bytes;

@@ -130,6 +130,10 @@ static unsigned overlap_of(const struct degrees *d)
 static void say_practice(struct words *w, const struct degrees *d, const struct degrees *asked)
 {
     int64_t bucket = degrees_bucket_bytes(d);
+    if (d->optimizer != asked->optimizer)
+        say(w, "optimizer %s", optimizer_name(d->optimizer));
+    if (d->replicate > 1 && d->replicate != asked->replicate)
+        say(w, "replicate %lld", (long long)d->replicate);
     if (!software_same(&d->software, &asked->software))
         say(w, "software %s", software_text(w->keep, &d->software));
     if (overlap_of(d) != overlap_of(asked))

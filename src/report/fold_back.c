@@ -49,7 +49,8 @@ static int works_of(const struct kernel_folding *f, const struct task *task, int
 {
     const struct plan *plan = f->prediction->plan;
     if (task->block < 0) {
-        out[0] = optimizer_work(task->parameters, plan->dtype, plan->policy);
+        out[0] = optimizer_work(task->parameters, plan->dtype, plan->policy, plan->optimizer,
+                                software_word(&plan->software, FACT_OPTIMIZER_STEP));
         return 1;
     }
     const struct item *item = &f->prediction->graph->block[task->block].item[task->first_item + i];

@@ -128,7 +128,7 @@ static struct handling handling_of(const struct plan *plan, int64_t instance, do
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     const struct choice *choice = plan_choice(plan, instance);
-    *shares = choice->shard ? (double)split_replicas(op, &choice->split) : 1;
+    *shares = (double)plan_shares(plan, op, choice);
     return policy_handling(plan->policy, choice->shard, *shares, (double)plan_micro_batches(plan));
 }
 
@@ -263,8 +263,42 @@ struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, str
 
 int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters)
 {
-    struct work work = optimizer_work(parameters, costs->plan->dtype, costs->plan->policy);
+    const struct plan *plan = costs->plan;
+    struct work work = optimizer_work(parameters, plan->dtype, plan->policy, plan->optimizer,
+                                      software_word(&plan->software, FACT_OPTIMIZER_STEP));
     return cost_on_device(costs->cost, &work).ns;
+}
+
+/* The matrices of one instance's weights on a device, and what they take. */
+static double orthogonal_instance_ns(const struct item_costs *costs, int64_t instance)
+{
+    const struct plan *plan = costs->plan;
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    const struct choice *choice = plan_choice(plan, instance);
+    struct work work[ORTHOGONAL_PRODUCTS];
+    int64_t local[OP_MAX_DIMS], batch = 1;
+    double ns = 0;
+    split_local(op, &choice->split, plan->step_samples, local);
+    if (op->kind == OP_EXPERT_LINEAR)
+        batch = local[op_find_dim(op->kind, DIM_EXPERT)];
+    orthogonal_works(batch, local[op_find_dim(op->kind, DIM_OUT)],
+                     local[op_find_dim(op->kind, DIM_IN)], work);
+    for (int i = 0; i < ORTHOGONAL_PRODUCTS; i++)
+        ns += (double)cost_on_device(costs->cost, &work[i]).ns;
+    return ORTHOGONAL_STEPS * ns / (double)plan_shares(plan, op, choice);
+}
+
+int64_t orthogonal_ns(const struct item_costs *costs, int32_t stage)
+{
+    const struct plan *plan = costs->plan;
+    double ns = 0;
+    for (int32_t part = stage; part < plan->parts && plan->optimizer == UPDATE_MUON;
+         part += plan->stages)
+        for (int64_t i = plan->part[part].first;
+             i < plan->part[part].first + plan->part[part].count; i++)
+            if (is_orthogonalised(plan->optimizer, &plan->model->op[plan->instance[i].op]))
+                ns += orthogonal_instance_ns(costs, i);
+    return (int64_t)ns;
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */

@@ -53,6 +53,8 @@ int64_t item_device_ns(struct item_costs *costs, const struct item *item);
 /* The host's time to issue a step. */
 double host_step_ns(const struct item_costs *costs);
 int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters);
+/* What Muon's products take in a stage's step, in addition; 0 for other optimizers. */
+int64_t orthogonal_ns(const struct item_costs *costs, int32_t stage);
 
 /* Sums over the items of a part's blocks: the host's time for all, the device's time for
  * operators. */

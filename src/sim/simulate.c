@@ -265,7 +265,8 @@ static weft_status task_ns(struct simulation *s, const struct task *task, int64_
     }
     if (task->block >= 0)
         return run_ns(s, task, out);
-    *out = optimizer_ns(&s->costs, task->parameters);
+    *out = optimizer_ns(&s->costs, task->parameters) +
+           orthogonal_ns(&s->costs, s->graph->device[task->device].stage);
     return WEFT_OK;
 }
 

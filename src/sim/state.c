@@ -13,8 +13,8 @@
 static bool leaves_stand_in(const struct plan *plan, int64_t instance)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
-    bool in_fp32 =
-        plan->policy == POLICY_MIXED_FP32_GRADIENTS || plan->policy == POLICY_DISTRIBUTED;
+    bool in_fp32 = plan->policy != POLICY_FP32 && plan->policy != POLICY_FSDP &&
+                   policy_gradient_bytes(plan->policy) == 4;
     return in_fp32 && plan_choice(plan, instance)->shard < 2 &&
            (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR) && op_in_layer(plan->model, op);
 }

@@ -309,6 +309,8 @@ static void set_fixed(const struct plan *plan, struct degrees *d)
     d->dtype = plan->dtype;
     d->policy = plan->policy;
     d->software = plan->software;
+    d->optimizer = plan->optimizer;
+    d->replicate = plan->replicate;
     d->overlap = plan->overlap;
     d->bucket_bytes = plan->bucket_bytes;
     d->whole_sends = plan->whole_sends;

@@ -17,7 +17,8 @@ enum {
     HALF = 1U << DTYPE_FP16 | 1U << DTYPE_BF16,
     CAST = 1U << DTYPE_FP8 | 1U << DTYPE_NVFP4,
     SHARD_ANY = SHARD_0 | SHARD_1 | SHARD_2 | SHARD_3,
-    MASTERS = 1U << POLICY_MIXED | 1U << POLICY_MIXED_FP32_GRADIENTS | 1U << POLICY_FSDP
+    MASTERS = 1U << POLICY_MIXED | 1U << POLICY_MIXED_FP32_GRADIENTS | 1U << POLICY_FSDP,
+    NARROWER = 1U << POLICY_BF16_MOMENTS | 1U << POLICY_BF16_MOMENTS_GRADIENTS | 1U << POLICY_FP8_WEIGHTS
 };
 /* Of Megatron-LM, megatron/training/arguments.py (validate_args) and megatron/core: sequences are cut in
  * zig-zag halves per rank of cp; with experts and tp > 1 MoELayer wants sequence parallelism; levels 2 and 3
@@ -28,7 +29,7 @@ enum {
      .tp_in_pipeline = true, .pieces = true, .uneven = true, .sequence = true, .plain = true,      \
      .selective = true, .block = true, .cp_pieces = 2, .shards = SHARD_ANY,                        \
      .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF | CAST,                           \
-     .schedules = MEGATRON_SCHEDULES, .policies = MASTERS | 1U << POLICY_DISTRIBUTED,              \
+     .schedules = MEGATRON_SCHEDULES, .policies = MASTERS | 1U << POLICY_DISTRIBUTED | NARROWER,   \
      .whole_policies = MASTERS, .overlaps = OVERLAP_TENSOR,                                        \
      .may_overlap = OVERLAP_EVERY & ~(unsigned)OVERLAP_PIPELINE,                                   \
      .pieces_overlap = OVERLAP_PIPELINE}

@@ -157,8 +157,8 @@ static void in_the_step(void **state)
                                   .has_policy = true,
                                   .policy = ROWS[i].policy,
                                   .shard = ROWS[i].shard,
-                                  .software.word[FACT_OPTIMIZER] =
-                                      ROWS[i].foreach ? OPTIMIZER_FOREACH : OPTIMIZER_FUSED};
+                                  .software.word[FACT_OPTIMIZER_STEP] =
+                                      ROWS[i].foreach ? STEP_FOREACH : STEP_FUSED};
         assert_true(predict(family("llama", SMALL), "dgx-a100:1x2", &degrees,
                             &(struct simulate_options){0}, &s));
         const struct stage_peak *peak = &s.prediction->stage[0].memory;

@@ -58,6 +58,9 @@ static void test_policies(void **state)
          12 + 4 + 4 + 2}, /* 6 + 12 / d */
         {POLICY_PURE_BF16, "pure-bf16", 1, 2, 2, 4, 8 + 2, 6},
         {POLICY_FSDP, "fsdp", 8, 2, 4, 12, 16, 12}, /* what is shared, choices say */
+        {POLICY_BF16_MOMENTS, "bf16-moments", 1, 2, 4, 8, 28, 18},
+        {POLICY_BF16_MOMENTS_GRADIENTS, "bf16-moments-gradients", 1, 2, 2, 8, 24, 18},
+        {POLICY_FP8_WEIGHTS, "fp8-weights", 1, 2, 4, 12, 32, 21},
     };
     const double parameters = 16785408;
     struct model *model = open_model("gpt3-1.3b");
@@ -68,7 +71,8 @@ static void test_policies(void **state)
         assert_true(memory.weights == parameters * CASES[i].weights);
         assert_true(memory.gradients == parameters * CASES[i].gradients);
         assert_true(memory.optimizer == parameters * CASES[i].optimizer);
-        struct work step = optimizer_work(1000, DTYPE_FP16, CASES[i].policy);
+        struct work step =
+            optimizer_work(1000, DTYPE_FP16, CASES[i].policy, UPDATE_ADAMW, STEP_FUSED);
         assert_true(step.read_bytes == 1000 * CASES[i].read);
         assert_true(step.write_bytes == 1000 * CASES[i].write);
         assert_string_equal(policy_name(CASES[i].policy), CASES[i].name);

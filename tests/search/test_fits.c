@@ -27,7 +27,7 @@ static struct problem draw_tight(struct rng *rng)
     struct degrees *pins = &p.request.pins;
     device->memory_bytes = (INT64_C(3) << 28) * (1 + rng_below(rng, 8));
     device->context_bytes = INT64_C(100) << 20;
-    pins->software.word[FACT_OPTIMIZER] = chance(rng, 3) ? OPTIMIZER_FOREACH : OPTIMIZER_FUSED;
+    pins->software.word[FACT_OPTIMIZER_STEP] = chance(rng, 3) ? STEP_FOREACH : STEP_FUSED;
     if (chance(rng, 3)) {
         pins->memory.has_margin = true;
         pins->memory.margin_percent = (double)rng_below(rng, 20);

@@ -31,7 +31,7 @@ static void texts_are_read_back(void **state)
     (void)state;
     struct arena *arena = arena_new();
     static const char *const TEXTS[] = {"default", "megatron-core-0.16", "weft,host=graphs",
-                                        "pytorch-eager,gradients=kept,optimizer=single"};
+                                        "pytorch-eager,gradients=kept,optimizer_step=single"};
     for (size_t i = 0; i < COUNT_OF(TEXTS); i++) {
         struct software software = software_of(TEXTS[i]);
         assert_string_equal(software_text(arena, &software), TEXTS[i]);

@@ -102,7 +102,8 @@ static void add_optimizers(struct collection *c, const struct graph *graph)
         const struct task *task = &graph->task[i];
         if (task->purpose != PURPOSE_OPTIMIZER || task->parameters < 1)
             continue;
-        struct work work = optimizer_work(task->parameters, c->plan->dtype, c->plan->policy);
+        struct work work = optimizer_work(task->parameters, c->plan->dtype, c->plan->policy,
+                                          UPDATE_ADAMW, STEP_FUSED);
         struct asker asker = {.size = {task->parameters}, .uses = 1};
         add_asker(c, &work, &asker);
     }

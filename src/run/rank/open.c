@@ -29,6 +29,9 @@ done:
 static weft_status check_plan(const struct run_options *o)
 {
     int64_t devices = cluster_devices(o->plan->cluster);
+    for (int32_t i = 0; i < o->plan->model->ops; i++)
+        if (o->plan->model->op[i].frozen)
+            return bad_argument("leave lora out", "a plan with frozen weights cannot be run");
     if (devices != o->transport->ranks)
         return bad_argument(NULL, "a plan for %lld devices runs on as many ranks, not on %d",
                             (long long)devices, o->transport->ranks);

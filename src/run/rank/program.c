@@ -220,7 +220,8 @@ static void note_deferred(struct rank *r)
     const struct graph *graph = r->graph;
     for (int32_t i = 0; i < r->program.jobs && r->options->clip <= 0; i++) {
         const struct task *task = &graph->task[r->program.job[i].task];
-        if (r->program.job[i].kind != JOB_DEFERRED)
+        if (r->program.job[i].kind != JOB_DEFERRED ||
+            graph->exchange[task->exchange].pattern == graph->bucket[task->about].across)
             continue;
         struct store *s = &r->store[r->store_of[task->about]];
         double share = (double)graph->exchange[task->exchange].bytes /

@@ -294,10 +294,51 @@ void drop_outlived(struct rank *r)
     pthread_mutex_unlock(&r->lock);
 }
 
+/* A member's own share of a bucket's gradients, after the sum within its group of replicas. */
+static float *own_share(const struct store *s, const struct stretch *at)
+{
+    return s->shard == 1 ? s->gradients + element_of(at, s->member)
+                         : s->gradients + at->held->place + at->at;
+}
+
+static void move_shares(struct rank *r, struct store *s, int64_t first, int64_t count, float *data,
+                        bool back)
+{
+    struct stretch at;
+    FOR_STRETCHES(r, s, first, first + count, at)
+    {
+        float *own = own_share(s, &at), *here = data + at.within;
+        copy(r, back ? own : here, back ? here : own, real_count(&at, s->member));
+    }
+}
+
+/* Shares are added up across groups of replicas (compile/buckets.c, 3). */
+static bool add_up_next(struct rank *r, struct errand *w, struct store *s)
+{
+    if (w->out)
+        move_shares(r, s, w->at, w->transfer.count, w->out, true);
+    unstage(r, w);
+    if (!next_slice(r, s, w))
+        return false;
+    int64_t count = w->transfer.count;
+    stage(r, w, count, 0);
+    move_shares(r, s, w->at, count, w->out, false);
+    w->transfer.kind = TRANSFER_ALL_REDUCE;
+    w->transfer.to = w->out;
+    return true;
+}
+
+static bool goes_across(const struct rank *r, const struct task *task)
+{
+    return r->graph->exchange[task->exchange].pattern == r->graph->bucket[task->about].across;
+}
+
 bool synchronise_next(struct rank *r, struct errand *w)
 {
     struct store *s = &r->store[r->store_of[task_of(r, w)->about]];
     int32_t micro_batch = task_of(r, w)->micro_batch;
+    if (goes_across(r, task_of(r, w)))
+        return add_up_next(r, w, s);
     if (w->in)
         take_sum(r, s, w->at, w->transfer.count, w->in);
     unstage(r, w);

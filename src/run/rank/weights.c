@@ -52,7 +52,7 @@ static void add_weight(struct rank *r, struct store *store, int64_t instance, in
 {
     const struct laid *laid = r->local_op[instance].laid;
     const struct weight *w = &laid->op->weight[weight];
-    int32_t pattern = r->graph->bucket[store->bucket].pattern;
+    const struct bucket *bucket = &r->graph->bucket[store->bucket];
     struct held_weight *held = &r->weight[r->weights];
     struct arena *scratch = arena_new();
     int64_t named = weight == 0 ? plan_weight_owner(r->plan, instance) : instance;
@@ -70,7 +70,9 @@ static void add_weight(struct rank *r, struct store *store, int64_t instance, in
     held->count = layout_local(&held->layout);
     held->share = ceil_div(held->count, store->members);
     if (store->shard)
-        held->contributes = contributes(r, laid, weight, &r->graph->pattern[pattern]);
+        held->contributes = contributes(r, laid, weight, &r->graph->pattern[bucket->pattern]) &&
+                            (bucket->across < 0 ||
+                             contributes(r, laid, weight, &r->graph->pattern[bucket->across]));
     store->count += held->count;
     store->part += held->share;
     store->weights_count++;

@@ -15,6 +15,8 @@ static struct estimate_settings settings_of(const struct plan_request *request)
         .policy = pins->has_policy ? pins->policy : policy_for(dtype),
         .overlap = pins->has_overlap ? pins->overlap : OVERLAP_ALL,
         .software = pins->software,
+        .optimizer = pins->optimizer,
+        .replicate = pins->replicate,
         .bucket_bytes = degrees_bucket_bytes(pins),
         .memory = pins->memory,
         .whole_sends = pins->whole_sends,

@@ -68,6 +68,8 @@ static weft_status try_found(struct autoddl *a, struct cost *cost, const struct 
     if (a->request->pins.has_overlap)
         plan->overlap = a->request->pins.overlap;
     plan->software = a->request->pins.software;
+    plan->optimizer = a->request->pins.optimizer;
+    plan->replicate = a->request->pins.replicate;
     plan->bucket_bytes = degrees_bucket_bytes(&a->request->pins);
     plan->whole_sends = a->request->pins.whole_sends;
     struct hold hold;

@@ -112,7 +112,7 @@ static void fill_tie(const struct layout_problem *p, const struct layout_uses *e
     *time = *memory = 0;
     if (ties_alike(p, e, i, j, own, other))
         return;
-    int64_t bytes = p->about.policy == POLICY_MIXED || p->about.policy == POLICY_PURE_BF16 ? 2 : 4;
+    int64_t bytes = policy_gradient_bytes(p->about.policy);
     struct layout_state_times once = layout_state_time(p, &p->about.model->op[e->b], &choice, true);
     *time = w->once * (w->exposed.gradients * once.sync + once.update +
                        cost_of_reshard(p, &own[0], &other[0], bytes, NULL) +

@@ -35,6 +35,8 @@ struct estimate_settings {
     enum dtype dtype;
     enum policy policy;
     struct software software;
+    enum update_rule optimizer;
+    int64_t replicate;    /* as in a plan */
     unsigned overlap;     /* of enum overlap */
     int64_t bucket_bytes; /* as in a plan */
     struct memory_terms memory;

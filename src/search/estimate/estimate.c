@@ -8,6 +8,8 @@ struct estimate_settings estimate_settings_of(const struct plan *plan)
                                       .dtype = plan->dtype,
                                       .policy = plan->policy,
                                       .software = plan->software,
+                                      .optimizer = plan->optimizer,
+                                      .replicate = plan->replicate,
                                       .overlap = plan->overlap,
                                       .bucket_bytes = plan->bucket_bytes,
                                       .memory = plan->memory,
@@ -19,6 +21,8 @@ void estimate_settings_give(const struct estimate_settings *settings, struct pla
     plan->dtype = settings->dtype;
     plan->policy = settings->policy;
     plan->software = settings->software;
+    plan->optimizer = settings->optimizer;
+    plan->replicate = settings->replicate;
     plan->overlap = settings->overlap;
     plan->bucket_bytes = settings->bucket_bytes;
     plan->memory = settings->memory;
@@ -128,7 +132,8 @@ static void end_stages(const struct timed *t, const struct stage_end *end, struc
     for (int32_t i = 0; i < o->ties; i++)
         tie_stages(t, &o->tie[i], out->stage);
     for (int32_t s = 0; s < plan->stages; s++) {
-        out->stage[s].optimizer_ns = optimizer_ns(&t->costs, updated_parameters(t, s));
+        out->stage[s].optimizer_ns =
+            optimizer_ns(&t->costs, updated_parameters(t, s)) + orthogonal_ns(&t->costs, s);
         out->stage[s].end_ns += out->stage[s].optimizer_ns;
     }
     for (int32_t i = 0; after && i < o->graph->buckets; i++) {

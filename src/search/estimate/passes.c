@@ -90,12 +90,14 @@ static bool goes_now(const struct timed *t, const struct pass *pass, int32_t buc
            (pass->last || t->outline.graph->bucket[bucket].shard >= 2);
 }
 
-static void synchronise(struct script *s, int32_t bucket)
+static void synchronise(struct script *s, int32_t bucket, bool last)
 {
     wait_for(s, s->last[LANE_OPS]);
     if (!(s->timed->plan->overlap & OVERLAP_GRADIENTS))
         wait_for(s, s->last[LANE_STEPS]);
     add_exchange(s, LANE_GRADIENTS, s->timed->outline.synchronise[bucket]);
+    if (last && s->timed->outline.across[bucket] >= 0)
+        add_exchange(s, LANE_GRADIENTS, s->timed->outline.across[bucket]);
 }
 
 /* Per item of a block: the bucket that it is the first to read, and the one that it completes; or
@@ -186,7 +188,7 @@ static void add_items(struct script *s, const struct pass_writing *w, int32_t fi
             wait_for(s, s->last[LANE_GATHERS]);
         w->task[i] = add_item(s, w->block, i, w->ns, w->task);
         if (beside && completes >= 0 && goes_now(t, w->pass, completes))
-            synchronise(s, completes);
+            synchronise(s, completes, w->pass->last);
     }
 }
 
@@ -195,7 +197,7 @@ static void end_pass(struct script *s, const struct pass_writing *w)
     bool beside = s->timed->plan->overlap & OVERLAP_GRADIENTS;
     for (int32_t k = 0; !beside && k < w->block->buckets; k++)
         if (goes_now(s->timed, w->pass, w->block->first_bucket + k))
-            synchronise(s, w->block->first_bucket + k);
+            synchronise(s, w->block->first_bucket + k, w->pass->last);
 }
 
 static void add_pass(struct script *s, int32_t part, const struct pass *pass, int32_t **out)

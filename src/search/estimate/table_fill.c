@@ -87,7 +87,7 @@ static void fill_weights(const struct filling *f, int64_t i)
     const struct bucket *bucket = &o->graph->bucket[number];
     int64_t sync = share(exchange_ns(f->timed, o->synchronise[number]), bytes, bucket->bytes);
     bool after = !(f->timed->plan->overlap & OVERLAP_PARAMETERS);
-    of[SUM_SYNC] += sync;
+    of[SUM_SYNC] += sync + share(exchange_ns(f->timed, o->across[number]), bytes, bucket->bytes);
     of[SUM_SYNC_EACH] += bucket->shard >= 2 ? sync : 0;
     of[SUM_SYNC_BYTES] += o->synchronise[number] >= 0 ? bytes : 0;
     of[SUM_WEIGHTS] += o->synchronise[number] >= 0;
@@ -180,6 +180,7 @@ static void fit_optimizer(const struct timed *timed, struct row_table *t, int64_
     int64_t whole = optimizer_ns(&timed->costs, all), half = optimizer_ns(&timed->costs, all / 2);
     t->optimizer_each_ns = (double)(whole - half) / (double)(all - all / 2);
     t->optimizer_least_ns = whole - (int64_t)(t->optimizer_each_ns * (double)all);
+    t->optimizer_each_ns += (double)orthogonal_ns(&timed->costs, 0) / (double)all;
 }
 
 /* Bytes of copied tied weights in the table's own plan, where users are not laid out like their

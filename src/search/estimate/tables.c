@@ -13,6 +13,8 @@ static weft_status new_plan(const struct tables *t, struct plan **out)
     (*out)->dtype = s->dtype;
     (*out)->policy = s->policy;
     (*out)->software = s->software;
+    (*out)->optimizer = s->optimizer;
+    (*out)->replicate = s->replicate;
     (*out)->overlap = s->overlap;
     (*out)->bucket_bytes = s->bucket_bytes;
     (*out)->whole_sends = s->whole_sends;

@@ -208,8 +208,8 @@ static void test_exit_codes(void **state)
 static void test_the_best_fits(void **state)
 {
     (void)state;
-    json_t *answer =
-        json_of("compare " GPT "--microbatch 2 --over recompute=none,full --memory 5 --json");
+    json_t *answer = json_of("compare " GPT "--microbatch 2 --policy mixed-fp32-gradients "
+                             "--over recompute=none,full --memory 5.9 --json");
     const json_t *first = json_object_get(row_of(answer, 0), "prediction");
     const json_t *second = json_object_get(row_of(answer, 1), "prediction");
     assert_false(json_is_true(json_object_get(first, "fits")));

@@ -187,18 +187,34 @@ static double parameters_at(const struct plan *plan, int64_t instance)
     return sum;
 }
 
-/* Of Adam's 12 bytes with a copy of the weights in fp32, 8 are its two moments; of 8 or 4, all. */
-static void take_both_moments(const struct slow *s, double bytes)
+/* So many bytes as two tensors for each weight; without `stays` they are given back. */
+static void take_two_each(const struct slow *s, double bytes, bool stays)
 {
     double all = 0;
+    int64_t count = 0;
+    struct arena *scratch = arena_new();
+    int32_t *handles = ARENA_ARRAY(scratch, int32_t, (size_t)(2 * s->plan->instances));
     for (int64_t i = 0; i < s->plan->instances; i++)
         if (plan_part_of(s->plan, i) % s->plan->stages == s->stage)
             all += parameters_at(s->plan, i);
     for (int64_t i = 0; i < s->plan->instances; i++)
         for (int moment = 0; moment < 2; moment++)
-            if (plan_part_of(s->plan, i) % s->plan->stages == s->stage)
-                allocator_take(s->allocator,
-                               (int64_t)(bytes / 2 * parameters_at(s->plan, i) / all));
+            if (plan_part_of(s->plan, i) % s->plan->stages == s->stage &&
+                parameters_at(s->plan, i) > 0)
+                handles[count++] = allocator_take(
+                    s->allocator, (int64_t)(bytes / 2 * parameters_at(s->plan, i) / all));
+    for (int64_t i = 0; i < count && !stays; i++)
+        allocator_give(s->allocator, handles[i]);
+    arena_free(scratch);
+}
+
+/* The optimizer's step: its moments are new in the first one; copies of gradients come and go. */
+static void take_step(const struct slow *s, const struct state *state, double moments)
+{
+    if (moments > 0)
+        take_two_each(s, moments, true);
+    if (state->step > 0)
+        take_two_each(s, (double)state->step, false);
 }
 
 static int64_t reserved_slowly(struct arena *scratch, const struct prediction *p, int32_t stage,
@@ -210,6 +226,7 @@ static int64_t reserved_slowly(struct arena *scratch, const struct prediction *p
     struct state state = state_of(scratch, plan, stage);
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, micro_batches};
     bool copy = plan->policy != POLICY_FP32 && plan->policy != POLICY_PURE_BF16;
+    /* of Adam's 12 bytes with a copy of the weights in fp32, 8 are its two moments; of 8 or 4, all */
     double moments = (double)state.bytes[MEMORY_OPTIMIZER] * (copy ? 8.0 / 12 : 1);
     s.handle = ARENA_ARRAY(scratch, int32_t *, (size_t)plan->pieces);
     for (int32_t i = 0; i < plan->pieces; i++)
@@ -222,9 +239,11 @@ static int64_t reserved_slowly(struct arena *scratch, const struct prediction *p
     allocator_take(s.allocator, state.bytes[MEMORY_GRADIENTS]);
     allocator_take(s.allocator, state.bytes[MEMORY_OPTIMIZER] - (int64_t)moments);
     allocator_take(s.allocator, state.stand_ins);
+    allocator_take(s.allocator, state.buffer);
     play_all(&s);
-    take_both_moments(&s, moments);
+    take_step(&s, &state, moments);
     play_all(&s);
+    take_step(&s, &state, 0);
     return allocator_use(s.allocator).reserved_peak;
 }
 

@@ -8,7 +8,7 @@
  *   I2  Weights, gradients and the optimizer's own copy of the weights are allocated first, one
  *       tensor for each (Megatron-LM keeps them in contiguous buffers). Adam creates its two
  *       moments in its first step, weight by weight, after the first iteration: they take the
- *       places of that iteration's tensors. What it holds only during a step (struct state) comes and
+ *       places of that iteration's tensors. What is there only during a step (state_at_step) comes and
  *       goes in the same way.
  *   I3  Slots that are executed as one are played one after the other.
  */
@@ -135,8 +135,8 @@ static void step(struct replay *r, const struct state *state, double new_moments
     struct handles moments = {0}, copies = {0};
     if (new_moments > 0)
         take_by_weight(r, new_moments, &moments);
-    if (state->step > 0)
-        take_by_weight(r, (double)state->step, &copies);
+    if (state_at_step(state) > 0)
+        take_by_weight(r, (double)state_at_step(state), &copies);
     for (size_t i = 0; i < copies.len; i++)
         allocator_give(r->allocator, copies.data[i]);
 }

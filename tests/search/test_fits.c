@@ -47,7 +47,10 @@ static void check_prediction(struct arena *scratch, const struct prediction *p)
     bool within = true;
     for (int32_t s = 0; s < p->plan->stages; s++) {
         const struct stage_peak *memory = &p->stage[s].memory;
-        assert_true(memory->reserved >= memory->peak);
+        if (memory->reserved < memory->peak)
+            fail_msg("%s: %lld reserved, %lld allocated",
+                     plan_text(scratch, p->plan, NULL, "a plan"), (long long)memory->reserved,
+                     (long long)memory->peak);
         assert_int_equal(stage_needed(memory), memory->reserved + memory->context +
                                                    memory->communicators + memory->margin);
         within &= stage_needed(memory) <= memory->limit;

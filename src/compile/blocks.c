@@ -104,15 +104,15 @@ static int32_t push_step(struct block_writer *w, const struct use *use,
                         .pattern = -1,
                         .exchange = -1,
                         .tokens = step->kind != STEP_SLICE && moves_tokens(w, use)};
-    if (step->kind != STEP_SLICE)
-        item.pattern = intern_step(w->b, w->stage, step, 0);
+    struct token_volume volume = {1, 0};
     if (item.tokens) {
-        struct group group = pattern_group(&w->b->patterns.data[item.pattern], 0);
-        struct token_volume volume = token_volume(w->b, use, &group);
+        struct group group = step_group(step, 0);
+        group.first += w->b->plan->stage[w->stage].first_device;
+        volume = token_volume(w->b, use, &group);
         item.bytes = (int64_t)((double)bytes * volume.share);
-        item.pattern = intern_step(w->b, w->stage, step, volume.crossing);
     }
     if (step->kind != STEP_SLICE) {
+        item.pattern = intern_step(w->b, w->stage, step, volume.crossing);
         item.exchange = intern_exchange(w->b, item.pattern, (enum collective)step->kind, item.bytes,
                                         PURPOSE_TENSOR);
     }

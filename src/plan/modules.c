@@ -115,7 +115,10 @@ static unsigned without_parts(unsigned modules)
 unsigned plan_modules(const struct plan *plan)
 {
     unsigned some = 0, kept = 0;
-    for (int64_t i = 0; i < plan->instances; i++) {
+    bool any = false;
+    for (int32_t i = 0; i < plan->choices; i++)
+        any |= plan->choice[i].recompute;
+    for (int64_t i = 0; any && i < plan->instances; i++) {
         const struct op *op = &plan->model->op[plan->instance[i].op];
         for (size_t m = 0; m < COUNT_OF(MODULES); m++)
             if (modules_have(1U << m, plan->model, op))

@@ -88,10 +88,25 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return option ? 0 : ARGP_ERR_UNKNOWN;
 }
 
+/* The child's options without those that the command has itself: these take their place. */
+static void list_child(const struct syntax *syntax, struct argp_option *out)
+{
+    const struct argp_option *row = syntax->child.argp ? syntax->child.argp->options : NULL;
+    size_t count = 0;
+    for (; row && (row->name || row->doc) && count < MOST_OPTIONS; row++) {
+        bool own = false;
+        for (size_t i = 0; row->name && syntax->options[i].name; i++)
+            own |= strcmp(row->name, syntax->options[i].name) == 0;
+        if (!own)
+            out[count++] = *row;
+    }
+}
+
 void cli_read(const struct syntax *syntax, int argc, char **argv, void *options)
 {
-    struct argp_option rows[MOST_OPTIONS + 1] = {0};
-    const struct argp_child children[] = {{syntax->child.argp, 0, NULL, 0}, {0}};
+    struct argp_option rows[MOST_OPTIONS + 1] = {0}, child_rows[MOST_OPTIONS + 1] = {0};
+    struct argp child = syntax->child.argp ? *syntax->child.argp : (struct argp){0};
+    const struct argp_child children[] = {{syntax->child.argp ? &child : NULL, 0, NULL, 0}, {0}};
     struct option_reading reading = {syntax, options};
     char *lists[MOST_OPTIONS] = {0};
     for (size_t i = 0; i < MOST_OPTIONS && syntax->options[i].name; i++) {
@@ -107,6 +122,8 @@ void cli_read(const struct syntax *syntax, int argc, char **argv, void *options)
                                        lists[i] ? lists[i] : option->help,
                                        0};
     }
+    list_child(syntax, child_rows);
+    child.options = child_rows;
     const struct argp argp = {
         rows, parse, syntax->arguments, syntax->text, children, syntax->help_filter, NULL};
     cli_parse(&argp, argc, argv, &reading);

@@ -2,7 +2,8 @@
 """Starts exported files with all their ranks on one GPU, and records what each rank held.
 
   run-exports.py export WEFT FOLDER                 writes the files of CASES and their predictions
-  run-exports.py run FOLDER [--megatron TREE]       on the machine with the GPU; prints a row for each case
+  run-exports.py run FOLDER [--megatron TREE]       on the machine with the GPU; a row for each case is printed and
+                                                    written into rows.json and rows.csv
   run-exports.py table WEFT FOLDER                  measured and predicted memory, predicted anew
 
 Several ranks share one GPU under the real NCCL when each has a host id of its own and shared memory and peer copies
@@ -12,6 +13,7 @@ falls. Cases of Megatron-LM need its source tree, and run its own modules (no Tr
 """
 import argparse
 import array
+import csv
 import json
 import os
 import pathlib
@@ -26,13 +28,14 @@ import time
 
 HERE = pathlib.Path(__file__).resolve()
 STEPS = 8
-GPU_BYTES = 126 << 30     # that ranks may be predicted to take together
-OUTSIDE_BYTES = 2 << 30   # of a rank: context, libraries, communicators
+GPU_BYTES = 132 << 30     # that ranks may be predicted to take together, of an H200's 140 GiB
+OUTSIDE_BYTES = 3 << 29   # of a rank: context, libraries, communicators
+CAUTION = 1.05            # Megatron-LM reserved up to 6 % more than predicted, FSDP 17 %: GPU_BYTES leaves room for that
 RANKS_AT_ONCE = 12
 LOCAL_MODULES = "--set attention=local --dtype bf16 --software megatron-local"
 GRADIENTS = f"{LOCAL_MODULES} --policy mixed-fp32-gradients"
 FSDP = "--dtype bf16 --policy fsdp"
-# Name, ranks, format, and what is exported.
+# Name, ranks, format, and what is exported; in an order in which neighbours fill the GPU.
 CASES = [
     ("megatron-full", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --recompute full --microbatch 2 --global-batch 8 "
                                           f"{GRADIENTS}"),
@@ -43,20 +46,20 @@ CASES = [
                                             f"{LOCAL_MODULES} --policy mixed"),
     ("megatron-16-bit-zero1", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --set layers=8 --zero 1 --recompute full "
                                                   f"--global-batch 8 {LOCAL_MODULES} --policy mixed"),
-    ("fsdp-2-llama", 2, "fsdp", f"llama3-8b hgx-h200:1x2 --set layers=4 --set loss=eager --seq 4096 --zero 3 --microbatch 1 "
-                                f"--global-batch 4 {FSDP}"),
     ("fsdp-2-one-pass", 2, "fsdp", f"gpt3-1.3b hgx-h200:1x2 --set layers=8 --set loss=eager --zero 2 --microbatch 4 "
                                    f"--global-batch 8 {FSDP}"),
     ("megatron-pp4", 4, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x4 --pp 4 --recompute full --global-batch 16 {GRADIENTS}"),
-    ("megatron-dp2", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --zero 1 --global-batch 8 {LOCAL_MODULES} "
-                                         f"--policy distributed"),
-    ("fsdp-2-zero3", 2, "fsdp", f"gpt3-1.3b hgx-h200:1x2 --set loss=eager --zero 3 --microbatch 2 --global-batch 8 {FSDP}"),
-    ("megatron-pp2", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --pp 2 --global-batch 8 {GRADIENTS}"),
-    ("megatron-pieces", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --pp 2 --virtual 2 --global-batch 8 {GRADIENTS}"),
-    ("megatron-tp2-pp2", 4, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x4 --tp 2 --pp 2 --global-batch 8 {GRADIENTS}"),
     ("megatron-tp2-dp2", 4, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x4 --tp 2 --zero 1 --global-batch 8 {LOCAL_MODULES} "
                                              f"--policy distributed"),
+    ("fsdp-2-zero3", 2, "fsdp", f"gpt3-1.3b hgx-h200:1x2 --set loss=eager --zero 3 --microbatch 2 --global-batch 8 {FSDP}"),
+    ("megatron-dp2", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --zero 1 --global-batch 8 {LOCAL_MODULES} "
+                                         f"--policy distributed"),
     ("megatron-tp2", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --tp 2 --global-batch 8 {GRADIENTS}"),
+    ("megatron-pieces", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --pp 2 --virtual 2 --global-batch 8 {GRADIENTS}"),
+    ("fsdp-2-llama", 2, "fsdp", f"llama3-8b hgx-h200:1x2 --set layers=4 --set loss=eager --seq 4096 --zero 3 --microbatch 1 "
+                                f"--global-batch 4 {FSDP}"),
+    ("megatron-pp2", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --pp 2 --global-batch 8 {GRADIENTS}"),
+    ("megatron-tp2-pp2", 4, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x4 --tp 2 --pp 2 --global-batch 8 {GRADIENTS}"),
 ]
 # What a machine without Transformer Engine and Apex needs beside the exported arguments.
 LOCAL = ("--transformer-impl local --no-persist-layer-norm --no-gradient-accumulation-fusion --no-rope-fusion "
@@ -105,20 +108,27 @@ def build_helpers(tree):
                         str(out)], check=True)
 
 
-def watch_memory(torch):
-    """Peaks of the passes and of the optimizer's steps apart, and what is there between the two."""
+def watch_memory(torch, stats):
+    """Peaks of the passes and of the optimizer's steps apart, what is there between the two, and when each step ended;
+    written after each step, so that a run that is ended early leaves them, too."""
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-    held = {"passes": 0, "step": 0, "between": 0, "reserved": 0}
+    held = {"passes": 0, "step": 0, "between": 0, "reserved": 0, "ends_s": []}
 
     def note(what):
         held[what] = max(held[what], torch.cuda.max_memory_allocated())
         held["reserved"] = max(held["reserved"], torch.cuda.max_memory_reserved())
         held["between"] = max(held["between"], torch.cuda.memory_allocated())
+        held["allocated"] = max(held["passes"], held["step"])
         torch.cuda.reset_peak_memory_stats()
+        stats.write_text(json.dumps(held))
+
+    def step_over(*_):
+        held["ends_s"].append(time.time())
+        note("step")
 
     register_optimizer_step_pre_hook(lambda *_: note("passes"))
-    register_optimizer_step_post_hook(lambda *_: note("step"))
-    return held, note
+    register_optimizer_step_post_hook(step_over)
+    return note
 
 
 def repeat_batch(words):
@@ -136,15 +146,13 @@ def one_rank(script, stats, words):
     tree = pathlib.Path(script).parent
     sys.argv = [script, *words]
     sys.path.insert(0, str(tree))
-    held, note = watch_memory(torch)
+    note = watch_memory(torch, pathlib.Path(stats))
     if (tree / "megatron").is_dir():
         repeat_batch(words)
     try:
         runpy.run_path(script, run_name="__main__")
     finally:
         note("passes")
-        held["allocated"] = max(held["passes"], held["step"])
-        pathlib.Path(stats).write_text(json.dumps(held))
 
 
 def start(case, folder, tree, port):
@@ -192,9 +200,28 @@ def row(folder, name, ranks, codes):
             "tail": next((log for log in logs if "Error" in log), logs[0])[-1500:] if failed else ""}
 
 
+def median_step_s(held):
+    ends = held[0].get("ends_s", []) if held else []
+    steps = sorted(after - before for before, after in zip(ends, ends[1:]))
+    return steps[len(steps) // 2] if steps else 0
+
+
+def write_rows(folder, rows):
+    (folder / "rows.json").write_text(json.dumps(rows, indent=1))
+    with open(folder / "rows.csv", "w", newline="") as out:
+        lines = csv.writer(out)
+        lines.writerow(["case", "ranks", "codes", "losses", "first_loss", "last_loss", "step_s", "allocated_gib",
+                        "reserved_gib"])
+        for one in rows:
+            losses = one["losses"] or [0]
+            sizes = [" ".join(f"{held.get(what, 0) / 2**30:.2f}" for held in one["held"]) for what in ("allocated", "reserved")]
+            lines.writerow([one["case"], one["ranks"], " ".join(map(str, one["codes"])), len(one["losses"]), losses[0],
+                            losses[-1], f"{median_step_s(one['held']):.2f}", *sizes])
+
+
 def room_for(case, running, folder):
     def takes(name, ranks):
-        return sum(int(1.1 * x) + OUTSIDE_BYTES for x in predicted_bytes(folder, name, ranks, "reserved"))
+        return sum(int(CAUTION * x) + OUTSIDE_BYTES for x in predicted_bytes(folder, name, ranks, "reserved"))
     cases = [case, *(other for other, _ in running)]
     return (sum(takes(name, ranks) for name, ranks, _, _ in cases) <= GPU_BYTES and
             sum(ranks for _, ranks, _, _ in cases) <= RANKS_AT_ONCE)
@@ -202,7 +229,7 @@ def room_for(case, running, folder):
 
 def run(folder, tree, only, seconds):
     rows, running, deadline = [], [], time.time() + seconds
-    waiting = [case for case in CASES if only in case[0] and (tree or case[2] == "fsdp")]
+    waiting = [case for case in CASES if (not only or case[0] in only) and (tree or case[2] == "fsdp")]
     if tree:
         build_helpers(tree)
     while waiting or running:
@@ -214,7 +241,7 @@ def run(folder, tree, only, seconds):
             running.remove((case, processes))
             rows.append(row(folder, case[0], case[1], [process.returncode for process in processes]))
             print(json.dumps(rows[-1]), flush=True)
-            (folder / "rows.json").write_text(json.dumps(rows, indent=1))
+            write_rows(folder, rows)
         if time.time() > deadline:
             waiting = []
         time.sleep(0.5)
@@ -243,12 +270,12 @@ def main():
     about.add_argument("what", choices=["export", "run", "table"])
     about.add_argument("paths", nargs="+", type=pathlib.Path)
     about.add_argument("--megatron", type=pathlib.Path)
-    about.add_argument("--only", default="")
+    about.add_argument("--only", default="", help="names of cases with commas between them")
     about.add_argument("--seconds", type=float, default=3600, help="after which what still runs is ended")
     given = about.parse_args()
     if given.what == "run":
         tree = given.megatron.resolve() if given.megatron else None
-        return run(given.paths[0].resolve(), tree, given.only, given.seconds)
+        return run(given.paths[0].resolve(), tree, given.only.split(",") if given.only else [], given.seconds)
     return {"export": export, "table": table}[given.what](given.paths[0].resolve(), given.paths[1])
 
 

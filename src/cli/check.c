@@ -6,6 +6,7 @@
 #include "cli/degrees.h"
 #include "compile/compile.h"
 #include "exchange/exchange.h"
+#include "report/report.h"
 
 struct check_command {
     struct plan_arguments plan;
@@ -138,7 +139,9 @@ static void print_targets(struct arena *scratch, const struct target_answers *an
     printf("run by: %s\n", *names ? names : "none");
     for (size_t i = 0; i < answers->len; i++)
         if (answers->data[i].breaks)
-            printf("not by %s: %s\n", answers->data[i].target->framework, answers->data[i].breaks);
+            print_wrapped(scratch,
+                          arena_printf(scratch, "not by %s: ", answers->data[i].target->framework),
+                          answers->data[i].breaks, stdout);
 }
 
 static json_t *targets_json(const struct target_answers *answers)
@@ -183,9 +186,9 @@ static void print_text(const struct plan *plan, const struct warnings *warnings)
            plan->schedule, counted(used_choices(plan), "choice").s,
            counted(plan->instances, "operator").s,
            counted(plan_micro_batches(plan), "micro-batch").s, step_text(scratch, plan));
-    arena_free(scratch);
     for (size_t i = 0; i < warnings->len; i++)
-        printf("warning: %s\n", warnings->data[i]);
+        print_wrapped(scratch, "warning: ", warnings->data[i], stdout);
+    arena_free(scratch);
 }
 
 static int print_json(const struct plan *plan, const struct warnings *warnings,

@@ -336,14 +336,18 @@ static weft_status search(const struct plan_command *options, const struct plann
     return status;
 }
 
+/* Whether a file is written: nobody is to start what does not fit, but the nearest miss can be looked into. */
+static bool writes_file(const struct plan_command *options, bool fits)
+{
+    return options->output && (fits || !options->to);
+}
+
 /* The plan, or what the framework of --to starts with; *exact: as it was predicted. */
 static weft_status write_answer(const struct plan_command *options, const struct plan *plan,
                                 const char *text, bool *exact)
 {
     struct export_result exported = {0};
     weft_status status = WEFT_OK;
-    if (!options->output)
-        return WEFT_OK;
     if (options->to)
         TRY(plan_export(options->plan.arena, plan, options->to, false, &exported));
     TRY(file_write_text(options->output, options->to ? exported.text : text));
@@ -365,7 +369,8 @@ static bool asks_targets(const struct plan_command *options, const struct planne
 }
 
 /* What to type next. */
-static void say_next(const struct plan_command *options, const struct for_targets *targets)
+static void say_next(const struct plan_command *options, const struct for_targets *targets,
+                     bool fits)
 {
     const struct for_target *best = NULL;
     for (size_t i = 0; i < targets->len; i++) {
@@ -374,7 +379,7 @@ static void say_next(const struct plan_command *options, const struct for_target
             best = row;
     }
     if (options->to)
-        printf("\nwritten: %s\n", options->output);
+        printf(fits ? "\nwritten: %s\n" : "\nnot written, for no plan fits: %s\n", options->output);
     else if (options->goals.target || best)
         printf("\nnext: %s --to %s -o FILE\n", options->typed,
                options->goals.target ? options->goals.target->framework : best->target->framework);
@@ -402,7 +407,8 @@ static weft_status answer(const struct plan_command *options, const struct plan_
     cli_warn_doubts(opened->plan);
     const char *text = plan_write(scratch, opened->plan);
     bool exact = false;
-    TRY(write_answer(options, opened->plan, text, &exact));
+    if (writes_file(options, prediction->fits))
+        TRY(write_answer(options, opened->plan, text, &exact));
     struct page page = {
         .prediction = prediction, .planned = planned, .plan_text = text, .top = options->top};
     TRY(report_write(&options->report, &page));
@@ -425,7 +431,7 @@ static weft_status answer(const struct plan_command *options, const struct plan_
             for_targets_print(scratch, &targets, taken.iteration_ns, stdout);
         if (sized)
             sizes_print(scratch, sized, stdout);
-        say_next(options, &targets);
+        say_next(options, &targets, prediction->fits);
         fflush(stdout); /* before anything goes to standard error */
     }
     if (!status)

@@ -18,8 +18,10 @@ static void print_practice(struct arena *scratch, const struct plan *plan, FILE 
         fprintf(out, "; %s sends", plan->whole_sends ? "whole" : "scattered");
     fputc('\n', out);
     if (!software_is_default(&plan->software))
-        fprintf(out, "software: %s (%s)\n", software_text(scratch, &plan->software),
-                software_assumes(scratch, &plan->software));
+        print_wrapped(scratch, "software: ",
+                      arena_printf(scratch, "%s (%s)", software_text(scratch, &plan->software),
+                                   software_assumes(scratch, &plan->software)),
+                      out);
 }
 
 const char *plan_batches(struct arena *keep, const struct plan *plan)

@@ -22,7 +22,7 @@
 #include "report/report.h"
 #include "scratch_folder.h"
 
-enum { MAX_ARGS = 12 };
+enum { MAX_ARGS = 14 };
 
 struct outcome {
     int code; /* exit code, or -1 if a signal ended it */
@@ -118,6 +118,7 @@ static const char *const QUESTIONS[][MAX_ARGS] = {
     {"clusters", "dgx-v100:4"},
     {"clusters", "dgx-v100:4", "--model", "gpt3-13b"},
     {"fit", WEFT_SOURCE_DIR "/tests/data/fit/nccl_tests.txt"},
+    {"check", "gpt3-13b", "dgx-a100:4", "--tp", "8", "--pp", "2", "--global-batch", "64"},
 };
 
 static const char *const *with_json(const char *const *question)
@@ -204,6 +205,24 @@ static void unknown_option_is_bad_input(void **state)
         assert_non_null(strstr(outcome.err, "--no-such-option"));
         forget(outcome);
     }
+}
+
+/* Nobody is to start what does not fit. */
+static void what_does_not_fit_is_not_written(void **state)
+{
+    (void)state;
+    char file[] = "/tmp/weft-test-XXXXXX";
+    int made = mkstemp(file);
+    assert_true(made >= 0);
+    close(made);
+    assert_int_equal(unlink(file), 0);
+    struct outcome plan = RUN("plan", "llama3-70b", "dgx-h100:1", "--global-batch", "8", "--dp",
+                              "8", "--planner", "megatron", "--to", "megatron", "-o", file);
+    assert_int_equal(plan.code, WEFT_NO_ANSWER);
+    assert_non_null(strstr(plan.out, "not written, for no plan fits"));
+    assert_fits_terminal(plan.out);
+    assert_int_equal(access(file, F_OK), -1);
+    forget(plan);
 }
 
 static void answers_fit_a_terminal(void **state)
@@ -560,6 +579,7 @@ int main(void)
         cmocka_unit_test(every_help_has_an_example_and_fits),
         cmocka_unit_test(unknown_option_is_bad_input),
         cmocka_unit_test(answers_fit_a_terminal),
+        cmocka_unit_test(what_does_not_fit_is_not_written),
         cmocka_unit_test(json_is_pure_and_repeats),
         cmocka_unit_test(inspect_json_has_the_documented_fields),
         cmocka_unit_test(errors_go_to_stderr_with_a_hint),

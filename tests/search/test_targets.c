@@ -63,9 +63,10 @@ static void answers_run_where_they_are_for(void **state)
                 assert_int_equal(trial_take(&request, &planned->trials.data[i], &plan), WEFT_OK);
                 assert_int_equal(
                     target_differences(arena, request.target, plan, &differences, NULL), WEFT_OK);
-                if (differences.len)
-                    fail_msg("%s for %s: %s: %s", QUESTIONS[q].model, TARGETS[t],
-                             planned->trials.data[i].text, differences.data[0]);
+                const char *words = planned->trials.data[i].text;
+                if (differences.len || words[strlen(words) - 1] == ' ')
+                    fail_msg("%s for %s: '%s': %s", QUESTIONS[q].model, TARGETS[t], words,
+                             differences.len ? differences.data[0] : "no words");
                 plan_free(plan);
             }
             answers += planned != NULL;

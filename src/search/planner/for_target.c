@@ -60,7 +60,7 @@ static weft_status try_nearest(const struct plan_request *request, struct cost *
     }
     struct plan *own = nearest;
     nearest = NULL;
-    TRY(try_plan(request, cost, own, "", out, &trial));
+    TRY(try_plan(request, cost, own, mix_text(out->arena, own), out, &trial));
     out->trials.data[out->trials.len - 1].found_by = found_by;
 done:
     plan_free(nearest);

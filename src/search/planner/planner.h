@@ -214,6 +214,8 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
  * is returned. `text`, in planned->arena, describes the plan in a line where no degrees do. */
 weft_status try_plan(const struct plan_request *request, struct cost *cost, struct plan *plan,
                      const char *text, struct planned *planned, const struct trial **trial);
+/* Such a text of what the plan's operators have in common and where they differ (mix_words.c). */
+const char *mix_text(struct arena *keep, const struct plan *plan);
 
 /* The usual tolerance: predictions of like plans are off by more. */
 #define USUAL_SIMPLEST 0.01

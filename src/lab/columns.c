@@ -103,6 +103,47 @@ static const struct run_column PROTEUS[] = {
     OTHER("flag"),
 };
 
+/* MLPerf Training: a row per submission, with the degrees of the configuration that matches it. */
+static const struct run_column MLPERF[] = {
+    OTHER("round"),
+    OTHER("commit"),
+    OTHER("submitter"),
+    OTHER("system"),
+    OTHER("benchmark"),
+    TEXT("accelerator", gpu),
+    OTHER("nodes"),
+    OTHER("per_node"),
+    NEEDED("gpus", devices),
+    OTHER("network"),
+    OTHER("interconnect"),
+    OTHER("framework"),
+    OTHER("platform"),
+    NEEDED("gbs", global_batch),
+    OTHER("grad_accum"),
+    OTHER("seq"),
+    {"step_s", RUN_REAL, offsetof(struct run_row, measured.time_s), true, 0, 0},
+    OTHER("step_min"),
+    OTHER("step_max"),
+    OTHER("runs"),
+    OTHER("points"),
+    OTHER("kind"),
+    OTHER("minutes_to_target"),
+    OTHER("config"),
+    OTHER("config_score"),
+    OTHER("config_ties"),
+    COUNT("tp", tp),
+    COUNT("pp", pp),
+    COUNT("cp", cp),
+    OTHER("vp"),
+    COUNT("dp", dp),
+    COUNT("mbs", micro_batch),
+    OTHER("fp8"),
+    OTHER("fp8_recipe"),
+    OTHER("fp4"),
+    OTHER("tp_overlap"),
+    OTHER("cudagraph"),
+};
+
 static const struct form FORMS[] = {
     {"runs", RUNS, COUNT_OF(RUNS), "{case}", NULL,
      "{case}|{model}|{gpu}|{precision}|{gpus|0} devices|tp {tp|0} cp {cp|0} ep {ep|0} pp {pp|0} "
@@ -111,6 +152,10 @@ static const struct form FORMS[] = {
      "{gpu} {model} {system}|dp {dp} pp {pp|0} tp {tp}|{global_batch}"},
     {"proteus", PROTEUS, COUNT_OF(PROTEUS), "{hc} dp {dp} x mp {mp} x pp {pp} ({n_micro_batch})",
      "{hc}, batch {global_batch}", "{hc} dp {dp} x mp {mp} x pp {pp} ({n_micro_batch})"},
+    {"mlperf", MLPERF, COUNT_OF(MLPERF), "{benchmark} {gpus} x {accelerator}, {round} {submitter}",
+     NULL,
+     "{benchmark}|{accelerator}|{fp4}|{gpus} devices|tp {tp|0} cp {cp|0} pp {pp|0} pieces {vp|0}|"
+     "{mbs|0} of {gbs}"},
 };
 
 const struct form *form_find(const char *name)

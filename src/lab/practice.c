@@ -22,11 +22,13 @@ struct rule {
     const char *text[RULE_TEXTS]; /* to be filled with a row's values; NULL if not given */
     bool sizes, sp, offload, whole_sends, open_micro_batch, open_pieces;
     bool memory_reserved, memory_of_last_stage;
-    int64_t vocab;            /* for rows that have none */
-    int64_t zero;             /* -1 if not given */
-    int recompute;            /* of enum recompute; -1 if not given */
-    struct degrees exchanges; /* dtype, policy, overlap and bucket, if has_... is set */
+    int64_t vocab;          /* for rows that have none */
+    int64_t etp, replicate; /* 0 if not given */
+    int64_t zero;           /* -1 if not given */
+    struct degrees
+        exchanges; /* dtype, policy, overlap, bucket and recomputation, if has_... is set */
     unsigned also_overlap;
+    const char *facts; /* about the software, after those that it has; NULL if not given */
 };
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -34,7 +36,8 @@ struct rule {
 /* The keys of a mapping that are not members of a rule. */
 struct rule_words {
     struct rule rule;
-    const struct doc *first, *then, *dtype, *policy, *software, *overlap, *also_overlap, *bucket;
+    const struct doc *first, *then, *dtype, *policy, *software, *facts, *overlap, *also_overlap,
+        *bucket, *recompute, *optimizer;
 };
 
 static weft_status wrong_word(const struct doc *node, const char *expected)
@@ -53,6 +56,32 @@ static bool read_overlap(struct arena *keep, const char *text, unsigned *bits)
     return true;
 }
 
+/* Changes single facts: "host=graphs,experts=fused". */
+static bool set_facts(struct arena *keep, const char *facts, struct software *software)
+{
+    char *rest = arena_copy_text(keep, facts), *word;
+    while ((word = strsep(&rest, ",")) != NULL) {
+        const char *key = strsep(&word, "=");
+        if (!word || software_set(software, key, word) != WEFT_OK)
+            return false;
+    }
+    return true;
+}
+
+static weft_status read_software(struct arena *keep, const struct rule_words *words,
+                                 struct rule *out)
+{
+    const struct doc *profile = words->software, *facts = words->facts;
+    struct software changed = {0};
+    if (profile &&
+        !(profile->text && software_from_text(profile->text, &out->exchanges.software) == WEFT_OK))
+        return wrong_word(profile, "a profile of software such as megatron-core-0.16");
+    if (facts && !(facts->text && set_facts(keep, facts->text, &changed)))
+        return wrong_word(facts, "facts about software such as host=graphs");
+    out->facts = facts ? facts->text : NULL;
+    return WEFT_OK;
+}
+
 static weft_status read_exchanges(struct arena *keep, const struct rule_words *words,
                                   struct rule *out)
 {
@@ -66,9 +95,13 @@ static weft_status read_exchanges(struct arena *keep, const struct rule_words *w
     if (d->has_policy &&
         !(words->policy->text && policy_from_name(words->policy->text, &d->policy)))
         return wrong_word(words->policy, "a policy such as mixed");
-    if (words->software && !(words->software->text &&
-                             software_from_text(words->software->text, &d->software) == WEFT_OK))
-        return wrong_word(words->software, "a profile of software such as megatron-core-0.16");
+    d->has_recompute = words->recompute != NULL;
+    if (d->has_recompute &&
+        !(words->recompute->text && recompute_parse(keep, words->recompute->text, d)))
+        return wrong_word(words->recompute, RECOMPUTE_WORDS);
+    if (words->optimizer &&
+        !(words->optimizer->text && optimizer_from_name(words->optimizer->text, &d->optimizer)))
+        return wrong_word(words->optimizer, "an optimizer such as muon");
     if (d->has_bucket &&
         !(words->bucket->text && bucket_from_text(words->bucket->text, &d->bucket_bytes)))
         return wrong_word(words->bucket, "a size such as 25MiB, or whole");
@@ -84,11 +117,6 @@ static weft_status read_exchanges(struct arena *keep, const struct rule_words *w
 #define TEXT(key, row) {key, FIELD_TEXT, AT(rule.text[row])}
 #define FLAG(key)      {#key, FIELD_BOOL, AT(rule.key)}
 #define NODE(key)      {#key, FIELD_DOC, AT(key)}
-
-static const char *const RECOMPUTES[] = {[RECOMPUTE_NONE] = "none",
-                                         [RECOMPUTE_SELECTIVE] = "selective",
-                                         [RECOMPUTE_FULL] = "full",
-                                         NULL};
 
 static const struct field FIELDS[] = {
     {"when", FIELD_DOC, AT(rule.when)},
@@ -113,10 +141,14 @@ static const struct field FIELDS[] = {
     FLAG(memory_of_last_stage),
     {"vocab", FIELD_COUNT, AT(rule.vocab)},
     {"zero", FIELD_INT, AT(rule.zero), .max = 3},
-    {"recompute", FIELD_CHOICE, AT(rule.recompute), .choices = RECOMPUTES},
+    {"etp", FIELD_COUNT, AT(rule.etp)},
+    {"replicate", FIELD_COUNT, AT(rule.replicate)},
+    NODE(recompute),
+    NODE(optimizer),
     NODE(dtype),
     NODE(policy),
     NODE(software),
+    NODE(facts),
     NODE(overlap),
     NODE(also_overlap),
     NODE(bucket),
@@ -138,7 +170,7 @@ done:
 static weft_status read_rule(struct arena *keep, const struct form *form, const struct doc *node,
                              struct rule *out)
 {
-    struct rule_words words = {.rule = {.zero = -1, .recompute = -1}};
+    struct rule_words words = {.rule = {.zero = -1}};
     weft_status status;
     TRY(doc_read(node, FIELDS, COUNT_OF(FIELDS), DOC_REFUSE_UNKNOWN, &words));
     *out = words.rule;
@@ -146,6 +178,7 @@ static weft_status read_rule(struct arena *keep, const struct form *form, const 
         TRY(when_check(form, out->when));
     TRY(check_texts(form, node));
     TRY(read_exchanges(keep, &words, out));
+    TRY(read_software(keep, &words, out));
     if (words.first)
         TRY(rules_read(keep, form, words.first, &out->first));
     if (words.then)
@@ -238,6 +271,14 @@ static void take_model(struct arena *keep, const struct rule *rule, const struct
         add_option(keep, row, text[RULE_OPTIONS]);
 }
 
+static void take_software(struct arena *keep, const struct rule *rule, struct degrees *d)
+{
+    if (!software_is_default(&rule->exchanges.software))
+        d->software = rule->exchanges.software;
+    if (rule->facts)
+        set_facts(keep, rule->facts, &d->software);
+}
+
 static void take_exchanges(const struct rule *rule, struct degrees *d)
 {
     const struct degrees *from = &rule->exchanges;
@@ -247,8 +288,12 @@ static void take_exchanges(const struct rule *rule, struct degrees *d)
         d->has_policy = true;
         d->policy = from->policy;
     }
-    if (!software_is_default(&from->software))
-        d->software = from->software;
+    if (from->has_recompute) {
+        d->recompute = from->recompute;
+        d->modules = from->modules;
+    }
+    if (from->optimizer)
+        d->optimizer = from->optimizer;
     if (from->has_overlap) {
         d->has_overlap = true;
         d->overlap = from->overlap;
@@ -266,7 +311,8 @@ static void take_number(const char *text, int64_t *out)
         *out = 0;
 }
 
-static void take_degrees(const struct rule *rule, const char *const *text, struct degrees *d)
+static void take_degrees(struct arena *keep, const struct rule *rule, const char *const *text,
+                         struct degrees *d)
 {
     take_number(text[RULE_PIECES], &d->pieces);
     take_number(text[RULE_SEGMENTS], &d->segments);
@@ -276,9 +322,12 @@ static void take_degrees(const struct rule *rule, const char *const *text, struc
     d->whole_sends |= rule->whole_sends;
     if (rule->zero >= 0)
         d->shard = (int)rule->zero;
-    if (rule->recompute >= 0)
-        d->recompute = (enum recompute)rule->recompute;
+    if (rule->etp)
+        d->etp = rule->etp;
+    if (rule->replicate)
+        d->replicate = rule->replicate;
     take_exchanges(rule, d);
+    take_software(keep, rule, d);
 }
 
 static bool apply(struct arena *keep, const struct rule *rule, const struct run_row *run,
@@ -291,7 +340,7 @@ static bool apply(struct arena *keep, const struct rule *rule, const struct run_
         if (rule->text[i])
             text[i] = run_row_fill(keep, run, rule->text[i]);
     take_model(keep, rule, run, text, row);
-    take_degrees(rule, text, &row->degrees);
+    take_degrees(keep, rule, text, &row->degrees);
     row->open |=
         (rule->open_micro_batch ? OPEN_MICRO_BATCH : 0U) | (rule->open_pieces ? OPEN_PIECES : 0U);
     row->memory_reserved |= rule->memory_reserved;

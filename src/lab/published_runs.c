@@ -34,6 +34,8 @@ static void set_cluster(struct arena *keep, const struct run_row *run, struct pu
     }
     const struct machine_name *machine = &machines->data[at];
     row->cluster = cluster_text(keep, machine->cluster, machine->devices_per_node, run->devices);
+    if (!row->cluster && machine->or_per_node)
+        row->cluster = cluster_text(keep, machine->cluster, machine->or_per_node, run->devices);
     if (!row->cluster)
         refuse(keep, row, "parts of nodes");
 }

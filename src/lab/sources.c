@@ -19,6 +19,7 @@ static weft_status read_machines(struct arena *keep, const struct doc *map,
         {"cluster", FIELD_TEXT, offsetof(struct machine_name, cluster), .required = true},
         {"devices_per_node", FIELD_COUNT, offsetof(struct machine_name, devices_per_node),
          .required = true},
+        {"or_per_node", FIELD_COUNT, offsetof(struct machine_name, or_per_node)},
     };
     weft_status status;
     TRY(expect(map, DOC_MAP));
@@ -113,7 +114,7 @@ static weft_status read_dataset(struct arena *keep, const struct doc *node, void
     dataset->form = form_find(words.form);
     if (!dataset->form)
         return doc_error(doc_get(node, "form"), NULL,
-                         "'form' is '%.60s', expected runs, fold3d or proteus", words.form);
+                         "'form' is '%.60s', expected runs, fold3d, proteus or mlperf", words.form);
     if (words.as)
         TRY(take_as(node, &words, out, dataset));
     TRY(read_practice(keep, &words, dataset));

@@ -82,6 +82,7 @@ struct machine_name {
     const char *gpu;     /* as the sources call it */
     const char *cluster; /* a preset */
     int64_t devices_per_node;
+    int64_t or_per_node; /* where jobs are no multiple of that; 0 if there is no other number */
 };
 struct machine_names {
     struct machine_name *data;

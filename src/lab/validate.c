@@ -122,6 +122,11 @@ const char *row_reason(const struct published *row)
     return row->reason;
 }
 
+const char *row_full(const struct published *row)
+{
+    return row->done && !row->predicted.fits ? "predicted not to fit in memory" : NULL;
+}
+
 const char *row_assumes(const struct published *row)
 {
     return row->done ? row->assumes : NULL;

@@ -42,6 +42,7 @@ struct excuses {
 };
 const char *row_reason(const struct published *row);
 const char *row_assumes(const struct published *row);
+const char *row_full(const struct published *row); /* it ran all the same */
 void validation_excuses(const struct validation *v,
                         const char *(*text)(const struct published *row), struct excuses *out);
 

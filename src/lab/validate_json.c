@@ -46,8 +46,10 @@ static json_t *row_json(const struct published *row)
     json_t *json =
         json_pack("{s:o, s:i, s:s, s:o}", "case", json_text(row->name), "line", row->line, "half",
                   half_name(row->half), "measured", outcome_json(&row->measured));
-    if (row->done)
+    if (row->done) {
         json_object_set_new(json, "predicted", outcome_json(&row->predicted));
+        json_object_set_new(json, "fits", json_boolean(row->predicted.fits));
+    }
     if (row->reason)
         json_object_set_new(json, "reason", json_text(row->reason));
     if (row->assumes)
@@ -122,6 +124,7 @@ static json_t *dataset_json(const struct validation *v, const struct dataset *da
                              dataset->summary, "source", dataset->source, "halves", halves,
                              "refused", excuses_json(v, dataset, "reason", row_reason), "assumed",
                              excuses_json(v, dataset, "assumes", row_assumes));
+    json_object_set_new(json, "full", excuses_json(v, dataset, "reason", row_full));
     if (dataset->compares) {
         json_object_set_new(json, "gains", gains_json(v, dataset));
         json_object_set_new(json, "ranks", ranks_json(v, dataset));

@@ -2,7 +2,8 @@
  *
  * The walk is a row of blocks 0 .. B-1 that no cut divides: each ends with a layer, the first also
  * holds what comes before the layers (embeddings), the last what comes after them (norm, head,
- * loss). A model without layers has one block per operator. With prefix sums S of their weights and
+ * loss). If there are more pieces of stages than layers, these two are blocks of their own, as in
+ * Llama 3.1 405B, whose 126 layers fill 16 stages of 8 pieces. A model without layers has one block per operator. With prefix sums S of their weights and
  * parts that end before blocks e_0 < e_1 < ... < e_(P-1) = B,
  *
  *   T = min over e of max over p of S[e_p] - S[e_(p-1)]                                        (1)
@@ -125,10 +126,22 @@ static int64_t last_layer_end(const struct plan *plan)
     return last;
 }
 
-static struct blocks find_blocks(const struct plan *plan, const double *weights,
+/* The first instance of a layer; 0: nothing comes before it. */
+static int64_t first_in_layer(const struct plan *plan)
+{
+    const struct model *model = plan->model;
+    int64_t first = 0;
+    while (first < plan->instances && !op_in_layer(model, &model->op[plan->instance[first].op]))
+        first++;
+    return first;
+}
+
+/* `apart`: what comes before and after the layers are blocks of their own. */
+static struct blocks find_blocks(const struct plan *plan, const double *weights, bool apart,
                                  struct arena *scratch)
 {
     int64_t last_layer = last_layer_end(plan);
+    int64_t front = apart ? first_in_layer(plan) : 0;
     struct blocks b = {.layers = last_layer >= 0};
     b.end = ARENA_ARRAY(scratch, int64_t, (size_t)plan->instances);
     b.sum = ARENA_ARRAY(scratch, double, (size_t)plan->instances + 1);
@@ -136,8 +149,8 @@ static struct blocks find_blocks(const struct plan *plan, const double *weights,
     double sum = 0;
     for (int64_t i = 0; i < plan->instances; i++) {
         sum += weights ? weights[i] : flops[plan->instance[i].op];
-        bool ends = b.layers ? plan->ends_layer[i] && i != last_layer : true;
-        if (ends || i == plan->instances - 1) {
+        bool ends = b.layers ? plan->ends_layer[i] && (apart || i != last_layer) : true;
+        if (ends || i + 1 == front || i == plan->instances - 1) {
             b.end[b.count++] = i + 1;
             b.sum[b.count] = sum;
         }
@@ -258,8 +271,13 @@ weft_status plan_map_even(struct plan *plan, int32_t stages, int64_t pieces, con
     weft_status status;
     int64_t *devices = NULL;
     struct arena *scratch = arena_new();
-    struct blocks blocks = find_blocks(plan, weights, scratch);
+    struct blocks blocks = find_blocks(plan, weights, false, scratch);
     TRY(equal_devices(plan, stages, scratch, &devices));
+    if (blocks.layers && pieces > 1 && pieces > blocks.count / stages) {
+        struct blocks more = find_blocks(plan, weights, true, scratch);
+        if (pieces <= more.count / stages)
+            blocks = more;
+    }
     if (pieces > blocks.count / stages)
         TRY(too_many_parts(plan, stages, pieces, &blocks));
     TRY(check_counts(plan, stages, pieces));

@@ -43,13 +43,21 @@ static const struct {
     const char *dataset;
     size_t rows, expressed;
 } COUNTS[] = {
-    {"megatron_sc21_table1", 4, 4}, {"megatron_seqsel_table5", 3, 3},
-    {"megatron_core_h100", 5, 5},   {"vtrain_multi", 41, 41},
-    {"vtrain_single", 201, 201},    {"simumax_b200", 20, 20},
-    {"torchtitan", 15, 15},         {"weft_h200", 39, 39},
-    {"weft_h200_ranks", 15, 15},    {"llm_foundry_fsdp", 70, 70},
-    {"megatron_bridge", 18, 14},    {"megatron_golden", 218, 138},
-    {"fold3d_table2", 14, 14},      {"fold3d_table3", 16, 9},
+    {"megatron_sc21_table1", 4, 4},
+    {"megatron_seqsel_table5", 3, 3},
+    {"megatron_core_h100", 5, 5},
+    {"vtrain_multi", 41, 41},
+    {"vtrain_single", 201, 201},
+    {"simumax_b200", 20, 20},
+    {"torchtitan", 15, 15},
+    {"weft_h200", 39, 39},
+    {"weft_h200_ranks", 15, 15},
+    {"llm_foundry_fsdp", 70, 70},
+    {"megatron_bridge", 127, 125},
+    {"megatron_golden", 218, 141},
+    {"mlperf", 114, 98},
+    {"fold3d_table2", 14, 14},
+    {"fold3d_table3", 16, 9},
     {"proteus_table5", 13, 13},
 };
 
@@ -209,13 +217,61 @@ static void fold3d_systems(void **state)
     plan_close(&zero);
 }
 
+/* Recipes of Megatron-Bridge differ by release: from 26.06 on CUDA graphs, fused experts, overlapped all-to-alls. */
+static void bridge_by_release(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_bridge");
+    const struct published *early =
+        row_named(&rows, "GPT OSS 120B DGX-GB200 x64 BF16, Megatron-Bridge 26.04 NeMo Container");
+    const struct published *late =
+        row_named(&rows, "GPT OSS 120B DGX-GB200 x64 MXFP8, Megatron-Bridge 26.08 NeMo Container");
+    assert_int_equal(early->degrees.recompute, RECOMPUTE_SELECTIVE);
+    assert_int_equal(early->degrees.modules,
+                     module_from_name("layernorm") | module_from_name("moe_act"));
+    assert_int_equal(early->degrees.overlap & OVERLAP_EXPERTS, 0);
+    assert_int_equal(late->degrees.recompute, RECOMPUTE_NONE);
+    assert_int_equal(late->degrees.etp, 1);
+    assert_true(late->degrees.overlap & OVERLAP_EXPERTS);
+    assert_int_equal(software_word(&late->degrees.software, FACT_HOST), HOST_GRAPHS);
+    assert_int_equal(software_word(&late->degrees.software, FACT_EXPERTS), EXPERTS_FUSED);
+    assert_int_equal(software_word(&late->degrees.software, FACT_BUCKETS), BUCKETS_MEGATRON);
+    assert_int_equal(row_named(&rows, "Kimi_K2 DGX-GB300 x256 MXFP8, Megatron-Bridge 26.06 NeMo "
+                                      "Container")
+                         ->degrees.optimizer,
+                     UPDATE_MUON);
+}
+
+/* A rack gives all of its 72 devices to jobs of one or eight racks, and 64 to those of 40. */
+static void mlperf_submissions(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("mlperf");
+    struct published *lora =
+        row_named(&rows, "llama2_70b_lora 72 x NVIDIA Blackwell GPU (GB200), v5.1 NVIDIA");
+    struct published *large =
+        row_named(&rows, "llama31_405b 2560 x NVIDIA Blackwell GPU (GB200), v5.1 NVIDIA");
+    struct opened_plan opened = plan_of(lora);
+    assert_string_equal(lora->cluster, "gb200-nvl72:1x72");
+    assert_string_equal(large->cluster, "gb200-nvl72:40x64");
+    assert_int_equal(large->degrees.pieces, 8);
+    assert_int_equal(large->degrees.dtype, DTYPE_NVFP4);
+    assert_int_equal(lora->degrees.pieces, 1);
+    assert_int_equal(lora->degrees.dtype, DTYPE_FP8);
+    assert_int_equal(software_word(&lora->degrees.software, FACT_HOST), HOST_GRAPHS);
+    assert_true(lora->measured.time_s == 0.199574);
+    assert_int_equal(opened.plan->step_samples, 9);
+    plan_close(&opened);
+}
+
 static void reasons_are_named(void **state)
 {
     (void)state;
     struct published_rows bridge = rows_of("megatron_bridge");
-    assert_string_equal(row_named(&bridge, "DeepSeekV4 Flash DGX-GB200 x128 MXFP8")->reason,
+    assert_string_equal(row_named(&bridge, "DeepSeekV4 Flash DGX-GB200 x128 MXFP8, Megatron-Bridge "
+                                           "26.08 NeMo Container")
+                            ->reason,
                         "sizes not published: DeepSeekV4 Flash");
-    assert_null(row_named(&bridge, "GPT OSS 120B DGX-GB300 x64 MXFP8")->reason);
     struct published_rows fold = rows_of("fold3d_table3");
     struct published *heads = row_named(&fold, "A100 T-NLG Fold3D");
     struct opened_plan opened;
@@ -513,6 +569,14 @@ static void damaged_sources_are_explained(void **state)
          "t.yaml:7: 'when' is text, expected columns and their patterns"},
         {SOURCES "{policy: thrifty}]}\n",
          "t.yaml:7: 'policy' is 'thrifty', expected a policy such as mixed"},
+        {SOURCES "{optimizer: madam}]}\n",
+         "t.yaml:7: 'optimizer' is 'madam', expected an optimizer such as muon"},
+        {SOURCES "{facts: 'host=graphs,experts'}]}\n",
+         "t.yaml:7: 'facts' is 'host=graphs,experts', expected facts about software such as "
+         "host=graphs"},
+        {SOURCES "{recompute: half}]}\n",
+         "t.yaml:7: 'recompute' is 'half', expected none, selective, full, or some of core_attn, "
+         "layernorm, mla_up_proj, mlp, moe, moe_act, shared_experts"},
         {SOURCES "{also_overlap: 'tensor,words'}]}\n",
          "t.yaml:7: 'also_overlap' is 'tensor,words', expected tensor, pipeline, gradients, "
          "parameters, keys, products, experts, all or none"},
@@ -520,7 +584,7 @@ static void damaged_sources_are_explained(void **state)
         {SOURCES "]}\n  - {name: b, summary: s, source: s, form: runs, as: c}\n",
          "t.yaml:8: 'as' is 'c', which is no dataset of the form runs"},
         {SOURCES "]}\n  - {name: b, summary: s, source: s, form: rows}\n",
-         "t.yaml:8: 'form' is 'rows', expected runs, fold3d or proteus"},
+         "t.yaml:8: 'form' is 'rows', expected runs, fold3d, proteus or mlperf"},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         const struct sources *sources;
@@ -615,6 +679,8 @@ int main(void)
         cmocka_unit_test(every_second_product_is_recomputed),
         cmocka_unit_test(golden_follows_launch_arguments),
         cmocka_unit_test(fold3d_systems),
+        cmocka_unit_test(bridge_by_release),
+        cmocka_unit_test(mlperf_submissions),
         cmocka_unit_test(reasons_are_named),
         cmocka_unit_test(open_degrees_are_the_fastest),
         cmocka_unit_test(torchtitan_by_its_source),

@@ -200,21 +200,26 @@ static void test_even_map_is_the_best_map(void **state)
         snprintf(text, sizeof text, "layers: %d", layers);
         struct made m = make("gpt3-1.3b", text, "dgx-a100:2", NULL);
         double *weight = ARENA_ARRAY(m.arena, double, (size_t)m.plan->instances);
+        int32_t stages = 1 << rng_below(&rng, 3);
+        int64_t pieces = 1 + rng_below(&rng, 3);
+        /* If pieces are more than layers, embedding and head are blocks, too. */
+        bool apart = pieces > 1 && stages * pieces > layers;
+        int blocks = apart ? layers + 2 : layers;
         double block[16] = {0};
         int b = 0;
         for (int64_t i = 0; i < m.plan->instances; i++) {
+            const struct op *op = &m.model->op[m.plan->instance[i].op];
             weight[i] = zeros && rng_below(&rng, 2) ? 0 : (double)rng_below(&rng, 100);
+            b += apart && b == 0 && op_in_layer(m.model, op);
             block[b] += weight[i];
-            b += m.plan->ends_layer[i] && b < layers - 1;
+            b += m.plan->ends_layer[i] && b < blocks - 1;
         }
-        int32_t stages = 1 << rng_below(&rng, 3);
-        int64_t pieces = 1 + rng_below(&rng, 3);
         weft_status status = plan_map_even(m.plan, stages, pieces, weight);
-        assert_int_equal(status, stages * pieces <= layers ? WEFT_OK : WEFT_BAD_INPUT);
+        assert_int_equal(status, stages * pieces <= blocks ? WEFT_OK : WEFT_BAD_INPUT);
         check_map(m.plan);
         if (status == WEFT_OK)
             assert_true(heaviest(m.plan, weight) ==
-                        brute_force(block, layers, 0, (int)(stages * pieces)));
+                        brute_force(block, blocks, 0, (int)(stages * pieces)));
         unmake(&m);
     }
 }
@@ -233,6 +238,20 @@ static void test_degrees_deal_layers_out_equally(void **state)
     }
     assert_int_equal(plan_stage_of_part(m.plan, 5), 1);
     assert_int_equal(m.plan->stage[3].first_device, 6);
+    unmake(&m);
+}
+
+/* 6 layers over 4 stages of 2 pieces: the first holds only the embedding, the last only what follows the layers. */
+static void test_embedding_and_head_are_pieces(void **state)
+{
+    (void)state;
+    struct degrees d = {.pp = 4, .pieces = 2};
+    struct made m = make("gpt3-1.3b", "layers: 6", "dgx-a100:1", &d);
+    check_map(m.plan);
+    for (int p = 1; p < 7; p++)
+        assert_string_equal(plan_path(m.arena, m.plan, m.plan->part[p].first),
+                            arena_printf(m.arena, "layers.%d.attn.norm", p - 1));
+    assert_string_equal(plan_path(m.arena, m.plan, m.plan->part[7].first), "norm");
     unmake(&m);
 }
 
@@ -281,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_choice_must_cover_its_stage),
         cmocka_unit_test(test_even_map_is_the_best_map),
         cmocka_unit_test(test_degrees_deal_layers_out_equally),
+        cmocka_unit_test(test_embedding_and_head_are_pieces),
         cmocka_unit_test(test_even_map_weighs_the_head),
         cmocka_unit_test(test_map_by_hand),
     };

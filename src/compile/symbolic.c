@@ -165,12 +165,15 @@ static bool is_tied(const struct proof *p, const struct bucket *bucket)
     return tied;
 }
 
+/* Of so few bytes that the forward pass' share of the passes is none, nothing is left (exchanges.c). */
 static bool leaves_a_slice(const struct symbolic_machine *m, const struct bucket *bucket)
 {
     const struct plan *plan = m->p->plan;
-    return schedule_find(plan->schedule)->segmented && (plan->overlap & OVERLAP_GRADIENTS) &&
-           bucket->part >= plan->stages && bucket->pattern >= 0 &&
-           bucket->shard <= (plan->overlap & OVERLAP_PARAMETERS ? 1 : 0) && !is_tied(m->p, bucket);
+    int64_t passes = m->p->fact[plan->part[bucket->part].first].choice->recompute ? 4 : 3;
+    return bucket->bytes >= passes && schedule_find(plan->schedule)->segmented &&
+           (plan->overlap & OVERLAP_GRADIENTS) && bucket->part >= plan->stages &&
+           bucket->pattern >= 0 && bucket->shard <= (plan->overlap & OVERLAP_PARAMETERS ? 1 : 0) &&
+           !is_tied(m->p, bucket);
 }
 
 static weft_status need_weights(struct symbolic_machine *m, int64_t instance, struct at at)
@@ -341,8 +344,9 @@ static weft_status bad_step(const struct symbolic_machine *m, const struct readi
                  step_name(item_at(m, at)->step->kind), r->operand);
 }
 
-/* The first step of a reshard, applied to what the source left or to what a send brought for any
- * reader; 0: it fits none of them. `there` says whether anything exists. */
+/* The first step of a reshard, applied to what the source left or to what a send brought, for this reader or for one that
+ * wants the same: a step may also fit what came for a reader with another layout, but does not lead to this one's. 0: it
+ * fits none of them. `there` says whether anything exists. */
 static int32_t first_step(struct symbolic_machine *m, const struct reading *r, struct at at,
                           bool *there)
 {
@@ -357,7 +361,7 @@ static int32_t first_step(struct symbolic_machine *m, const struct reading *r, s
         return result;
     for (int32_t i = p->fact[r->source].readers; i >= 0 && !result; i = p->reading[i].next) {
         int32_t received = m->received[first + (size_t)i];
-        if (!received || !shares(r, &p->reading[i]))
+        if (!received || !shares(r, &p->reading[i]) || p->reading[i].want != r->want)
             continue;
         *there = true;
         result = step_result(p, r, received, step);

@@ -267,17 +267,13 @@ static void recompute(struct block_writer *w, int64_t last)
     w->floor = (int32_t)w->items.len;
 }
 
-static bool wants_gradient(const struct op *op)
-{
-    return op->input_grad || op_trains(op);
-}
-
 /* Gradients for another stage leave the block; the others go to their producer. */
 static void send_back(struct block_writer *w, int64_t u, int32_t needs)
 {
     const struct use *use = &w->b->use[u];
     const struct joint *j = use->joint;
-    if (!j || use->same_backward != (int32_t)u || !wants_gradient(laid_of(w->b, use->source)->op))
+    if (!j || use->same_backward != (int32_t)u ||
+        !op_wants_gradient(laid_of(w->b, use->source)->op))
         return;
     if (j->across)
         needs = push_steps(w, use, j->backward[0], 0, j->backward[0]->send, FLOW_GRADIENT, needs);
@@ -366,7 +362,7 @@ static void backward_op(struct block_writer *w, int64_t instance, bool inputs, b
             send_back(w, u, at);
         if (ring)
             write_rest(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD, -1, ring, 1);
-    } else if (inputs) {
+    } else if (inputs && op_trains(op)) {
         needs = receive_back(w, instance);
     }
     if (weights && op_trains(op)) {

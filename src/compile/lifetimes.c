@@ -244,11 +244,6 @@ static void send_outputs(struct trace *t)
 /* Operands whose gradient is the output's own, as bits from the first. */
 static const unsigned PASSES_ON[OP_KIND_COUNT] = {[OP_ADD] = 3, [OP_DROPOUT_ADD] = 2};
 
-static bool wants_gradient(const struct op *op)
-{
-    return op->input_grad || op_trains(op);
-}
-
 /* Adds a gradient to the sum so far (I5). */
 static void add_gradient(struct trace *t, int32_t *sum, int32_t more)
 {
@@ -266,7 +261,7 @@ static bool leaves(const struct trace *t, const struct use *use)
 static void make_gradient(struct trace *t, const struct use *use)
 {
     const struct build *b = t->b;
-    if (!use->joint || !wants_gradient(laid_of(b, use->source)->op))
+    if (!use->joint || !op_wants_gradient(laid_of(b, use->source)->op))
         return;
     const struct op *op = laid_of(b, use->reader)->op;
     bool moves = leaves(t, use) || use->joint->backward[0] || use->joint->backward[1];
@@ -386,7 +381,8 @@ static void receive_gradients(struct trace *t)
         const struct crossing *c = &b->crossings.data[i];
         const struct use *use = &b->use[c->use];
         if (c->from_part == t->part && use->same_backward == c->use &&
-            laid_of(b, use->reader)->op->input_grad && wants_gradient(laid_of(b, use->source)->op))
+            laid_of(b, use->reader)->op->input_grad &&
+            op_wants_gradient(laid_of(b, use->source)->op))
             add_gradient(t, &t->gradient[place(t, use->source)],
                          take(t, HELD_GRADIENT, use->source, output_bytes(t, use->source)));
     }

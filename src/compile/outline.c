@@ -63,7 +63,7 @@ static int32_t send_exchange(struct build *b, const struct use *use, const struc
 static bool goes_back(const struct build *b, const struct use *use)
 {
     const struct op *source = laid_of(b, use->source)->op;
-    return laid_of(b, use->reader)->op->input_grad && (source->input_grad || op_trains(source));
+    return laid_of(b, use->reader)->op->input_grad && op_wants_gradient(source);
 }
 
 static void outline_sends(struct build *b, struct outline *out)

@@ -18,7 +18,7 @@ static bool crosses(const struct build *b, int32_t crossing, bool backward)
     if (!backward)
         return use->same_forward == number;
     return use->same_backward == number && laid_of(b, use->reader)->op->input_grad &&
-           (source->input_grad || source->weights);
+           op_wants_gradient(source);
 }
 
 /* The part at either end of a crossing in this direction. */

@@ -22,11 +22,6 @@ static int32_t storage_of(const struct model *model, int32_t tensor)
     return tensor;
 }
 
-static bool wants_gradient(const struct op *op)
-{
-    return op->input_grad || op->weights;
-}
-
 /* ---- operators ------------------------------------------------------------------------------- */
 
 static int32_t lay(struct proof *p, const struct fact *at, const struct operand *operand,
@@ -56,7 +51,7 @@ static void read_input(struct serial *s, int64_t instance, int32_t k)
     r->next = from->readers;
     from->readers = number;
     r->across = from->stage != at->stage;
-    r->differentiable = at->op->input_grad && wants_gradient(from->op);
+    r->differentiable = at->op->input_grad && op_wants_gradient(from->op);
     if (r->differentiable) {
         from->gradients += mark_of(number);
         from->gradient_count++;

@@ -287,6 +287,12 @@ static inline bool op_trains(const struct op *op)
     return op->weights && !op->frozen;
 }
 
+/* Whether it has a use for its output's gradient: for those of its inputs or of its weights. */
+static inline bool op_wants_gradient(const struct op *op)
+{
+    return op->input_grad || op_trains(op);
+}
+
 /* ---- work: what a kernel is asked to do ------------------------------------------------------ */
 
 /* The kernels whose costs are known. An operator's phase runs as one kernel of one shape. */

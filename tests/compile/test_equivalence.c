@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "compile/compile.h"
+#include "plan_text.h"
 #include "random_plan.h"
 
 static struct model *models[SMALL_MODEL_COUNT];
@@ -141,6 +142,76 @@ static void test_todays_models_are_equivalent(void **state)
         }
         model_free(model);
     }
+}
+
+static void expect_equivalent(const struct plan *plan)
+{
+    struct graph *graph = compile(plan, FOLD_NEVER);
+    if (graph_verify(graph) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    graph_free(graph);
+}
+
+/* attn.add goes to stage 1 in two forms, by batch for mlp.norm and by hidden and seq for mlp.add, each cut further for the
+ * send. The gather that follows for mlp.norm would fit what came for mlp.add as well, and would not give it its input. */
+static void test_a_gather_takes_what_came_for_its_reader(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *split;
+    } SPLITS[] = {{"layers.0.attn.add", "copy:2 batch:2"},
+                  {"layers.0.mlp.norm", "batch:2 copy:2"},
+                  {"layers.0.mlp.add", "hidden:2 seq:2"}};
+    struct plan *plan;
+    assert_int_equal(plan_new(models[2], clusters[5], &plan), WEFT_OK);
+    int64_t cut = at(plan, SPLITS[0].path) + 1;
+    assert_int_equal(plan_map(plan, 2, 1, &cut, (int64_t[]){4, 4}), WEFT_OK);
+    plan->step_samples = plan->global_batch = 2;
+    for (size_t i = 0; i < COUNT_OF(SPLITS); i++) {
+        int64_t instance = at(plan, SPLITS[i].path);
+        struct choice choice = *plan_choice(plan, instance);
+        assert_int_equal(split_parse(NULL, SPLITS[i].split, &choice.split), WEFT_OK);
+        assert_int_equal(plan_choose(plan, instance, &choice), WEFT_OK);
+    }
+    expect_equivalent(plan);
+    plan_free(plan);
+}
+
+/* With 4 heads over tp 4 a device has one sink of attention, whose gradient of 2 bytes is too small to leave a third of it
+ * to the next iteration; a frozen weight has no gradient at all. */
+static void test_small_buckets_are_not_divided(void **state)
+{
+    (void)state;
+    static const struct small_model MODELS[] = {
+        {"llama", "{layers: 2, hidden: 32, heads: 4, ffn: 64, seq: 16, vocab: 96, sinks: true}"},
+        {"llama", "{layers: 2, hidden: 32, heads: 4, ffn: 64, seq: 16, vocab: 96, lora: 4}"},
+    };
+    for (size_t i = 0; i < COUNT_OF(MODELS); i++) {
+        struct model *model = open_small(&MODELS[i]);
+        struct degrees d = {.tp = 4, .dp = 2, .segments = 2, .schedule = "aiao"};
+        struct plan *plan;
+        d.has_bucket = true; /* of 1 byte: each weight is alone */
+        d.bucket_bytes = 1;
+        assert_int_equal(plan_from_degrees(model, clusters[5], &d, &plan), WEFT_OK);
+        expect_equivalent(plan);
+        plan_free(plan);
+        model_free(model);
+    }
+}
+
+/* An embedding that is frozen has no use for the gradient of its output, and stage 1 sends none back. */
+static void test_frozen_stages_get_no_gradients(void **state)
+{
+    (void)state;
+    static const struct small_model LORA = {
+        "llama", "{layers: 1, hidden: 32, heads: 4, ffn: 64, seq: 16, vocab: 96, lora: 4}"};
+    struct model *model = open_small(&LORA);
+    struct plan *plan;
+    assert_int_equal(plan_new(model, clusters[3], &plan), WEFT_OK);
+    assert_int_equal(plan_map(plan, 2, 1, (int64_t[]){1}, (int64_t[]){2, 2}), WEFT_OK);
+    expect_equivalent(plan);
+    plan_free(plan);
+    model_free(model);
 }
 
 /* ---- what is wrong is found ------------------------------------------------------------------ */
@@ -359,6 +430,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_plans_are_equivalent),
         cmocka_unit_test(test_todays_models_are_equivalent),
+        cmocka_unit_test(test_a_gather_takes_what_came_for_its_reader),
+        cmocka_unit_test(test_small_buckets_are_not_divided),
+        cmocka_unit_test(test_frozen_stages_get_no_gradients),
         cmocka_unit_test(test_mutations_are_found),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

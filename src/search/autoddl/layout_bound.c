@@ -243,7 +243,7 @@ double layout_least_of_pair(void *context, int32_t edge, int32_t i, int32_t j)
         int64_t bytes = element_bytes(to->input[use->operand].element, p->about.dtype);
         double least = layout_least_of_reshard(p, &a->output[i], &b->input[use->operand][j], bytes);
         double back = 0;
-        if (layout_wants_gradient(from) && to->input_grad)
+        if (op_wants_gradient(from) && to->input_grad)
             back = layout_least_of_reshard(p, &b->input_grad[use->operand][j], &a->output_grad[i],
                                            bytes);
         double left = fmax(0, back - p->work->alone[e->b][j].weights);

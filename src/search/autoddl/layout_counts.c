@@ -48,7 +48,7 @@ static void count_pair(struct bound *b, const struct plan *plan, int64_t i, doub
     pair->uses = uses_between(b->p, a, a + 1);
     pair->operand = operand;
     pair->forward += times * (again ? 2 : 1);
-    if (layout_wants_gradient(from) && to->input_grad)
+    if (op_wants_gradient(from) && to->input_grad)
         pair->back += times;
 }
 

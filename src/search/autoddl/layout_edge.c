@@ -32,7 +32,7 @@ struct layout_edge layout_use_cost(const struct layout_problem *p, const struct 
     layout_pad(from, to, input, want->elements, &part_gradient);
     cost.there = cost_of_reshard(p, &a->output[i], &whole, bytes, &cost.gathers);
     cost.there += cost_of_reshard(p, &part, want, bytes, &cost.gathers);
-    if (layout_wants_gradient(from) && to->input_grad) {
+    if (op_wants_gradient(from) && to->input_grad) {
         cost.back = cost_of_reshard(p, back, &part_gradient, bytes, NULL);
         cost.back += cost_of_reshard(p, &gradient, &a->output_grad[i], bytes, NULL);
     }

@@ -69,11 +69,6 @@ static inline int32_t layout_tied_to(const struct op *op)
     return op->weights ? op->weight[0].tied_op : -1;
 }
 
-static inline bool layout_wants_gradient(const struct op *op)
-{
-    return op->input_grad || op->weights;
-}
-
 /* Whether a part of its reshards is hidden by its other half. */
 static inline bool layout_is_product(const struct op *op)
 {

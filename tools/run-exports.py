@@ -34,7 +34,7 @@ CAUTION = 1.05            # Megatron-LM reserved up to 6 % more than predicted, 
 RANKS_AT_ONCE = 12
 LOCAL_MODULES = "--set attention=local --dtype bf16 --software megatron-local"
 GRADIENTS = f"{LOCAL_MODULES} --policy mixed-fp32-gradients"
-FSDP = "--dtype bf16 --policy fsdp"
+FSDP = "--dtype bf16 --policy fsdp --software fsdp-script"
 # Name, ranks, format, and what is exported; in an order in which neighbours fill the GPU.
 CASES = [
     ("megatron-full", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --recompute full --microbatch 2 --global-batch 8 "

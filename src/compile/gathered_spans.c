@@ -54,17 +54,27 @@ static struct bucket_span *spans_of(struct build *b, const struct block *block)
     return span;
 }
 
-static void push(struct build *b, const struct block *block, enum held held, int32_t bucket,
-                 int64_t bytes, int32_t born, int32_t dies, struct life_list *out)
+struct bucket_tensor {
+    enum held held;
+    enum memory_stream stream;
+    int64_t bytes;
+    int32_t born, dies;
+};
+
+static void push(struct build *b, const struct block *block, int32_t bucket,
+                 struct bucket_tensor tensor, struct life_list *out)
 {
-    struct lifetime life = {.bytes = bytes,
-                            .instance = b->buckets.data[block->first_bucket + bucket].first,
-                            .held = (uint8_t)held,
-                            .born_in = (uint8_t)block->kind,
-                            .dies_in = (uint8_t)block->kind,
-                            .born = born,
-                            .dies = dies};
-    if (bytes)
+    struct lifetime life = {
+        .bytes = tensor.bytes,
+        .instance = b->buckets.data[block->first_bucket + bucket].first,
+        .held = (uint8_t)tensor.held,
+        .stream =
+            (uint8_t)(policy_memory(b->plan->policy).own_streams ? tensor.stream : MEMORY_COMPUTED),
+        .born_in = (uint8_t)block->kind,
+        .dies_in = (uint8_t)block->kind,
+        .born = tensor.born,
+        .dies = tensor.dies};
+    if (tensor.bytes)
         array_push(b->scratch, out, life);
 }
 
@@ -78,22 +88,70 @@ static int64_t shares_of(const struct build *b, const struct bucket *bucket)
     return shares;
 }
 
+/* Whether a bucket with shard 3 is whole from the start of a block to its end (I8). */
+static bool is_whole_root(const struct build *b, const struct bucket *bucket)
+{
+    const struct op *op = &b->plan->model->op[b->plan->instance[bucket->first].op];
+    return bucket->shard == 3 && !op_in_layer(b->plan->model, op) &&
+           software_word(&b->plan->software, FACT_ROOT) == ROOT_WHOLE;
+}
+
+/* What a gather brings ahead of the first use is copied out then, where streams have memory of their own. */
+static void push_gathered(struct build *b, const struct block *block, int32_t i,
+                          const struct bucket_span *span, struct life_list *out)
+{
+    const struct bucket *bucket = &b->buckets.data[block->first_bucket + i];
+    bool ahead = b->plan->overlap & OVERLAP_PARAMETERS, root = is_whole_root(b, bucket);
+    bool apart = policy_memory(b->plan->policy).own_streams;
+    int32_t before = root ? NONE : ahead ? span->before : span->first;
+    int32_t copied = root ? 0 : span->first;
+    int32_t last = root ? block->items : span->last;
+    if (before < copied && apart)
+        push(b, block, i,
+             (struct bucket_tensor){HELD_WEIGHTS, MEMORY_GATHERED, bucket->gather_bytes, before,
+                                    copied - 1},
+             out);
+    push(b, block, i,
+         (struct bucket_tensor){HELD_WEIGHTS, MEMORY_COMPUTED, bucket->gather_bytes,
+                                apart ? copied : before, last},
+         out);
+}
+
+/* The root's wait, as they were computed, for the end of the pass, where they are summed. */
+static void push_gradients(struct build *b, const struct block *block, int32_t i,
+                           const struct bucket_span *span, struct life_list *out)
+{
+    const struct bucket *bucket = &b->buckets.data[block->first_bucket + i];
+    bool beside = b->plan->overlap & OVERLAP_GRADIENTS, root = is_whole_root(b, bucket);
+    struct bucket_tensor summed = {HELD_WEIGHT_GRADIENTS, MEMORY_COMPUTED, bucket->bytes,
+                                   root ? block->items : span->made,
+                                   root     ? block->items
+                                   : beside ? span->after
+                                            : span->completed};
+    if (root)
+        push(b, block, i,
+             (struct bucket_tensor){HELD_WEIGHT_GRADIENTS, MEMORY_COMPUTED, bucket->gather_bytes,
+                                    span->made, block->items},
+             out);
+    push(b, block, i, summed, out);
+}
+
 void trace_buckets(struct build *b, const struct block *block, struct life_list *out)
 {
-    bool ahead = b->plan->overlap & OVERLAP_PARAMETERS;
-    bool beside = b->plan->overlap & OVERLAP_GRADIENTS;
     bool late = plan_makes_gradients_late(b->plan);
     struct bucket_span *span = spans_of(b, block);
     for (int32_t i = 0; i < block->buckets; i++) {
         const struct bucket *bucket = &b->buckets.data[block->first_bucket + i];
         if (bucket->shard == 3 && span[i].first != NONE && block->kind != SLOT_BACKWARD_WEIGHT)
-            push(b, block, HELD_WEIGHTS, i, bucket->gather_bytes,
-                 ahead ? span[i].before : span[i].first, span[i].last, out);
+            push_gathered(b, block, i, &span[i], out);
         if (bucket->shard >= 2 && span[i].made != NONE)
-            push(b, block, HELD_WEIGHT_GRADIENTS, i, bucket->bytes, span[i].made,
-                 beside ? span[i].after : span[i].completed, out);
+            push_gradients(b, block, i, &span[i], out);
         if (late && span[i].made != NONE)
-            push(b, block, HELD_WEIGHT_GRADIENTS, i, bucket->bytes / shares_of(b, bucket),
-                 bucket->shard >= 2 ? span[i].completed : span[i].made, block->items, out);
+            push(b, block, i,
+                 (struct bucket_tensor){
+                     HELD_WEIGHT_GRADIENTS, bucket->shard >= 2 ? MEMORY_REDUCED : MEMORY_COMPUTED,
+                     bucket->bytes / shares_of(b, bucket),
+                     bucket->shard >= 2 ? span[i].completed : span[i].made, block->items},
+                 out);
     }
 }

@@ -28,7 +28,8 @@
  *       Where gradients are freed after a step and made by one backward pass (plan_makes_gradients_late),
  *       they stay from there to the end of the block and are not state.
  *   I8  With shard 3 a bucket's weights are whole from when the bucket before it is first used
- *       (without overlap: from its own first use) to its last use in the block.
+ *       (without overlap: from its own first use) to its last use in the block. Weights outside of layers are
+ *       whole in all of it where the software has them so (FACT_ROOT).
  *   I9  A loss computed in single steps (KEEP_STEPS: eager PyTorch) copies the logits to fp32 for
  *       its log-softmax, which is kept. Backward, the gradients of the log-softmax and of the copy
  *       exist next to it; they are then replaced by the gradient of the logits, whose size is
@@ -62,11 +63,15 @@ enum held {
 };
 const char *held_name(enum held held); /* "output" */
 
+/* The stream in which a tensor is allocated: PyTorch's allocator gives memory that one has freed to no other. */
+enum memory_stream { MEMORY_COMPUTED, MEMORY_GATHERED, MEMORY_REDUCED, MEMORY_STREAM_COUNT };
+
 struct lifetime {
     int64_t bytes; /* on each device */
     int64_t instance;
     uint8_t held;             /* enum held */
     uint8_t memory;           /* enum memory_class */
+    uint8_t stream;           /* enum memory_stream */
     uint8_t born_in, dies_in; /* enum slot_kind */
     bool offloaded;           /* I4 */
     int32_t born, dies;       /* I1 */

@@ -316,6 +316,8 @@ struct policy_memory {
     bool no_weight_shares; /* with shard 3, no 16-bit shares beside those in fp32 */
     bool adds_whole;       /* with shard 2, gradients of several micro-batches are added up whole */
     bool frees_gradients;  /* there are none before the first backward pass */
+    /* gathers and sums of gradients are made in streams of their own, whose memory no other takes */
+    bool own_streams;
 };
 struct policy_memory policy_memory(enum policy policy);
 int policy_weight_bytes(enum policy policy); /* per parameter, for the weights that products read */

@@ -69,6 +69,11 @@ static const struct {
          "that all compute as much of causal attention, or it has consecutive "
          "positions, of which the last rank's see most keys",
          {"balanced", "consecutive"}},
+    [FACT_ROOT] =
+        {"root",
+         "with sharded weights, those outside of layers (embedding, head) are gathered where "
+         "they are used (apart), or at the start of a pass, to its end (whole)",
+         {"apart", "whole"}},
 };
 _Static_assert(COUNT_OF(FACTS) == SOFTWARE_FACTS, "a fact without a row");
 
@@ -100,7 +105,7 @@ const char *fact_word(enum software_fact fact, int word)
     [FACT_FUSED_CASTS] = FUSED_CASTS_NORMS, [FACT_ACCUMULATION] = ACCUMULATION_FUSED,              \
     [FACT_BUCKETS] = BUCKETS_MEGATRON, [FACT_GATHERS] = GATHERS_PIECES
 
-enum { NUMBER_DEFAULT, NUMBER_CORE_16, NUMBER_CORE_19, NUMBER_LOCAL, NUMBER_TITAN, NUMBER_EAGER, NUMBER_DEEPSPEED,
+enum { NUMBER_DEFAULT, NUMBER_CORE_16, NUMBER_CORE_19, NUMBER_LOCAL, NUMBER_TITAN, NUMBER_SCRIPT, NUMBER_EAGER, NUMBER_DEEPSPEED,
        NUMBER_WEFT };
 
 static const struct software_profile PROFILES[] = {
@@ -128,6 +133,10 @@ static const struct software_profile PROFILES[] = {
     {"torchtitan-2025", "torchtitan with FSDP2 and torchao's fp8",
      "torchtitan, torchtitan/distributed and torchtitan/components; PyTorch 2.9, torch/optim/optimizer.py",
      {NUMBER_TITAN, {[FACT_GRADIENTS] = GRADIENTS_FREED}}},
+    /* It shards each layer, and with the model what is outside of them; AdamW is fused. */
+    [NUMBER_SCRIPT] =
+    {"fsdp-script", "the script of `weft export --to fsdp`", "src/exchange/export_fsdp_script.c",
+     {NUMBER_SCRIPT, {[FACT_GRADIENTS] = GRADIENTS_FREED, [FACT_ROOT] = ROOT_WHOLE}}},
     /* torch/utils/checkpoint.py stops early by default; torch/optim/optimizer.py: set_to_none=True, foreach. */
     [NUMBER_EAGER] =
     {"pytorch-eager", "PyTorch without a framework: AdamW, non-reentrant checkpoints, zero_grad",

@@ -25,6 +25,7 @@ enum software_fact {
     FACT_CHECKPOINTS,
     FACT_OPTIMIZER_STEP,
     FACT_SEQUENCES,
+    FACT_ROOT,
     SOFTWARE_FACTS
 };
 /* The words of each fact, in the order of FACTS. */
@@ -40,6 +41,7 @@ enum { GRADIENTS_KEPT, GRADIENTS_FREED };
 enum { CHECKPOINTS_WHOLE, CHECKPOINTS_EARLY };
 enum { STEP_FUSED, STEP_FOREACH, STEP_SINGLE };
 enum { SEQUENCES_BALANCED, SEQUENCES_CONSECUTIVE };
+enum { ROOT_APART, ROOT_WHOLE };
 
 /* A record. */
 struct software {

@@ -11,6 +11,8 @@
  *       places of that iteration's tensors. What is there only during a step (state_at_step) comes and
  *       goes in the same way.
  *   I3  Slots that are executed as one are played one after the other.
+ *   I4  Each stream has an allocator of its own, for what one has freed is given to no other. Shares of gradients that
+ *       were summed stay in theirs from one iteration to the next, freed or not.
  */
 #include "sim/allocator.h"
 #include "sim/player.h"
@@ -24,7 +26,7 @@ struct handles {
 
 struct replay {
     const struct player *player;
-    struct allocator *allocator;
+    struct allocator *allocator[MEMORY_STREAM_COUNT];
     int32_t **handle; /* per piece: per micro-batch, per life */
     int32_t micro_batches;
 };
@@ -41,10 +43,11 @@ static void play_slot(const struct replay *r, const struct slot *slot)
     int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
     for (int32_t i = 0; i < events->count; i++) {
         const struct memory_event *m = &events->event[i];
+        struct allocator *own = r->allocator[part->life[m->life].stream];
         if (m->gives)
-            allocator_give(r->allocator, handle[m->life]);
+            allocator_give(own, handle[m->life]);
         else
-            handle[m->life] = allocator_take(r->allocator, part->life[m->life].bytes);
+            handle[m->life] = allocator_take(own, part->life[m->life].bytes);
     }
 }
 
@@ -57,9 +60,9 @@ static void move_offloaded(const struct replay *r, const struct slot *slot, bool
         if (!part->life[i].offloaded)
             continue;
         if (leave)
-            allocator_give(r->allocator, handle[i]);
+            allocator_give(r->allocator[MEMORY_COMPUTED], handle[i]);
         else
-            handle[i] = allocator_take(r->allocator, part->life[i].bytes);
+            handle[i] = allocator_take(r->allocator[MEMORY_COMPUTED], part->life[i].bytes);
     }
 }
 
@@ -124,7 +127,8 @@ static void take_by_weight(struct replay *r, double bytes, struct handles *out)
                 double own = parameters_of(plan, plan->part[part].first + k);
                 for (int moment = 0; pass == 1 && own > 0 && moment < 2; moment++)
                     array_push(r->player->scratch, out,
-                               allocator_take(r->allocator, (int64_t)(bytes / 2 * own / all)));
+                               allocator_take(r->allocator[MEMORY_COMPUTED],
+                                              (int64_t)(bytes / 2 * own / all)));
                 all += pass == 0 ? own : 0;
             }
 }
@@ -135,10 +139,21 @@ static void step(struct replay *r, const struct state *state, double new_moments
     struct handles moments = {0}, copies = {0};
     if (new_moments > 0)
         take_by_weight(r, new_moments, &moments);
-    if (state_at_step(state) > 0)
-        take_by_weight(r, (double)state_at_step(state), &copies);
+    bool apart = policy_memory(r->player->plan->policy).own_streams; /* I4 */
+    int64_t beside = apart ? state->step : state_at_step(state);
+    if (beside > 0)
+        take_by_weight(r, (double)beside, &copies);
     for (size_t i = 0; i < copies.len; i++)
-        allocator_give(r->allocator, copies.data[i]);
+        allocator_give(r->allocator[MEMORY_COMPUTED], copies.data[i]);
+}
+
+/* I4: the shares of gradients that are whole until the last micro-batch, and are summed then. */
+static int64_t late_shares(const struct plan *plan, const struct state *state)
+{
+    double shares = (double)state->bytes[MEMORY_OPTIMIZER] * policy_gradient_bytes(plan->policy) /
+                    policy_state_bytes(plan->policy);
+    bool whole = (double)state->bytes[MEMORY_GRADIENTS] > shares;
+    return policy_memory(plan->policy).own_streams && whole ? (int64_t)shares : 0;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -150,7 +165,8 @@ int64_t find_reserved(const struct player *player, const struct state *state)
     struct slots slots = {0};
     r.micro_batches = player->away ? (int32_t)plan_micro_batches(plan)
                                    : fewest_micro_batches(player->graph, player->stage);
-    r.allocator = allocator_new(player->scratch, &(struct allocator_options){0});
+    for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
+        r.allocator[s] = allocator_new(player->scratch, &(struct allocator_options){0});
     r.handle = ARENA_ARRAY(player->scratch, int32_t *, (size_t)plan->pieces);
     for (int32_t i = 0; i < plan->pieces; i++)
         r.handle[i] = ARENA_ARRAY(player->scratch, int32_t,
@@ -158,14 +174,18 @@ int64_t find_reserved(const struct player *player, const struct state *state)
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, r.micro_batches};
     graph_schedule(player->graph)->order(&pipeline, player->stage, player->scratch, &slots);
     double moments = (double)state->bytes[MEMORY_OPTIMIZER] * moments_share(plan->policy);
-    allocator_take(r.allocator, state->bytes[MEMORY_WEIGHTS]);
-    allocator_take(r.allocator, state->bytes[MEMORY_GRADIENTS]);
-    allocator_take(r.allocator, state->bytes[MEMORY_OPTIMIZER] - (int64_t)moments);
-    allocator_take(r.allocator, state->stand_ins);
-    allocator_take(r.allocator, state->buffer);
+    const int64_t first[] = {state->bytes[MEMORY_WEIGHTS], state->bytes[MEMORY_GRADIENTS],
+                             state->bytes[MEMORY_OPTIMIZER] - (int64_t)moments, state->stand_ins,
+                             state->buffer};
+    for (size_t i = 0; i < COUNT_OF(first); i++)
+        allocator_take(r.allocator[MEMORY_COMPUTED], first[i]);
+    allocator_take(r.allocator[MEMORY_REDUCED], late_shares(plan, state));
     play(&r, &slots);
     step(&r, state, moments);
     play(&r, &slots);
     step(&r, state, 0);
-    return allocator_use(r.allocator).reserved_peak;
+    int64_t bytes = 0;
+    for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
+        bytes += allocator_use(r.allocator[s]).reserved_peak;
+    return bytes;
 }

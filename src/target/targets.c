@@ -86,7 +86,7 @@ static const struct target TARGETS[] = {
       .schedules = SIMPLE_SCHEDULES, .policies = 1U << POLICY_FSDP | 1U << POLICY_MIXED,
       .usual_policy = POLICY_FSDP,
       .overlaps = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},
-     .lacks = fsdp_lacks, .software = "torchtitan-2025"},
+     .lacks = fsdp_lacks, .software = "fsdp-script"},
     {"galvatron", "2.4", "Galvatron 2.4", GALVATRON_ABILITIES, .layerwise = true,
      .lacks = galvatron2_lacks, .other_families = true},
     {"galvatron", "3.0", "Galvatron 3.0", GALVATRON_ABILITIES, .layerwise = true,

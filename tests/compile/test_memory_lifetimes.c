@@ -492,6 +492,41 @@ static void sharded_weights(void **state)
     drop(&s);
 }
 
+/* The same under fsdp, whose streams have memory of their own: a layer's weights are brought into that of gathers
+ * and copied out at its first use, and the eighth of all 3 * 656 + 520 gradients in fp32 that the device keeps is in
+ * that of sums. Everything is small, so that each of the three reserves 2 MiB, and another policy one of them. The
+ * root's weights are there in all of a pass where the software has them so. */
+static void memory_of_streams(void **state)
+{
+    (void)state;
+    static const char *const OPTIONS = "layers: 3, hidden: 8, heads: 2, ffn: 16, seq: 4, vocab: 32";
+    struct subject s, other;
+    struct degrees degrees = {.dp = 8, .shard = 3, .has_policy = true, .policy = POLICY_FSDP};
+    degrees.software.word[FACT_ROOT] = ROOT_WHOLE;
+    assert_true(
+        predict(family("llama", OPTIONS), "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
+    const struct part_lifetimes *l = part_of(&s, 0);
+    const struct lifetime *brought = find_life(&s, 0, "layers.1.attn.norm", HELD_WEIGHTS);
+    assert_int_equal(brought->stream, MEMORY_GATHERED);
+    assert_int_equal(brought[1].stream, MEMORY_COMPUTED);
+    assert_int_equal(brought[1].born, brought->dies + 1);
+    assert_int_equal(brought[1].bytes, brought->bytes);
+    const struct lifetime *root = find_life(&s, 0, "embedding", HELD_WEIGHTS);
+    assert_int_equal(root->born, -1);
+    assert_true(root[1].dies > find_life(&s, 0, "loss", HELD_OUTPUT)->born);
+    int64_t shares = 0;
+    for (int32_t i = 0; i < l->lives; i++)
+        shares += l->life[i].stream == MEMORY_REDUCED ? l->life[i].bytes : 0;
+    assert_int_equal(shares, (3 * 656 + 256 + 8 + 256) * 4 / 8);
+    assert_int_equal(s.prediction->stage[0].memory.reserved, 3 << 21);
+    degrees.policy = POLICY_MIXED_FP32_GRADIENTS;
+    assert_true(predict(family("llama", OPTIONS), "dgx-a100", &degrees,
+                        &(struct simulate_options){0}, &other));
+    assert_int_equal(other.prediction->stage[0].memory.reserved, 1 << 21);
+    drop(&other);
+    drop(&s);
+}
+
 /* The head of a GPT uses the embedding's table; on another stage it is a second copy with its
  * gradient and its optimizer state. One layer a stage, h = 64, V = 32. A layer, with biases: norms
  * 2 * 128, qkv 64 * 192 + 192, proj 64 * 64 + 64, up 64 * 256 + 256, down 256 * 64 + 64 = 49984;
@@ -925,16 +960,17 @@ static void in_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_by_hand),  cmocka_unit_test(gradients_made_apart),
-        cmocka_unit_test(one_layer),        cmocka_unit_test(fused_loss),
-        cmocka_unit_test(compiled_loss),    cmocka_unit_test(recomputed_layer),
-        cmocka_unit_test(saved_outputs),    cmocka_unit_test(eager_loss),
-        cmocka_unit_test(in_the_step),      cmocka_unit_test(fsdp_state),
-        cmocka_unit_test(buffer_of_scores), cmocka_unit_test(gathered_again),
-        cmocka_unit_test(sharded_weights),  cmocka_unit_test(tied_table),
-        cmocka_unit_test(as_fold3d_says),   cmocka_unit_test(as_schedules_say),
-        cmocka_unit_test(offloaded),        cmocka_unit_test(as_the_model_says),
-        cmocka_unit_test(in_words),         cmocka_unit_test(random_plans),
+        cmocka_unit_test(buckets_by_hand),   cmocka_unit_test(gradients_made_apart),
+        cmocka_unit_test(one_layer),         cmocka_unit_test(fused_loss),
+        cmocka_unit_test(compiled_loss),     cmocka_unit_test(recomputed_layer),
+        cmocka_unit_test(saved_outputs),     cmocka_unit_test(eager_loss),
+        cmocka_unit_test(in_the_step),       cmocka_unit_test(fsdp_state),
+        cmocka_unit_test(buffer_of_scores),  cmocka_unit_test(gathered_again),
+        cmocka_unit_test(sharded_weights),   cmocka_unit_test(memory_of_streams),
+        cmocka_unit_test(tied_table),        cmocka_unit_test(as_fold3d_says),
+        cmocka_unit_test(as_schedules_say),  cmocka_unit_test(offloaded),
+        cmocka_unit_test(as_the_model_says), cmocka_unit_test(in_words),
+        cmocka_unit_test(random_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -298,9 +298,9 @@ static void files_read_back(void **state)
         {"llama3-8b dgx-h100 --tp 2 --sp --pp 2 --zero 1 --recompute full --global-batch 64 "
          "--policy fsdp --overlap pipeline,gradients,parameters",
          "torchtitan", "torchtitan", "dgx-h100"},
-        {"qwen3-8b dgx-h100 --cp 2 --zero 2 --policy fsdp --microbatch 1 --global-batch 64 "
+        {"qwen3-8b hgx-h200 --cp 2 --zero 2 --policy fsdp --microbatch 1 --global-batch 64 "
          "--overlap none",
-         "torchtitan@main", "torchtitan", "dgx-h100"},
+         "torchtitan@main", "torchtitan", "hgx-h200"},
         {"llama3-8b dgx-h100 --cp 8 --zero 3 --policy fsdp --global-batch 8 --overlap "
          "pipeline,gradients,parameters",
          "torchtitan", "torchtitan", "dgx-h100"},

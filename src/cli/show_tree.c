@@ -45,7 +45,9 @@ static const char *weight_layouts(struct arena *keep, const struct op *op,
 /* Such as "recompute, shard 1". */
 static const char *extras(struct arena *keep, const struct op *op, const struct choice *choice)
 {
-    const char *text = choice->saved ? "recompute but saved" : choice->recompute ? "recompute" : "";
+    const char *text = choice->saved     ? "recompute but saved"
+                       : choice->discard ? "recompute, discard"
+                                         : (choice->recompute ? "recompute" : "");
     if (choice->shard && op->weights)
         text = arena_printf(keep, "%s%sshard %d", text, *text ? ", " : "", choice->shard);
     if (choice->offload)
@@ -106,8 +108,8 @@ json_t *choices_json(const struct showing *s)
                       "kind", OP_KINDS[op->kind].name, "copies", (json_int_t)runs.data[i].count,
                       "split", split_text(s->arena, &choice->split), "recompute", choice->recompute,
                       "shard", choice->shard, "offload", choice->offload);
-        if (choice->saved)
-            json_object_set_new(run, "saved", json_true());
+        if (choice->saved || choice->discard)
+            json_object_set_new(run, choice_recompute_text(choice), json_true());
         if (s->layouts)
             json_object_set_new(run, "layouts",
                                 json_pack("{s:s, s:s, s:s}", "inputs",

@@ -23,6 +23,7 @@ struct block_writer {
      * the next operator waits; -1: none */
     int32_t brought;
     bool recomputing; /* whether items are written that recompute */
+    bool *remade;     /* per instance of the part: whether its run has been written again */
 };
 
 /* ---- blocks.c ---- */

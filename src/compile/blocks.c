@@ -36,6 +36,8 @@
  *       fused attention runs, in n chunks, as in (2): each device begins with its own (Ring Attention, Liu et
  *       al., 2023; Transformer Engine's p2p). Backward their gradients follow a step later: of the n chunks n - 2
  *       run beside the gathers, one after them, and the last beside the scatters of the gradients.
+ *   I8  What is discarded (plan/recompute.c) is made again before the first that reads it, in a backward pass or when it
+ *       runs again itself, as its producer leaves it or gathered; other reshards leave their reader a copy, which stays.
  */
 #include "compile/block_writer.h"
 
@@ -226,14 +228,22 @@ static void write_forward(struct block_writer *w)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* The first instance of the run of recomputed ones, within its layer, that ends with this one. */
-static int64_t run_start(const struct block_writer *w, int64_t last)
+/* The first and the last instance of the run of recomputed ones, within its layer, that this one is in. */
+static int64_t run_start(const struct block_writer *w, int64_t i)
 {
     const struct plan *plan = w->b->plan;
-    int64_t i = last;
     while (i > plan->part[w->part].first && !plan->ends_layer[i - 1] &&
            plan_choice(plan, i - 1)->recompute)
         i--;
+    return i;
+}
+
+static int64_t run_end(const struct block_writer *w, int64_t i)
+{
+    const struct plan *plan = w->b->plan;
+    while (i + 1 < plan->part[w->part].first + plan->part[w->part].count && !plan->ends_layer[i] &&
+           plan_choice(plan, i + 1)->recompute)
+        i++;
     return i;
 }
 
@@ -253,11 +263,11 @@ static void bring_kept(struct block_writer *w, int64_t instance)
     }
 }
 
-static void recompute(struct block_writer *w, int64_t last)
+static void recompute(struct block_writer *w, int64_t first, int64_t last)
 {
     w->floor = (int32_t)w->items.len;
     w->recomputing = true;
-    for (int64_t i = run_start(w, last); i <= last; i++) {
+    for (int64_t i = first; i <= last; i++) {
         if (w->b->rerun[i] == RERUN_FORWARD)
             forward_op(w, i, last, PURPOSE_RECOMPUTE);
         else
@@ -265,6 +275,37 @@ static void recompute(struct block_writer *w, int64_t last)
     }
     w->recomputing = false;
     w->floor = (int32_t)w->items.len;
+}
+
+/* Whether it reads what is made again of an output of this part (I8). */
+static bool reads_remade(const struct block_writer *w, const struct use *use)
+{
+    if (!in_part(w, use->source) || !plan_choice(w->b->plan, use->source)->discard)
+        return false;
+    return !(use->joint->forward[0] || use->joint->forward[1]) || gathers(use->joint);
+}
+
+static void remake(struct block_writer *w, int64_t instance);
+
+/* Makes again what these instances read of earlier ones. */
+static void remake_inputs(struct block_writer *w, int64_t first, int64_t last)
+{
+    const struct build *b = w->b;
+    for (int64_t u = b->use_first[first]; u < b->use_first[last + 1]; u++)
+        if (b->use[u].source < first && reads_remade(w, &b->use[u]))
+            remake(w, b->use[u].source);
+}
+
+/* Writes the run that an instance is in, unless that has been done. */
+static void remake(struct block_writer *w, int64_t instance)
+{
+    int64_t first = run_start(w, instance), last = run_end(w, instance);
+    bool *remade = &w->remade[first - w->b->plan->part[w->part].first];
+    if (*remade)
+        return;
+    *remade = true;
+    remake_inputs(w, first, last);
+    recompute(w, first, last);
 }
 
 /* Gradients for another stage leave the block; the others go to their producer. */
@@ -373,18 +414,29 @@ static void backward_op(struct block_writer *w, int64_t instance, bool inputs, b
     }
 }
 
+/* Makes again what the backward pass of an instance reads: its own run, and outputs that others discarded. */
+static void remake_for(struct block_writer *w, int64_t instance)
+{
+    static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
+    const struct op *op = laid_of(w->b, instance)->op;
+    for (int32_t k = 0; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++) {
+        const struct use *use = &w->b->use[w->b->use_first[instance] + k];
+        if ((op->keep & INPUTS[k]) && reads_remade(w, use))
+            remake(w, use->source);
+    }
+    if (plan_choice(w->b->plan, instance)->recompute)
+        remake(w, instance);
+}
+
 static void write_backward(struct block_writer *w, bool inputs, bool weights)
 {
     const struct plan *plan = w->b->plan;
     const struct part *part = &plan->part[w->part];
-    int64_t done = part->first + part->count; /* instances from here on have been recomputed */
     for (int64_t i = part->first + part->count - 1; i >= part->first; i--) {
         if (plan->ends_layer[i])
             w->layer = (int32_t)w->items.len;
-        if (inputs && plan_choice(plan, i)->recompute && i < done) {
-            done = run_start(w, i);
-            recompute(w, i);
-        }
+        if (inputs)
+            remake_for(w, i);
         backward_op(w, i, inputs, weights);
     }
 }
@@ -406,6 +458,7 @@ static void write_block(struct build *b, int32_t part, enum slot_kind kind)
                              .first_use = first_use};
     w.item_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)range->count);
     w.chunks = ARENA_ARRAY(b->scratch, int32_t, (size_t)range->count);
+    w.remade = ARENA_ARRAY(b->scratch, bool, (size_t)range->count);
     w.step_of = ARENA_ARRAY(b->scratch, int32_t, uses);
     w.gradient_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)range->count);
     memset(w.gradient_of, -1, (size_t)range->count * sizeof *w.gradient_of);

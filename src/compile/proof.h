@@ -29,7 +29,8 @@ struct fact {
     const struct choice *choice;
     int32_t part, stage;
     int32_t run; /* the run of recomputed instances that run again together, -1: none */
-    bool spared; /* its run has saved instances, so that only needed instances run again */
+    /* its run has saved instances, or stops early, so that only needed instances run again */
+    bool spared;
     int32_t output, output_grad; /* numbers of layouts */
     /* of its inputs; the next instance's first reading follows the last of them */
     int64_t first_reading;

@@ -132,11 +132,12 @@ static void number_runs(struct proof *p)
             at->run = goes_on ? run : ++run;
     }
     bool *saves = ARENA_ARRAY(p->arena, bool, (size_t)run + 1);
+    bool early = software_word(&p->plan->software, FACT_CHECKPOINTS) == CHECKPOINTS_EARLY;
     for (int64_t i = 0; i < p->plan->instances; i++)
         if (p->fact[i].run >= 0)
             saves[p->fact[i].run] |= p->fact[i].choice->saved;
     for (int64_t i = 0; i < p->plan->instances; i++)
-        p->fact[i].spared = p->fact[i].run >= 0 && saves[p->fact[i].run];
+        p->fact[i].spared = p->fact[i].run >= 0 && (early || saves[p->fact[i].run]);
 }
 
 /* A tied weight belongs to the first copy of its owner. */

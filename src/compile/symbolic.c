@@ -6,7 +6,8 @@
  *   I1  An operator finds each input in exactly the layout that its split demands: as the source
  *       left it, as a send brought it, or as the last of the steps left it.
  *   I2  In a backward block an input is what the forward pass kept or what was recomputed: outputs
- *       of the reader's own run of recomputation only after they were recomputed. A gathered tensor
+ *       of the reader's own run of recomputation, and those that were discarded, only after they were
+ *       recomputed. A gathered tensor
  *       is gone when its pass is over (blocks.c, I2), unless it came from another stage; so a
  *       recomputation gathers again, and so does the backward pass after it: `floor` is the last
  *       operator of the other kind, and steps before it do not count. For a step it is the last
@@ -87,6 +88,14 @@ static bool same_run(const struct symbolic_machine *m, const struct reading *r)
            !fact[r->source].choice->saved;
 }
 
+/* Whether its backward pass reads what was made again of an output that was discarded; in another part it has kept what it
+ * read. */
+static bool reads_remade(const struct symbolic_machine *m, const struct reading *r)
+{
+    const struct fact *fact = m->p->fact;
+    return fact[r->source].choice->discard && fact[r->reader].part == fact[r->source].part;
+}
+
 /* Whether the source's output exists as the source left it. */
 static bool source_there(const struct symbolic_machine *m, const struct reading *r, struct at at)
 {
@@ -94,7 +103,7 @@ static bool source_there(const struct symbolic_machine *m, const struct reading 
         return false;
     uint8_t made =
         m->made[row(m, at.device, at.micro_batch, m->p->plan->instances) + (size_t)r->source];
-    bool again = !forward_block(m, at.block) && same_run(m, r);
+    bool again = !forward_block(m, at.block) && (same_run(m, r) || reads_remade(m, r));
     return made & (again ? MADE_AGAIN : MADE);
 }
 
@@ -109,7 +118,7 @@ static bool outlives(const struct symbolic_machine *m, const struct reading *r,
         return true;
     bool of_forward = forward_block(m, c->block);
     if (item_at(m, at)->purpose == PURPOSE_RECOMPUTE)
-        return of_forward && !c->gathered && !same_run(m, r);
+        return !c->gathered && !same_run(m, r);
     if (c->gathered && !r->across)
         return false;
     return !of_forward || !same_run(m, r);

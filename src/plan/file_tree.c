@@ -27,7 +27,7 @@ struct line {
     bool has[SETTINGS];
     struct split split;
     enum recompute recompute;
-    bool saved; /* with recompute: the output is kept */
+    bool saved, discard; /* with recompute: what becomes of the output */
     int64_t shard;
     bool offload;
     bool matched, won; /* whether it names some instance; whether it sets the split of one */
@@ -59,24 +59,26 @@ static const struct field FIELDS[] = {
 };
 enum { TREE_FIELDS = COUNT_OF(FIELDS) - 1, CHOICE_FIELDS = COUNT_OF(FIELDS) };
 
-static weft_status read_recompute(const struct doc *node, enum recompute *out, bool *saved)
+static weft_status read_recompute(const struct doc *node, struct line *line)
 {
-    *saved = node->kind == DOC_TEXT && strcmp(node->text, "saved") == 0;
-    if (*saved) {
-        *out = RECOMPUTE_FULL;
+    bool word = node->kind == DOC_TEXT;
+    line->saved = word && strcmp(node->text, "saved") == 0;
+    line->discard = word && strcmp(node->text, "discard") == 0;
+    if (line->saved || line->discard) {
+        line->recompute = RECOMPUTE_FULL;
         return WEFT_OK;
     }
     if (node->kind == DOC_BOOL) {
-        *out = strcmp(node->text, "true") == 0 ? RECOMPUTE_FULL : RECOMPUTE_NONE;
+        line->recompute = strcmp(node->text, "true") == 0 ? RECOMPUTE_FULL : RECOMPUTE_NONE;
         return WEFT_OK;
     }
     for (int i = 0; i < RECOMPUTE_COUNT; i++) {
-        *out = (enum recompute)i;
-        if (node->kind == DOC_TEXT && strcmp(node->text, recompute_name(*out)) == 0)
+        line->recompute = (enum recompute)i;
+        if (word && strcmp(node->text, recompute_name(line->recompute)) == 0)
             return WEFT_OK;
     }
     return doc_error(node, NULL,
-                     "'recompute' is '%.40s', expected none, selective, full, saved, true "
+                     "'recompute' is '%.40s', expected none, selective, full, saved, discard, true "
                      "or false",
                      node->text);
 }
@@ -92,7 +94,7 @@ static weft_status read_settings(const struct doc *node, size_t fields, struct l
     if (s->split)
         TRY(split_parse(doc_get(node, "split"), s->split, &line->split));
     if (s->recompute)
-        TRY(read_recompute(s->recompute, &line->recompute, &line->saved));
+        TRY(read_recompute(s->recompute, line));
     if (s->shard < 0 || s->shard > 3)
         return doc_error(doc_get(node, "shard"), NULL, "'shard' is %lld, expected 0, 1, 2 or 3",
                          (long long)s->shard);
@@ -288,8 +290,10 @@ static weft_status apply(struct tree *tree, int64_t instance)
         choice.recompute = tree->selective[plan->instance[instance].op].recompute;
     else if (recompute)
         choice.recompute = recompute->recompute == RECOMPUTE_FULL;
-    if (recompute)
+    if (recompute) {
         choice.saved = recompute->saved;
+        choice.discard = recompute->discard;
+    }
     if (w.line[SET_SHARD])
         choice.shard = (uint8_t)w.line[SET_SHARD]->shard;
     if (w.line[SET_OFFLOAD])

@@ -54,7 +54,10 @@ static json_t *choice_json(struct arena *scratch, const struct choice *choice)
 {
     json_t *json = json_pack("{s:s}", "split", split_text(scratch, &choice->split));
     if (choice->recompute)
-        json_object_set_new(json, "recompute", choice->saved ? json_string("saved") : json_true());
+        json_object_set_new(json, "recompute",
+                            choice->saved || choice->discard
+                                ? json_string(choice_recompute_text(choice))
+                                : json_true());
     if (choice->shard)
         json_object_set_new(json, "shard", json_integer(choice->shard));
     if (choice->offload)

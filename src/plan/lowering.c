@@ -381,38 +381,38 @@ done:
 
 /* ---- what is recomputed ---------------------------------------------------------------------- */
 
-static bool recompute_nothing(const struct lower *l, const struct op *op)
+static void recompute_nothing(const struct lower *l, const struct op *op, struct choice *choice)
 {
-    (void)l, (void)op;
-    return false;
+    (void)l, (void)op, (void)choice;
 }
 
 /* The modules that were named; else the scores and what is computed from them (Korthikanti et al.,
  * section 5), which flash attention never keeps. */
-static bool recompute_some(const struct lower *l, const struct op *op)
+static void recompute_some(const struct lower *l, const struct op *op, struct choice *choice)
 {
     if (l->degrees->modules)
-        return modules_have(l->degrees->modules, l->model, op);
-    return op->kind == OP_SCORE || input_state(l, op).region == SCORES;
+        modules_choose(l->degrees->modules, l->model, op, choice);
+    else
+        choice->recompute = op->kind == OP_SCORE || input_state(l, op).region == SCORES;
 }
 
-static bool recompute_layer(const struct lower *l, const struct op *op)
+static void recompute_layer(const struct lower *l, const struct op *op, struct choice *choice)
 {
-    return op_in_layer(l->model, op);
+    choice->recompute = op_in_layer(l->model, op);
 }
 
 static void set_choices(struct lower *l)
 {
-    static bool (*const RECOMPUTED[])(const struct lower *, const struct op *) = {
+    static void (*const RECOMPUTES[])(const struct lower *, const struct op *, struct choice *) = {
         [RECOMPUTE_NONE] = recompute_nothing,
         [RECOMPUTE_SELECTIVE] = recompute_some,
         [RECOMPUTE_FULL] = recompute_layer,
     };
-    _Static_assert(COUNT_OF(RECOMPUTED) == RECOMPUTE_COUNT, "a way to recompute without a rule");
+    _Static_assert(COUNT_OF(RECOMPUTES) == RECOMPUTE_COUNT, "a way to recompute without a rule");
     for (int32_t i = 0; i < l->model->ops; i++) {
         const struct op *op = &l->model->op[i];
         l->choice[i].shard = (uint8_t)l->degrees->shard;
-        l->choice[i].recompute = RECOMPUTED[l->degrees->recompute](l, op);
+        RECOMPUTES[l->degrees->recompute](l, op, &l->choice[i]);
         l->choice[i].offload = l->degrees->offload && op_in_layer(l->model, op);
     }
 }

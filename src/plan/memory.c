@@ -8,7 +8,7 @@
  *       input that is a layer's carry or comes from an instance that is not recomputed and does not
  *       keep it, and an output that an instance without recomputation reads again. Each tensor
  *       counts once. An instance whose output is saved (recompute.c) keeps that, its mask and its
- *       statistics.
+ *       statistics; what is discarded is kept for nobody.
  *   I2  Checkpoints of an instance that offloads wait in host memory.
  *   I3  Each piece has the same share of the micro-batches in flight.
  *   I4  A tied weight whose user has a copy of it (tied.c) counts again, with gradients and
@@ -168,7 +168,7 @@ static void add_all_tied(const struct plan *plan, int32_t stage, struct stage_me
 /* ---- checkpoints (I1) ------------------------------------------------------------------------ */
 
 /* ELSEWHERE: in another part. */
-enum fate { FATE_ELSEWHERE, FATE_KEPT, FATE_MADE_AGAIN, FATE_SAVED };
+enum fate { FATE_ELSEWHERE, FATE_KEPT, FATE_MADE_AGAIN, FATE_SAVED, FATE_DISCARDED };
 
 struct memory_walk {
     const struct plan *plan;
@@ -197,6 +197,8 @@ static bool stays_for(struct memory_walk *w, const struct instance *reader, int3
         stays = recompute ? carried : reads_again;
     else if (w->fate[t->producer] == FATE_SAVED)
         stays = false; /* was counted there */
+    else if (w->fate[t->producer] == FATE_DISCARDED)
+        stays = recompute && carried;
     if (!stays || w->counted[tensor] == reader->copy + 1)
         return false;
     w->counted[tensor] = reader->copy + 1;
@@ -232,7 +234,10 @@ static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *
     if (saved)
         kept += operand_bytes(op, &op->output, local, plan->dtype) +
                 op_extra_bytes(op, local, plan->dtype);
-    w->fate[instance->op] = saved ? FATE_SAVED : choice->recompute ? FATE_MADE_AGAIN : FATE_KEPT;
+    w->fate[instance->op] = saved               ? FATE_SAVED
+                            : choice->discard   ? FATE_DISCARDED
+                            : choice->recompute ? FATE_MADE_AGAIN
+                                                : FATE_KEPT;
     if (choice->offload && choice->recompute) /* I2 */
         w->host += kept;
     else

@@ -2,6 +2,7 @@
  *
  *   I1  Words are those of Megatron's --recompute-modules. A word stands for operators by their kind and by the
  *       modules that they are in; in a model without such operators it stands for none.
+ *   I2  Some modules are checkpointed without their output (Megatron's CheckpointWithoutOutput), which is discarded.
  */
 #include <string.h>
 
@@ -80,26 +81,29 @@ static bool is_expert_activation(const struct model *model, const struct op *op)
 static const struct {
     const char *name;
     bool (*has)(const struct model *model, const struct op *op);
+    bool discards;       /* I2 */
     const char *part_of; /* another one; NULL: of none */
 } MODULES[] = {
-    {"core_attn", is_core_attention},
-    {"layernorm", is_layer_norm},
-    {"mla_up_proj", is_up_projection},
-    {"mlp", is_dense},
-    {"moe", is_mixture},
-    {"moe_act", is_expert_activation, "moe"},
-    {"shared_experts", is_shared_expert, "moe"},
+    {"core_attn", is_core_attention, false},
+    {"layernorm", is_layer_norm, true},
+    {"mla_up_proj", is_up_projection, true},
+    {"mlp", is_dense, false},
+    {"moe", is_mixture, false},
+    {"moe_act", is_expert_activation, true, "moe"},
+    {"shared_experts", is_shared_expert, false, "moe"},
 };
 
 const char RECOMPUTE_WORDS[] = "none, selective, full, or some of core_attn, layernorm, "
                                "mla_up_proj, mlp, moe, moe_act, shared_experts";
 
-bool modules_have(unsigned modules, const struct model *model, const struct op *op)
+void modules_choose(unsigned modules, const struct model *model, const struct op *op,
+                    struct choice *choice)
 {
     for (size_t i = 0; i < COUNT_OF(MODULES); i++)
-        if (modules >> i & 1 && op_in_layer(model, op) && MODULES[i].has(model, op))
-            return true;
-    return false;
+        if (modules >> i & 1 && op_in_layer(model, op) && MODULES[i].has(model, op)) {
+            choice->recompute = true;
+            choice->discard = MODULES[i].discards;
+        }
 }
 
 /* Modules that others have among theirs say nothing new. */
@@ -120,9 +124,12 @@ unsigned plan_modules(const struct plan *plan)
         any |= plan->choice[i].recompute;
     for (int64_t i = 0; any && i < plan->instances; i++) {
         const struct op *op = &plan->model->op[plan->instance[i].op];
-        for (size_t m = 0; m < COUNT_OF(MODULES); m++)
-            if (modules_have(1U << m, plan->model, op))
-                *(plan_choice(plan, i)->recompute ? &some : &kept) |= 1U << m;
+        for (size_t m = 0; m < COUNT_OF(MODULES); m++) {
+            struct choice its = {.recompute = false};
+            modules_choose(1U << m, plan->model, op, &its);
+            if (its.recompute)
+                *(choice_recomputes_alike(&its, plan_choice(plan, i)) ? &some : &kept) |= 1U << m;
+        }
     }
     return without_parts(some & ~kept);
 }

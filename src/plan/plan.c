@@ -76,11 +76,30 @@ static weft_status unroll(struct plan *plan)
 
 /* ---- interned choices (I2) ------------------------------------------------------------------- */
 
+bool choice_recomputes_alike(const struct choice *a, const struct choice *b)
+{
+    return a->recompute == b->recompute && a->saved == b->saved && a->discard == b->discard;
+}
+
+bool choice_equal(const struct choice *a, const struct choice *b)
+{
+    return a->shard == b->shard && choice_recomputes_alike(a, b) && a->offload == b->offload &&
+           split_equal(&a->split, &b->split);
+}
+
+const char *choice_recompute_text(const struct choice *choice)
+{
+    return choice->saved       ? "saved"
+           : choice->discard   ? "discard"
+           : choice->recompute ? "true"
+                               : "false";
+}
+
 static uint64_t choice_hash(const struct choice *choice)
 {
-    int32_t words[2 * MAX_SPLIT_PARTS + 4] = {choice->shard, choice->recompute, choice->saved,
-                                              choice->offload};
-    size_t used = 4;
+    int32_t words[2 * MAX_SPLIT_PARTS + 5] = {choice->shard, choice->recompute, choice->saved,
+                                              choice->discard, choice->offload};
+    size_t used = 5;
     for (int32_t i = 0; i < choice->split.parts; i++) {
         words[used++] = choice->split.part[i].dim;
         words[used++] = choice->split.part[i].degree;
@@ -90,9 +109,7 @@ static uint64_t choice_hash(const struct choice *choice)
 
 static bool same_choice(const void *choices, int64_t number, const void *wanted)
 {
-    const struct choice *a = (const struct choice *)choices + number, *b = wanted;
-    return a->shard == b->shard && a->recompute == b->recompute && a->saved == b->saved &&
-           a->offload == b->offload && split_equal(&a->split, &b->split);
+    return choice_equal((const struct choice *)choices + number, wanted);
 }
 
 static weft_status intern(struct plan *plan, const struct choice *choice, uint16_t *number)

@@ -68,8 +68,15 @@ struct choice {
     uint8_t shard;  /* state sharding over the devices that hold the same weights: 0, 1, 2, 3 */
     bool recompute; /* runs forward again before its backward pass */
     bool saved;     /* with recompute: its output is kept, so it need not run again */
-    bool offload;   /* its checkpoint waits in host memory */
+    /* with recompute: its output is not kept for others either, which read what is made again (recompute.c) */
+    bool discard;
+    bool offload; /* its checkpoint waits in host memory */
 };
+
+bool choice_equal(const struct choice *a, const struct choice *b);
+bool choice_recomputes_alike(const struct choice *a, const struct choice *b);
+/* Recomputation in a plan file: "false", "true", "saved", "discard". */
+const char *choice_recompute_text(const struct choice *choice);
 
 struct instance {
     int32_t op;

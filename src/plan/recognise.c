@@ -16,12 +16,6 @@
 #include "plan/plan.h"
 #include "schedule/schedule.h"
 
-static bool same_choice(const struct choice *a, const struct choice *b)
-{
-    return split_equal(&a->split, &b->split) && a->shard == b->shard &&
-           a->recompute == b->recompute && a->saved == b->saved && a->offload == b->offload;
-}
-
 bool is_same_plan(const struct plan *a, const struct plan *b)
 {
     bool same = a->stages == b->stages && a->parts == b->parts &&
@@ -31,7 +25,7 @@ bool is_same_plan(const struct plan *a, const struct plan *b)
     for (int32_t k = 0; same && k < a->parts; k++)
         same = a->part[k].first == b->part[k].first;
     for (int64_t i = 0; same && i < a->instances; i++)
-        same = same_choice(plan_choice(a, i), plan_choice(b, i));
+        same = choice_equal(plan_choice(a, i), plan_choice(b, i));
     return same;
 }
 
@@ -112,7 +106,7 @@ static bool gives(const struct plan *plan, const struct degrees *d, struct arena
     struct plan *other = NULL;
     bool same = lower_degrees(plan->model, d, scratch, &choice) == WEFT_OK;
     for (int64_t i = 0; same && i < plan->instances; i++)
-        same = same_choice(plan_choice(plan, i), &choice[plan->instance[i].op]);
+        same = choice_equal(plan_choice(plan, i), &choice[plan->instance[i].op]);
     same = same && plan_from_degrees(plan->model, plan->cluster, d, &other) == WEFT_OK &&
            is_same_plan(plan, other);
     plan_free(other);

@@ -7,6 +7,10 @@
  *
  *   needed = its own backward pass reads its output, mask or statistics, or the backward pass of a
  *            reader in the run reads its output, or a reader in the run that runs again reads it  (1)
+ *
+ * An output that others read in their backward passes stays after the forward pass, but for one that is *discarded*
+ * (Megatron-LM's layernorm, moe_act and mla_up_proj): the run then runs again before the first of these passes, which read
+ * what it makes. Readers in other parts have copies of their own.
  */
 #include "plan/room.h"
 
@@ -64,7 +68,8 @@ static bool needed(const struct recomputed_run *r, int64_t instance)
 {
     const struct op *op = op_of(r->plan, instance);
     int32_t tensor = tensor_storage(r->plan->model, op->output.tensor);
-    bool any = (op->keep & (KEEP_OUTPUT | KEEP_MASK)) || op->kept_elements || op->kept_fp32;
+    bool any = (op->keep & (KEEP_OUTPUT | KEEP_MASK)) || op->kept_elements || op->kept_fp32 ||
+               plan_choice(r->plan, instance)->discard;
     for (int64_t reader = instance + 1; reader < r->end && !any; reader++)
         any = wants(r, reader, tensor);
     return any; /* (1) */

@@ -30,7 +30,8 @@ bool divides(int64_t number, int64_t whole);
 
 /* ---- recomputation by module (modules.c) ----------------------------------------------------- */
 
-/* Whether one of the modules has the operator. */
-bool modules_have(unsigned modules, const struct model *model, const struct op *op);
+/* What the modules, a set of bits, say about the recomputation of an operator; nothing if none of them has it. */
+void modules_choose(unsigned modules, const struct model *model, const struct op *op,
+                    struct choice *choice);
 
 #endif

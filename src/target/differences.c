@@ -19,10 +19,6 @@ static bool same_shard(const struct choice *a, const struct choice *b)
 {
     return a->shard == b->shard;
 }
-static bool same_recompute(const struct choice *a, const struct choice *b)
-{
-    return a->recompute == b->recompute && a->saved == b->saved;
-}
 static bool same_offload(const struct choice *a, const struct choice *b)
 {
     return a->offload == b->offload;
@@ -38,7 +34,7 @@ static const char *text_of_shard(struct arena *keep, const struct choice *choice
 static const char *text_of_recompute(struct arena *keep, const struct choice *choice)
 {
     (void)keep;
-    return choice->saved ? "saved" : choice->recompute ? "true" : "false";
+    return choice_recompute_text(choice);
 }
 static const char *text_of_offload(struct arena *keep, const struct choice *choice)
 {
@@ -49,7 +45,7 @@ static const char *text_of_offload(struct arena *keep, const struct choice *choi
 static const struct facet FACETS[] = {
     {"split", same_split, text_of_split},
     {"shard", same_shard, text_of_shard},
-    {"recompute", same_recompute, text_of_recompute},
+    {"recompute", choice_recomputes_alike, text_of_recompute},
     {"offload", same_offload, text_of_offload},
 };
 

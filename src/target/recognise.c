@@ -223,8 +223,7 @@ static int64_t equal_recompute(const struct plan *plan, const struct plan *other
 {
     int64_t equal = 0;
     for (int64_t i = 0; i < plan->instances; i++)
-        equal += plan_choice(plan, i)->recompute == plan_choice(other, i)->recompute &&
-                 plan_choice(plan, i)->saved == plan_choice(other, i)->saved;
+        equal += choice_recomputes_alike(plan_choice(plan, i), plan_choice(other, i));
     return equal;
 }
 

@@ -321,6 +321,44 @@ static void saved_outputs(void **state)
     drop(&s);
 }
 
+/* Modules that discard their outputs, of which the next operator no longer keeps its input. A sample of 4 tokens in 16 bits:
+ *   layernorm    two outputs of (4, 8), 64 each, and 4 * 4 of statistics each                       = 160
+ *   moe_act      gate * up of one expert per token, 4 * 16 * 2                                      = 128
+ *   mla_up_proj  two norms of (4, 4) with statistics, 2 * (32 + 16); queries and keys of
+ *                2 * (4 + 2), 2 * 96; values of 2 * 4, 64; but k_rope, 4 * 2 * 2 = 16, stays        = 336
+ * They are made again before the first that reads them, one layer at a time. */
+static void discarded_outputs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *family, *options, *module;
+        int64_t less;
+    } CASES[] = {
+        {"llama", "", "layernorm", 160},
+        {"moe", ", experts: 2, top_k: 1, expert_ffn: 16", "moe_act", 128},
+        {"llama", ", q_lora: 4, kv_lora: 4, nope_dim: 4, rope_dim: 2, value_dim: 4", "mla_up_proj",
+         336},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct degrees degrees = {.dp = 1, .has_policy = true, .policy = POLICY_PURE_BF16};
+        struct subject all, less;
+        char options[256];
+        snprintf(options, sizeof options, "%s%s", SMALL, CASES[i].options);
+        assert_true(predict(family(CASES[i].family, options), "piz-daint", &degrees,
+                            &(struct simulate_options){0}, &all));
+        degrees.recompute = RECOMPUTE_SELECTIVE;
+        degrees.modules = module_from_name(CASES[i].module);
+        assert_true(predict(family(CASES[i].family, options), "piz-daint", &degrees,
+                            &(struct simulate_options){0}, &less));
+        assert_int_equal(kept(&all, 0, false) - kept(&less, 0, false), CASES[i].less);
+        assert_int_equal((int64_t)(plan_stage_memory(all.plan, 0, 1).activations -
+                                   plan_stage_memory(less.plan, 0, 1).activations),
+                         CASES[i].less);
+        drop(&all);
+        drop(&less);
+    }
+}
+
 /* An eager loss: log-probabilities stay, 4 * 32 * 4 = 512. Forward, logits 256, their copy 512 and the
  * output 16 are there beside what is kept, 1648 as of a plain loss. Backward, two gradients in fp32, of
  * which the one of the logits, 256, takes a part when they are gone, and that of the output, 16. */
@@ -964,13 +1002,13 @@ int main(void)
         cmocka_unit_test(one_layer),         cmocka_unit_test(fused_loss),
         cmocka_unit_test(compiled_loss),     cmocka_unit_test(recomputed_layer),
         cmocka_unit_test(saved_outputs),     cmocka_unit_test(eager_loss),
-        cmocka_unit_test(in_the_step),       cmocka_unit_test(fsdp_state),
-        cmocka_unit_test(buffer_of_scores),  cmocka_unit_test(gathered_again),
-        cmocka_unit_test(sharded_weights),   cmocka_unit_test(memory_of_streams),
-        cmocka_unit_test(tied_table),        cmocka_unit_test(as_fold3d_says),
-        cmocka_unit_test(as_schedules_say),  cmocka_unit_test(offloaded),
-        cmocka_unit_test(as_the_model_says), cmocka_unit_test(in_words),
-        cmocka_unit_test(random_plans),
+        cmocka_unit_test(discarded_outputs), cmocka_unit_test(in_the_step),
+        cmocka_unit_test(fsdp_state),        cmocka_unit_test(buffer_of_scores),
+        cmocka_unit_test(gathered_again),    cmocka_unit_test(sharded_weights),
+        cmocka_unit_test(memory_of_streams), cmocka_unit_test(tied_table),
+        cmocka_unit_test(as_fold3d_says),    cmocka_unit_test(as_schedules_say),
+        cmocka_unit_test(offloaded),         cmocka_unit_test(as_the_model_says),
+        cmocka_unit_test(in_words),          cmocka_unit_test(random_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,6 +117,28 @@ static void deeper_then_later_lines_win(void **state)
     plan_close(&opened);
 }
 
+static void outputs_are_saved_or_discarded(void **state)
+{
+    (void)state;
+    struct opened_plan opened = parsed(HEAD "tree:\n"
+                                            "  layers: {recompute: discard}\n"
+                                            "  layers.*.attn: {recompute: saved}\n"
+                                            "  layers.0: {recompute: true}\n"
+                                            "  layers.0.mlp.up: {recompute: none}\n");
+    static const struct {
+        const char *path, *word;
+    } ROWS[] = {{"layers.1.mlp.up", "discard"},
+                {"layers.1.attn.qkv", "saved"},
+                {"layers.0.mlp.down", "true"},
+                {"layers.0.mlp.up", "false"}};
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++)
+        assert_string_equal(
+            choice_recompute_text(plan_choice(opened.plan, at(opened.plan, ROWS[i].path))),
+            ROWS[i].word);
+    expect_round_trip(opened.plan);
+    plan_close(&opened);
+}
+
 static void settings_are_inherited_one_by_one(void **state)
 {
     (void)state;
@@ -351,6 +373,7 @@ int main(void)
         cmocka_unit_test(pieces_are_cut_where_until_says),
         cmocka_unit_test(uneven_stages_have_pieces_too),
         cmocka_unit_test(deeper_then_later_lines_win),
+        cmocka_unit_test(outputs_are_saved_or_discarded),
         cmocka_unit_test(settings_are_inherited_one_by_one),
         cmocka_unit_test(splits_of_modules_go_as_far_as_they_can),
         cmocka_unit_test(patterns_name_what_they_say),

@@ -64,12 +64,8 @@ static inline void expect_equal_plans(const struct plan *a, const struct plan *b
     assert_int_equal(a->parts, b->parts);
     assert_memory_equal(a->stage, b->stage, sizeof *a->stage * (size_t)a->stages);
     assert_memory_equal(a->part, b->part, sizeof *a->part * (size_t)a->parts);
-    for (int64_t i = 0; i < a->instances; i++) {
-        const struct choice *x = plan_choice(a, i), *y = plan_choice(b, i);
-        assert_true(split_equal(&x->split, &y->split) && x->shard == y->shard &&
-                    x->recompute == y->recompute && x->saved == y->saved &&
-                    x->offload == y->offload);
-    }
+    for (int64_t i = 0; i < a->instances; i++)
+        assert_true(choice_equal(plan_choice(a, i), plan_choice(b, i)));
 }
 
 /* Writes a plan, reads it and writes it again: equal plans, equal bytes. */

@@ -36,17 +36,11 @@ static void start_row(struct rows *rows, int64_t devices)
             rows->choice[plan->instance[i].op] = *plan_choice(plan, i);
 }
 
-static bool same_choice(const struct choice *a, const struct choice *b)
-{
-    return split_equal(&a->split, &b->split) && a->shard == b->shard &&
-           a->recompute == b->recompute && a->saved == b->saved && a->offload == b->offload;
-}
-
 static bool takes(struct rows *rows, int64_t instance)
 {
     int32_t op = rows->plan->instance[instance].op;
     const struct choice *choice = plan_choice(rows->plan, instance);
-    if (rows->fixed[op] && !same_choice(&rows->choice[op], choice))
+    if (rows->fixed[op] && !choice_equal(&rows->choice[op], choice))
         return false;
     rows->fixed[op] = true;
     rows->choice[op] = *choice;

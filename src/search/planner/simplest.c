@@ -45,7 +45,7 @@ static bool recomputes_some(const struct plan *plan)
         const struct choice *choice = plan_choice(plan, i), **known = &first[plan->instance[i].op];
         if (!*known)
             *known = choice;
-        some = (*known)->recompute != choice->recompute || (*known)->saved != choice->saved;
+        some = !choice_recomputes_alike(*known, choice);
     }
     arena_free(scratch);
     return some;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Lists the flags or keys that a framework takes, one per line with its type and choices, from its own code.
 
-    tools/framework-flags.py megatron  --against SOURCE_TREE > tests/data/frameworks/megatron-0.16.1.txt
+    tools/framework-flags.py megatron  --against SOURCE_TREE > src/target/releases/megatron-0.16.1.txt
     tools/framework-flags.py torchtitan [--against SOURCE_TREE]
     tools/framework-flags.py deepspeed  [--against SOURCE_TREE]
     tools/framework-flags.py galvatron --against SOURCE_TREE

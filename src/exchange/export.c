@@ -129,6 +129,7 @@ weft_status plan_export(struct arena *keep, const struct plan *plan, const char 
         TRY(bad_argument("--nearest writes the nearest plan that it runs, and says what it costs",
                          "%s cannot express this plan of %s: %s", target->framework,
                          plan->model->name, out->differences.data[0]));
+    target_decisions(keep, target, job.found.plan, &job.found.degrees, &out->decided);
     TRY(format->write(&job));
 done:
     if (status) {

@@ -98,23 +98,6 @@ static void put_plan(struct script *s, const struct recognised *r)
              bytes_per_gradient(plan->policy) == 4 ? "fp32" : torch_type(plan->dtype));
 }
 
-static void add_notes(struct export_job *job, const struct model_shape *shape)
-{
-    const struct plan *plan = job->plan;
-    if (plan->dtype == DTYPE_FP8)
-        decides(job, "fp8 products need torchao's float8 layers; the script trains in bf16");
-    if (plan->dtype == DTYPE_NVFP4)
-        decides(job, "nvfp4 products need torchao's NVFP4 layers; the script trains in bf16");
-    if (plan->dtype == DTYPE_FP16)
-        decides(job, "fp16 needs a scaled loss, which the script does not have; bf16 does not");
-    if (plan->policy == POLICY_MIXED)
-        decides(job, "the script keeps gradients in fp32: --policy fsdp predicts it");
-    if (strncmp(shape->attention, "flash", 5) != 0)
-        decides(job, "the script's attention keeps no scores: --set attention=flash predicts it");
-    if (shape->geglu)
-        note(job, "the script does not scale the embedding, as Gemma does");
-}
-
 weft_status write_fsdp(struct export_job *job)
 {
     struct script s = {.keep = job->keep};
@@ -138,7 +121,8 @@ weft_status write_fsdp(struct export_job *job)
     s.text = arena_printf(job->keep, "%s}\n", s.text);
     for (const char *const *line = FSDP_SCRIPT; *line; line++)
         s.text = arena_printf(job->keep, "%s%s\n", s.text, *line);
-    add_notes(job, &shape);
+    if (shape.geglu)
+        note(job, "the script does not scale the embedding, as Gemma does");
     job->out->text = s.text;
 done:
     return status;

@@ -25,12 +25,6 @@ static const char *flags_of(struct arena *keep, const bool *values, int64_t coun
     return list_of(keep, numbers, count);
 }
 
-/* Of embedding and head, ZeRO-3 or not: renamed in 3.0. */
-static const char *vocabulary_key(const struct target *target)
-{
-    return strcmp(target->release, "2.4") == 0 ? "embed_sdp" : "vocab_sdp";
-}
-
 static json_t *config_json(struct arena *keep, const struct galvatron *c, const char *vocabulary)
 {
     const int64_t *zeros = ARENA_ARRAY(keep, int64_t, (size_t)c->layers);
@@ -49,7 +43,7 @@ static json_t *config_json(struct arena *keep, const struct galvatron *c, const 
 
 static void write_text(struct export_job *job, const struct galvatron *c, const char *settings)
 {
-    json_t *json = config_json(job->keep, c, vocabulary_key(job->target));
+    json_t *json = config_json(job->keep, c, job->target->words.vocabulary_shards);
     json_t *beside = json_object();
     if (c->sequence)
         json_object_set_new(beside, "sequence_parallel", json_true());
@@ -86,8 +80,5 @@ weft_status write_galvatron(struct export_job *job)
              "start Galvatron with --sequence-parallel (in 3.0 it is on unless told otherwise)");
     if (*settings)
         decides(job, "no key says %s; \"weft\" does, for weft import", settings);
-    if (config.sequence && (job->plan->overlap & OVERLAP_PRODUCTS))
-        decides(job,
-                "Galvatron does not overlap products with their own collectives; the plan does");
     return WEFT_OK;
 }

@@ -245,26 +245,6 @@ static void add_plan(struct lines *a, const struct recognised *r)
 
 /* ---- what has no argument -------------------------------------------------------------------- */
 
-static void note_overlap(struct export_job *job)
-{
-    const struct plan *plan = job->found.plan;
-    const struct degrees *d = &job->found.degrees;
-    if (d->tp > plan->cluster->node.devices && (plan->overlap & OVERLAP_PRODUCTS))
-        decides(job, "--tp-comm-overlap needs the devices of a tensor-parallel group in one node");
-    if (plan_schedule(plan)->ahead && !hides_tokens(plan, d))
-        decides(job,
-                "--overlap-moe-expert-parallel-comm does not go with full recomputation; the plan "
-                "has both");
-    if (d->tp > 1 && !(plan->overlap & OVERLAP_TENSOR))
-        decides(job,
-                "Megatron-LM overlaps tensor exchanges with weight gradients; the plan does not");
-    if (d->pp > 1 && d->pieces == 1 && (plan->overlap & OVERLAP_PIPELINE))
-        decides(job, "Megatron-LM's 1f1b waits for its sends; the plan overlaps them");
-    if (d->dp * d->cp > 1 && !(plan->overlap & OVERLAP_GRADIENTS) && plan->bucket_bytes)
-        decides(job,
-                "without overlap Megatron-LM synchronises gradients at once; the plan in buckets");
-}
-
 /* Holds I1. `settings` returns, as text, the settings that only Weft reads, `decided` those that Megatron-LM decides. */
 static weft_status read_back(struct export_job *job, const char *text, const char **settings,
                              const char **decided)
@@ -301,22 +281,13 @@ static const char *join(struct arena *keep, const struct texts *lines)
 }
 
 /* Says how the model implements operators for which Megatron-LM has no argument. */
-static const char *implementation_comment(struct export_job *job, const struct model_shape *shape)
+static const char *implementation_comment(struct arena *keep, const struct model_shape *shape)
 {
     bool version = strncmp(shape->attention, "flash-", 6) == 0;
     bool compiled = strcmp(shape->loss, "compiled") == 0, eager = strcmp(shape->loss, "eager") == 0;
-    if (version)
-        decides(job, "attention %s: Megatron-LM takes the version that is installed",
-                shape->attention);
-    if (compiled)
-        decides(job, "a compiled loss: Megatron-LM's fused one writes over the logits");
-    if (eager)
-        decides(job, "an eager loss: Megatron-LM's writes fewer tensors");
-    if (shape->apart)
-        decides(job, "query, key, value, gate and up apart: Megatron-LM joins them");
     if (!version && !compiled && !eager && !shape->apart)
         return "";
-    return arena_printf(job->keep, "    # weft-model:%s%s%s%s%s\n", version ? " " : "",
+    return arena_printf(keep, "    # weft-model:%s%s%s%s%s\n", version ? " " : "",
                         version ? shape->attention : "", compiled ? " compiled-loss" : "",
                         eager ? " eager-loss" : "", shape->apart ? " apart" : "");
 }
@@ -332,11 +303,10 @@ weft_status megatron_lines(struct export_job *job, const char **out)
     add_plan(&a, &job->found);
     add_training(&a);
     const char *lines = arena_printf(job->keep, "%s%s", join(job->keep, &a.lines),
-                                     implementation_comment(job, &shape));
+                                     implementation_comment(job->keep, &shape));
     TRY(read_back(job, lines, &settings, &decided));
     if (*settings)
         lines = arena_printf(job->keep, "%s    # weft: %s\n", lines, settings);
-    note_overlap(job);
     if (*decided && !job->out->decided.len)
         decides(job, "no argument says %s; a comment does, for weft import", decided);
     *out = lines;
@@ -346,10 +316,8 @@ done:
 
 const char *megatron_script(const struct export_job *job)
 {
-    if (strcmp(job->plan->model->family, "bert") != 0)
-        return "pretrain_gpt.py";
-    return strcmp(job->target->release, "0.16") == 0 ? "pretrain_bert.py"
-                                                     : "examples/bert/pretrain_bert.py";
+    const struct release_words *words = &job->target->words;
+    return strcmp(job->plan->model->family, "bert") == 0 ? words->encoder_program : words->program;
 }
 
 /* A tokenizer without words numbers the end of a text after its vocabulary; BERT has no data of its own making. */

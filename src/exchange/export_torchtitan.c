@@ -315,14 +315,6 @@ static void note_model(struct export_job *job, const struct model_shape *s,
     model_free(own);
 }
 
-static void note_decisions(struct export_job *job)
-{
-    unsigned both = OVERLAP_TENSOR | OVERLAP_PRODUCTS;
-    if (is_async(&job->found) && (job->found.plan->overlap & both) != both)
-        decides(job,
-                "torchtitan's async TP overlaps as `tensor` and `products` do; the plan has one");
-}
-
 /* What the file cannot say of the plan, as a comment for `weft import`. */
 static weft_status add_settings(struct export_job *job, struct titan_text *t)
 {
@@ -357,16 +349,14 @@ static weft_status add_settings(struct export_job *job, struct titan_text *t)
 
 weft_status write_torchtitan(struct export_job *job)
 {
-    bool main_branch = strcmp(job->target->release, "main") == 0;
-    struct titan_text t = {.keep = job->keep, .text = "", .python = main_branch};
+    struct titan_text t = {.keep = job->keep, .text = "", .python = job->target->words.python};
     struct model_shape shape;
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));
     const struct titan_flavor *flavor = titan_flavor_of(&shape); /* target_has_model saw to one */
-    (main_branch ? python_text : toml_text)(job, &t, &shape, flavor->flavor);
+    (t.python ? python_text : toml_text)(job, &t, &shape, flavor->flavor);
     note_model(job, &shape, flavor);
     TRY(add_settings(job, &t));
-    note_decisions(job);
     job->out->text = t.text;
 done:
     return status;

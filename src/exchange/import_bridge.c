@@ -75,7 +75,7 @@ static const char *list_text(struct arena *scratch, const struct doc *list, bool
 /* I1 */
 static void add_value(struct bridge_reading *r, const char *name, const struct doc *d)
 {
-    enum flag_type type = megatron_flag(name);
+    enum flag_type type = any_flag(name);
     double number;
     const char *text = is_scalar(d)          ? d->text
                        : d->kind == DOC_LIST ? list_text(r->scratch, d, type == FLAG_WORD)

@@ -2,7 +2,7 @@
  *
  * Megatron numbers ranks as Weft does, with tp fastest, then cp, dp and pp, so that degrees carry over
  * unchanged. read_overlap and read_state contain what Megatron's code decides by itself; the source of
- * both is megatron/training/arguments.py (export_flags.c).
+ * both is megatron/training/arguments.py (target/flags.c).
  */
 #include <stdio.h>
 #include <stdlib.h>

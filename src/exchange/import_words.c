@@ -4,7 +4,7 @@
  * comments. NAME=value sets what $NAME and ${NAME} stand for from there on; the parentheses of array
  * assignments are skipped. A word that begins with two dashes is an argument.
  *
- *   I1  Every argument is one of Megatron's (export_flags.c) or of its launcher, and its value has the
+ *   I1  Every argument is one of Megatron's (target/flags.c) or of its launcher, and its value has the
  *       argument's type.
  *   I2  All variables together expand to at most MOST_EXPANDED bytes, however they are nested.
  *   I3  A comment `# weft: settings` holds settings for which Megatron has no arguments (exchange.h, I2).
@@ -200,7 +200,7 @@ static bool is_name(const struct typed_word *word)
 
 static weft_status unknown(const struct reader *r, const char *name, int line)
 {
-    const char *near = megatron_flag_near(name);
+    const char *near = any_flag_near(name);
     weft_status status =
         bad_input(r->file, line, NULL, "Megatron-LM has no argument --%.60s", name);
     if (near)
@@ -246,7 +246,7 @@ static weft_status take_argument(struct reader *r, size_t *at)
     struct argument argument = {.name = arena_copy_bytes(r->scratch, word->text + 2, len - 2),
                                 .value = "",
                                 .line = word->line};
-    enum flag_type type = megatron_flag(argument.name);
+    enum flag_type type = any_flag(argument.name);
     if (launcher_flag(argument.name) && type == FLAG_UNKNOWN) {
         if (!equals && *at < r->words.len && !is_name(&r->words.data[*at]) &&
             !strstr(r->words.data[*at].text, ".py"))

@@ -56,22 +56,6 @@ const char *megatron_trial(struct export_job *job);
 /* The program that takes the arguments, within a checkout. */
 const char *megatron_script(const struct export_job *job);
 
-/* ---- Megatron's flags ------------------------------------------------------------------------ */
-
-enum flag_type {
-    FLAG_SWITCH, /* takes no value */
-    FLAG_INT,
-    FLAG_REAL,
-    FLAG_WORD,
-    FLAG_WORDS, /* takes one word or more */
-    FLAG_UNKNOWN
-};
-/* The type of an argument, by its name without the dashes. */
-enum flag_type megatron_flag(const char *name);
-const char *megatron_flag_near(const char *name);
-/* Whether a launcher (torchrun, srun) takes this argument instead of Megatron. */
-bool launcher_flag(const char *name);
-
 int64_t bytes_per_gradient(enum policy policy);
 
 /* ---- Galvatron ------------------------------------------------------------------------------- */

@@ -11,6 +11,21 @@ bool has_experts(const struct model *model);
 /* Qwen 3 without latent attention: torchtitan 0.2.2 has no stages for it (models/qwen3/__init__.py). */
 bool is_qwen3(const struct model *model);
 
+/* ---- facts of releases (releases/, decisions.c) -------------------------------------------------- */
+
+extern const struct listed_flag MEGATRON_0_16_1[], MEGATRON_0_19_2[];
+struct decided_plan {
+    const struct plan *plan;
+    const struct degrees *d;
+    const struct model_shape *shape; /* of zeros where the model has none */
+};
+struct decision {
+    bool (*differs)(const struct decided_plan *of); /* NULL after the last */
+    const char *text;
+};
+extern const struct decision MEGATRON_DECIDES[], TITAN_DECIDES[], FSDP_DECIDES[],
+    GALVATRON_DECIDES[];
+
 /* ---- rules (rules.c) --------------------------------------------------------------------------- */
 
 /* The numbers that rules look at and mend. */

@@ -113,6 +113,24 @@ struct abilities {
      * per stage, what it does at level 3 and at no other, and what it does together or not at all. */
     unsigned overlaps, may_overlap, pieces_overlap, gathered_overlap, joint_overlap;
 };
+enum flag_type {
+    FLAG_SWITCH, /* takes no value */
+    FLAG_INT,
+    FLAG_REAL,
+    FLAG_WORD,
+    FLAG_WORDS, /* takes one word or more */
+    FLAG_UNKNOWN
+};
+/* A row of the list of a release; the last one has no name. */
+struct listed_flag {
+    const char *name, *type; /* without the dashes; "switch", "int", "words", ... */
+};
+/* What a release is told with, where releases differ; NULL: it is not told so. */
+struct release_words {
+    const char *program, *encoder_program; /* within a checkout: they train decoders, encoders */
+    const char *vocabulary_shards;         /* Galvatron's key for ZeRO-3 of embedding and head */
+    bool python;                           /* a function in Python configures it, no file */
+};
 struct target {
     /* "megatron" on the command line stands for the first row of that framework, "megatron@0.19" for this. */
     const char *framework, *release;
@@ -128,7 +146,17 @@ struct target {
     bool (*one_stage)(const struct model *model);
     /* the profile that predictions for it are made with (cost/software.h); NULL: none in particular */
     const char *software;
+    const struct listed_flag
+        *flags; /* the arguments that it takes (flags.c); NULL: they are not listed */
+    struct release_words words;
+    const struct decision *decides; /* what it does otherwise than a plan may say (decisions.c) */
 };
+/* The type of an argument by its name without the dashes: of one release, of any. */
+enum flag_type target_flag(const struct target *target, const char *name);
+enum flag_type any_flag(const char *name);
+const char *any_flag_near(const char *name);
+/* Whether a launcher (torchrun, srun) takes this argument instead of the framework. */
+bool launcher_flag(const char *name);
 size_t target_count(void);
 const struct target *target_at(size_t index);
 /* "megatron" or "megatron@0.16". NULL where there is none: says so, with the nearest name. */
@@ -183,6 +211,10 @@ void target_settle(const struct target *target, const struct degrees *asked, str
 /* The same for degrees of which the others are open: as much overlap as the target has for any of them. */
 void target_settle_pins(const struct target *target, const struct model *model,
                         struct degrees *pins);
+/* What the target decides otherwise than a plan that it runs, in words; the degrees are those of a target that is told
+ * by degrees. */
+void target_decisions(struct arena *keep, const struct target *target, const struct plan *plan,
+                      const struct degrees *degrees, struct texts *out);
 /* What each of the usual rows says to a plan. */
 struct target_answer {
     const struct target *target;

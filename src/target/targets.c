@@ -63,13 +63,18 @@ enum {
 /* The first row of a framework is the one that its name alone stands for. */
 static const struct target TARGETS[] = {
     {"megatron", "0.19", "Megatron-Core 0.19", MEGATRON_ABILITIES,
-     .lacks = megatron_lacks, .software = "megatron-core-0.19"},
+     .lacks = megatron_lacks, .software = "megatron-core-0.19", .flags = MEGATRON_0_19_2,
+     .words = {.program = "pretrain_gpt.py", .encoder_program = "examples/bert/pretrain_bert.py"},
+     .decides = MEGATRON_DECIDES},
     {"megatron", "0.16", "Megatron-Core 0.16", MEGATRON_ABILITIES,
-     .lacks = megatron_lacks, .software = "megatron-core-0.16"},
+     .lacks = megatron_lacks, .software = "megatron-core-0.16", .flags = MEGATRON_0_16_1,
+     .words = {.program = "pretrain_gpt.py", .encoder_program = "pretrain_bert.py"},
+     .decides = MEGATRON_DECIDES},
     {"torchtitan", "0.2.2", "torchtitan 0.2.2", TITAN_ABILITIES(1), .lacks = torchtitan_lacks,
-     .one_stage = is_qwen3, .software = "torchtitan-2025"},
+     .one_stage = is_qwen3, .software = "torchtitan-2025", .decides = TITAN_DECIDES},
     {"torchtitan", "main", "torchtitan's main branch of August 2026", TITAN_ABILITIES(0),
-     .lacks = torchtitan_lacks, .software = "torchtitan-2025"},
+     .lacks = torchtitan_lacks, .software = "torchtitan-2025", .words = {.python = true},
+     .decides = TITAN_DECIDES},
     /* runtime/pipe/engine.py: levels 0 and 1 in a pipeline; tensor parallelism (AutoTP) replaces modules
      * of a model that is no pipeline. engine.py, _do_optimizer_sanity_check: without ZeRO gradients have the
      * type of the model. Weights are gathered ahead at level 3 (stage3_prefetch_bucket_size). */
@@ -86,11 +91,13 @@ static const struct target TARGETS[] = {
       .schedules = SIMPLE_SCHEDULES, .policies = 1U << POLICY_FSDP | 1U << POLICY_MIXED,
       .usual_policy = POLICY_FSDP,
       .overlaps = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},
-     .lacks = fsdp_lacks, .software = "fsdp-script"},
+     .lacks = fsdp_lacks, .software = "fsdp-script", .decides = FSDP_DECIDES},
     {"galvatron", "2.4", "Galvatron 2.4", GALVATRON_ABILITIES, .layerwise = true,
-     .lacks = galvatron2_lacks, .other_families = true},
+     .lacks = galvatron2_lacks, .other_families = true,
+     .words = {.vocabulary_shards = "embed_sdp"}, .decides = GALVATRON_DECIDES},
     {"galvatron", "3.0", "Galvatron 3.0", GALVATRON_ABILITIES, .layerwise = true,
-     .lacks = galvatron3_lacks},
+     .lacks = galvatron3_lacks, .words = {.vocabulary_shards = "vocab_sdp"},
+     .decides = GALVATRON_DECIDES},
     /* `weft train`: kernels store fp32 and bf16, and the optimizer steps on fp32 masters. */
     {"weft", WEFT_VERSION, "Weft's own runtime",
      {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .tp_in_pipeline = true, .pieces = true,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds the files of tests/data/export against the flags and keys of the releases they are for.
 
-    I1  Every flag or key of a file exists in the list of its release (tests/data/frameworks), has a value of its
+    I1  Every flag or key of a file exists in the list of its release (src/target/releases), has a value of its
         type, and one of its choices where there are some.
     I2  A file's release is the one that its case in cases.txt exports to.
     I3  Made-up files with one fault each are refused: an unknown flag above all.

@@ -202,7 +202,7 @@ static void check_flags(const char *text)
         double real;
         if (value)
             *value++ = '\0';
-        enum flag_type type = megatron_flag(line + 2);
+        enum flag_type type = target_flag(target_find("megatron"), line + 2);
         if (type == FLAG_UNKNOWN || (type == FLAG_SWITCH) != (value == NULL) ||
             (type == FLAG_INT && !parse_int(value, &whole)) ||
             (type == FLAG_REAL && !parse_real(value, &real)))

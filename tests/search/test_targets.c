@@ -173,6 +173,61 @@ static void targets_are_found_by_name_and_release(void **state)
     error_clear();
 }
 
+/* An argument of 0.19 alone, one of both, and those of a command line that may be any release's. */
+static void flags_are_those_of_a_release(void **state)
+{
+    (void)state;
+    const struct target *newer = target_find("megatron"), *older = target_find("megatron@0.16");
+    assert_int_equal(target_flag(newer, "eval-micro-batch-size"), FLAG_INT);
+    assert_int_equal(target_flag(older, "eval-micro-batch-size"), FLAG_UNKNOWN);
+    assert_int_equal(target_flag(older, "recompute-modules"), FLAG_WORDS);
+    assert_int_equal(target_flag(older, "sequence-parallel"), FLAG_SWITCH);
+    assert_int_equal(target_flag(target_find("fsdp"), "sequence-parallel"), FLAG_UNKNOWN);
+    assert_int_equal(any_flag("eval-micro-batch-size"), FLAG_INT);
+    assert_int_equal(any_flag("retriever-seq-length"), FLAG_INT); /* of neither release */
+    assert_int_equal(any_flag("nnodes"), FLAG_UNKNOWN);
+    assert_true(launcher_flag("nnodes"));
+    assert_string_equal(any_flag_near("sequence-paralel"), "sequence-parallel");
+}
+
+/* By hand: each framework's own list, and nothing where a plan was settled for it. */
+static void decisions_are_the_targets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *target, *says; /* NULL: nothing */
+        enum dtype dtype;
+        unsigned overlap;
+    } CASES[] = {
+        {"megatron", "Megatron-LM overlaps tensor exchanges", DTYPE_BF16, 0},
+        {"megatron", NULL, DTYPE_BF16, OVERLAP_TENSOR | OVERLAP_GRADIENTS},
+        {"torchtitan", "async TP overlaps as", DTYPE_BF16, OVERLAP_TENSOR},
+        {"torchtitan", NULL, DTYPE_BF16, OVERLAP_TENSOR | OVERLAP_PRODUCTS},
+        {"galvatron", "does not overlap products", DTYPE_BF16, OVERLAP_PRODUCTS},
+        {"fsdp", "fp16 needs a scaled loss", DTYPE_FP16, 0},
+        {"deepspeed", NULL, DTYPE_BF16, 0},
+    };
+    struct model *model;
+    struct cluster *cluster;
+    assert_int_equal(model_open("llama3-8b", "layers: 2", &model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-h100", &cluster), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct degrees d = {.dp = 4, .tp = 2, .cp = 1, .pp = 1, .pieces = 1};
+        struct texts said = {0};
+        struct plan *plan;
+        assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
+        plan->dtype = CASES[i].dtype;
+        plan->policy = POLICY_FSDP;
+        plan->overlap = CASES[i].overlap;
+        target_decisions(arena, target_find(CASES[i].target), plan, &d, &said);
+        assert_int_equal(said.len > 0, CASES[i].says != NULL);
+        assert_true(!CASES[i].says || strstr(said.data[0], CASES[i].says));
+        plan_free(plan);
+    }
+    cluster_free(cluster);
+    model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +236,8 @@ int main(void)
         cmocka_unit_test(the_simplest_by_hand),
         cmocka_unit_test(every_framework_has_its_row),
         cmocka_unit_test(targets_are_found_by_name_and_release),
+        cmocka_unit_test(flags_are_those_of_a_release),
+        cmocka_unit_test(decisions_are_the_targets),
     };
     arena = arena_new();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

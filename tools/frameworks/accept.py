@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 
-from cases import EXPORTED, LISTS, ROOT, cases, list_of, target_of
+from cases import EXPORTED, PLANS, ROOT, cases, list_of, target_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 INSTALLED = ("deepspeed", "fsdp")  # in the virtual environment; the others come apart
@@ -58,6 +58,12 @@ def release_named(arguments):
     return framework, known.stem if known else f"{framework}-{release}"
 
 
+def tally(answers):
+    passed = sum(answer == "passed" for answer in answers)
+    tried = sum(not answer.startswith("not tried") for answer in answers)
+    return f"{passed} of {tried} files were taken" + (f", {len(answers) - tried} not tried" if tried < len(answers) else "")
+
+
 def main():
     weft, folder = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2]).resolve()
     trees = {release: pathlib.Path(tree).resolve() for release, tree in
@@ -65,7 +71,7 @@ def main():
     plans = folder / "plans"
     plans.mkdir(parents=True, exist_ok=True)
     said, by_release = [], {}
-    for name, arguments in (*cases(EXPORTED / "cases.txt"), *cases(LISTS / "plans.txt")):
+    for name, arguments in (*cases(EXPORTED / "cases.txt"), *cases(PLANS)):
         written = export(weft, plans, name, arguments)
         framework, release = release_named(arguments)
         if isinstance(written, str):
@@ -78,10 +84,12 @@ def main():
         said += [(release, name, answers.get(name, "no answer")) for name in files]
     for release, name, answer in sorted(said):
         print(f"{release:18} {name:32} {answer}")
-    passed = sum(answer == "passed" for *_, answer in said)
-    tried = sum(not answer.startswith("not tried") for *_, answer in said)
-    print(f"{passed} of {tried} files were taken" + (f", {len(said) - tried} not tried" if tried < len(said) else ""))
-    return 0 if passed == tried else 1
+    print()
+    for one in sorted({release for release, *_ in said}):
+        print(f"{one:18} {tally([answer for release, _, answer in said if release == one])}")
+    answers = [answer for *_, answer in said]
+    print(f"{'all':18} {tally(answers)}")
+    return 0 if all(answer == "passed" or answer.startswith("not tried") for answer in answers) else 1
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXPORTED = ROOT / "tests/data/export"
-LISTS = ROOT / "tests/data/frameworks"
+LISTS = ROOT / "src/target/releases"
+PLANS = ROOT / "tests/data/frameworks/plans.txt"
 
 
 def cases(path):

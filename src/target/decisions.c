@@ -1,0 +1,159 @@
+/* decisions.c - what a framework decides otherwise than a plan that it runs: no word of the file that starts it
+ * changes that. A list for each framework, which its rows name; an export is exact where none of it holds.
+ */
+#include <string.h>
+
+#include "schedule/schedule.h"
+#include "target/room.h"
+
+/* ---- overlap --------------------------------------------------------------------------------- */
+
+static bool overlaps(const struct decided_plan *of, unsigned what)
+{
+    return of->plan->overlap & what;
+}
+
+static bool overlaps_products_across_nodes(const struct decided_plan *of)
+{
+    return of->d->tp > of->plan->cluster->node.devices && overlaps(of, OVERLAP_PRODUCTS);
+}
+
+static bool hides_recomputed_tokens(const struct decided_plan *of)
+{
+    return plan_schedule(of->plan)->ahead && of->d->recompute == RECOMPUTE_FULL;
+}
+
+static bool waits_for_tensors(const struct decided_plan *of)
+{
+    return of->d->tp > 1 && !overlaps(of, OVERLAP_TENSOR);
+}
+
+static bool overlaps_sends_of_a_piece(const struct decided_plan *of)
+{
+    return of->d->pp > 1 && of->d->pieces == 1 && overlaps(of, OVERLAP_PIPELINE);
+}
+
+static bool waits_for_buckets(const struct decided_plan *of)
+{
+    return of->d->dp * of->d->cp > 1 && !overlaps(of, OVERLAP_GRADIENTS) && of->plan->bucket_bytes;
+}
+
+static bool overlaps_half_of_tp(const struct decided_plan *of)
+{
+    return of->d->tp > 1 && overlaps(of, OVERLAP_TENSOR) != overlaps(of, OVERLAP_PRODUCTS);
+}
+
+/* Of any operator: strategies are by layer. */
+static bool overlaps_products(const struct decided_plan *of)
+{
+    bool split = false;
+    for (int64_t i = 0; i < of->plan->instances; i++) {
+        const struct split *own = &plan_choice(of->plan, i)->split;
+        split |= split_devices(own) != split_degree(own, DIM_BATCH);
+    }
+    return split && overlaps(of, OVERLAP_PRODUCTS);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static bool names_flash_version(const struct decided_plan *of)
+{
+    return of->shape->attention && strncmp(of->shape->attention, "flash-", 6) == 0;
+}
+
+static bool keeps_scores(const struct decided_plan *of)
+{
+    return of->shape->attention && strncmp(of->shape->attention, "flash", 5) != 0;
+}
+
+static bool compiles_loss(const struct decided_plan *of)
+{
+    return of->shape->loss && strcmp(of->shape->loss, "compiled") == 0;
+}
+
+static bool has_eager_loss(const struct decided_plan *of)
+{
+    return of->shape->loss && strcmp(of->shape->loss, "eager") == 0;
+}
+
+static bool has_products_apart(const struct decided_plan *of)
+{
+    return of->shape->apart;
+}
+
+/* ---- precision ------------------------------------------------------------------------------- */
+
+static bool trains_in_fp8(const struct decided_plan *of)
+{
+    return of->plan->dtype == DTYPE_FP8;
+}
+
+static bool trains_in_nvfp4(const struct decided_plan *of)
+{
+    return of->plan->dtype == DTYPE_NVFP4;
+}
+
+static bool trains_in_fp16(const struct decided_plan *of)
+{
+    return of->plan->dtype == DTYPE_FP16;
+}
+
+static bool has_16_bit_gradients(const struct decided_plan *of)
+{
+    return of->plan->policy == POLICY_MIXED;
+}
+
+/* ---- the lists ------------------------------------------------------------------------------- */
+
+/* megatron/core: tensor_parallel/layers.py, pipeline_parallel/schedules.py, transformer/transformer_config.py,
+ * distributed/distributed_data_parallel.py. */
+const struct decision MEGATRON_DECIDES[] = {
+    {names_flash_version,
+     "a version of flash attention: Megatron-LM takes the one that is installed"},
+    {compiles_loss, "a compiled loss: Megatron-LM's fused one writes over the logits"},
+    {has_eager_loss, "an eager loss: Megatron-LM's writes fewer tensors"},
+    {has_products_apart, "query, key, value, gate and up apart: Megatron-LM joins them"},
+    {overlaps_products_across_nodes,
+     "--tp-comm-overlap needs the devices of a tensor-parallel group in one node"},
+    {hides_recomputed_tokens,
+     "--overlap-moe-expert-parallel-comm does not go with full recomputation; the plan has both"},
+    {waits_for_tensors,
+     "Megatron-LM overlaps tensor exchanges with weight gradients; the plan does not"},
+    {overlaps_sends_of_a_piece, "Megatron-LM's 1f1b waits for its sends; the plan overlaps them"},
+    {waits_for_buckets,
+     "without overlap Megatron-LM synchronises gradients at once; the plan in buckets"},
+    {0},
+};
+/* torchtitan/config/job_config.py, enable_async_tensor_parallel. */
+const struct decision TITAN_DECIDES[] = {
+    {overlaps_half_of_tp,
+     "torchtitan's async TP overlaps as `tensor` and `products` do; the plan has one"},
+    {0},
+};
+/* The script that is written (src/exchange/export_fsdp_script.c). */
+const struct decision FSDP_DECIDES[] = {
+    {trains_in_fp8, "fp8 products need torchao's float8 layers; the script trains in bf16"},
+    {trains_in_nvfp4, "nvfp4 products need torchao's NVFP4 layers; the script trains in bf16"},
+    {trains_in_fp16, "fp16 needs a scaled loss, which the script does not have; bf16 does not"},
+    {has_16_bit_gradients, "the script keeps gradients in fp32: --policy fsdp predicts it"},
+    {keeps_scores, "the script's attention keeps no scores: --set attention=flash predicts it"},
+    {0},
+};
+/* galvatron/core/runtime/tensor_parallel. */
+const struct decision GALVATRON_DECIDES[] = {
+    {overlaps_products,
+     "Galvatron does not overlap products with their own collectives; the plan does"},
+    {0},
+};
+
+void target_decisions(struct arena *keep, const struct target *target, const struct plan *plan,
+                      const struct degrees *degrees, struct texts *out)
+{
+    struct model_shape shape = {0};
+    struct decided_plan of = {plan, degrees, &shape};
+    if (target->decides && shape_of_model(plan->model, &shape))
+        error_clear();
+    for (const struct decision *d = target->decides; d && d->differs; d++)
+        if (d->differs(&of))
+            add_text(keep, out, d->text);
+}

@@ -1,0 +1,18 @@
+# Writes the flags of releases as tables of C: embed-flags.cmake -D LISTS="megatron-0.16.1.txt ..." -D OUT=...
+# A line of a list is "--NAME TYPE [CHOICES]"; the table of megatron-0.16.1.txt is MEGATRON_0_16_1.
+set(text "#include \"target/room.h\"\n")
+separate_arguments(LISTS)
+foreach(list ${LISTS})
+  get_filename_component(name ${list} NAME)
+  string(REGEX REPLACE "[.]txt$" "" name ${name})
+  string(MAKE_C_IDENTIFIER ${name} name)
+  string(TOUPPER ${name} name)
+  string(APPEND text "\nconst struct listed_flag ${name}[] = {\n")
+  file(STRINGS ${list} lines REGEX "^--")
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE "^--([^ ]+) ([a-z]+).*" "    {\"\\1\", \"\\2\"},\n" row "${line}")
+    string(APPEND text "${row}")
+  endforeach()
+  string(APPEND text "    {0}};\n")
+endforeach()
+file(WRITE ${OUT} "${text}")

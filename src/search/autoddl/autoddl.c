@@ -24,12 +24,12 @@
  *       those with one dim across nodes.
  *   I5  After the search of a case, if the user asked for no other one, the exact search is run on
  *       those of its options that may be in something faster: the two have different results, and
- *       the simulator decides. A case whose first trial is FAR from the time to beat gets no other
- *       guesses, and I4 and this step are for cases NEAR it: other guesses gained at most 6 % where
- *       it mattered, the exact search 3 % over descent, all splits 1.1 % over narrow ones.
+ *       the simulator decides. A case whose first trial is FAR from the time to beat, or from the one that the
+ *       caller knows, gets no other guesses, and I4 and this step are for cases NEAR it: other guesses gained
+ *       at most 6 % where it mattered, the exact search 3 % over descent, all splits 1.1 % over narrow ones.
  *   I6  The least floor of all cases, whether tried or not, bounds what any answer could take.
- *   I7  A time that the caller knows leaves out only what is no faster by its floor: what would be
- *       found without it, and is faster, is found with it, too. Before anything is solved, the
+ *   I7  A time that the caller knows leaves out only what is no faster by its floor, or is not near it by I5: what
+ *       would be found without it, and is faster, is found with it, too. Before anything is solved, the
  *       floor of each case with all its splits is compared with that time, which leaves few cases
  *       or none.
  */

@@ -65,13 +65,13 @@ static inline double autoddl_below(const struct incumbent *so_far)
 }
 
 static const double AUTODDL_FAR = 1.1, AUTODDL_NEAR = 1.05;
-/* Whether a trial of a case is so near the time to beat that another trial may beat it (autoddl.c,
+/* Whether a trial of a case is so near the time to beat, or a known one, that another trial may beat it (autoddl.c,
  * I5). */
 static inline bool autoddl_is_near(const struct step_case *c, const struct incumbent *so_far,
                                    double near)
 {
-    double to_beat = autoddl_to_beat(so_far);
-    return to_beat <= 0 || (c->tried_ns > 0 && (double)c->tried_ns < near * to_beat);
+    double below = autoddl_below(so_far);
+    return below <= 0 || (c->tried_ns > 0 && (double)c->tried_ns < near * below);
 }
 static inline bool autoddl_is_slower(const struct step_case *c, const struct incumbent *so_far)
 {

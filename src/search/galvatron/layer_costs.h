@@ -24,7 +24,8 @@
  *       and the samples of a replica: found once for each, without compiling anything.
  *   I4  For a closer bound, the cost of the usual layer is found as for a table, with nothing
  *       recomputed or sharded: most settings are ruled out before the other strategies are looked
- *       at.
+ *       at. What recomputation and sharding may hide is taken off (hidden_ns): an allowance that a
+ *       test checks, not a proof.
  */
 #ifndef WEFT_SEARCH_GALVATRON_LAYER_COSTS_H
 #define WEFT_SEARCH_GALVATRON_LAYER_COSTS_H

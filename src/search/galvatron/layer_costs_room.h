@@ -13,14 +13,6 @@ struct layer_kind {
     bool has_tied_user;
 };
 
-/* The time of a kind's operators with these degrees (I3). */
-struct least_ns {
-    int64_t tp, cp, ep, micro_batch;
-    int32_t kind;
-    bool sequence, recompute;
-    int64_t ns;
-};
-
 struct layer_costs {
     struct arena *arena;
     struct estimate_settings settings, short_settings;
@@ -31,9 +23,9 @@ struct layer_costs {
     struct layer_source source;
     struct layer_walk whole, shortened;
     ARRAY(struct layer_kind) kinds;
-    ARRAY(struct least_ns) least;
-    ARRAY(int64_t) boundaries; /* per kind of boundary: the kinds before and after */
-    int32_t usual;             /* the kind of most layers */
+    struct hash_map operators_ns; /* by what they depend on (I3) */
+    ARRAY(int64_t) boundaries;    /* per kind of boundary: the kinds before and after */
+    int32_t usual;                /* the kind of most layers */
     double slowdown;
     const struct degrees *pins; /* NULL: none */
 };

@@ -113,7 +113,10 @@ static void print_routing(const struct routing *routing, FILE *out)
     if (routing->balance != BALANCE_NONE)
         fprintf(out, ", balanced by a loss over the %s of weight %g",
                 BALANCE_WORDS[routing->balance], routing->balance_weight);
-    fprintf(out, "%s\n", routing->balance_bias ? ", and by a bias" : "");
+    fprintf(out, "%s", routing->balance_bias ? ", and by a bias" : "");
+    if (routing->skew > 0)
+        fprintf(out, "; chosen by a power law of exponent %g", routing->skew);
+    fputc('\n', out);
 }
 
 /* What a model has and no number here depends on; exports write it down. */
@@ -134,15 +137,15 @@ static void add_free(json_t *json, const struct model *model)
     if (rotary)
         json_object_set_new(json, "rope_base", json_real(rotary->rope_base));
     if (router)
-        json_object_set_new(json, "routing",
-                            json_pack("{s:s, s:f, s:I, s:I, s:s, s:f, s:b}", "router",
-                                      ROUTER_WORDS[router->routing.scores], "scale",
-                                      router->routing.scale, "groups",
-                                      (json_int_t)router->routing.groups, "group_top_k",
-                                      (json_int_t)router->routing.group_top_k, "balance",
-                                      BALANCE_WORDS[router->routing.balance], "balance_weight",
-                                      router->routing.balance_weight, "balance_bias",
-                                      (int)router->routing.balance_bias));
+        json_object_set_new(
+            json, "routing",
+            json_pack("{s:s, s:f, s:I, s:I, s:s, s:f, s:b, s:f}", "router",
+                      ROUTER_WORDS[router->routing.scores], "scale", router->routing.scale,
+                      "groups", (json_int_t)router->routing.groups, "group_top_k",
+                      (json_int_t)router->routing.group_top_k, "balance",
+                      BALANCE_WORDS[router->routing.balance], "balance_weight",
+                      router->routing.balance_weight, "balance_bias",
+                      (int)router->routing.balance_bias, "skew", router->routing.skew));
 }
 
 static void print_heading(const struct inspection *in, FILE *out)

@@ -15,6 +15,9 @@
  * with p' of k among the g n / G experts of these,
  *
  *   nodes <= g p'(n / G) max(1, N / G)                                                         (4)
+ *
+ * If experts are not chosen evenly, the fullest device takes and gives back as many times its even share as it has
+ * (model/popularity.c), and the others wait for it.
  */
 #include "compile/build.h"
 
@@ -68,11 +71,16 @@ struct token_volume token_volume(const struct build *b, const struct use *use,
 {
     int64_t devices = 1;
     const struct op *op = sender_of(b, use, &devices);
-    if (!op || op->copies == COPIES_EXPERTS || devices < 2)
+    if (!op || devices < 2)
         return (struct token_volume){1, 0};
+    bool away = op->kind == OP_DISPATCH;
+    double fullest = op_fullest(laid_of(b, away ? use->reader : use->source)->op, devices);
+    if (op->copies == COPIES_EXPERTS)
+        return (struct token_volume){fullest, 0};
     double experts = (double)op->size[op_find_dim(op->kind, DIM_EXPERT)], d = (double)devices;
     double to_device = is_among(experts, experts / d, op->top_k);
-    struct token_volume volume = {d / (double)op->top_k * to_device, 0}; /* (2) of k (d - 1) / d */
+    struct token_volume volume = {fullest * d / (double)op->top_k * to_device,
+                                  0}; /* (2) of k (d - 1) / d */
     double nodes = (double)nodes_of(b->plan->cluster, group);
     if (op->copies == COPIES_NODES && nodes > 1 && nodes < d) {
         double far = nodes_of_token(op, experts, nodes) * (nodes - 1) / nodes; /* (3) */

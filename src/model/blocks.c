@@ -323,6 +323,17 @@ static int set_copies(struct builder *b, int y, const struct expert_block *e)
     return y;
 }
 
+/* Tells the operator appended last how unevenly its tokens come. */
+static int set_skew(struct builder *b, int y, const struct expert_block *e)
+{
+    if (y >= 0 && e->routing.skew > 0 && e->capacity == 0) {
+        build_last(b)->routing.skew = e->routing.skew;
+        build_last(b)->top_k = (int32_t)e->top_k;
+        build_last(b)->skewed_experts = e->experts;
+    }
+    return y;
+}
+
 int block_experts(struct builder *b, int x, const struct expert_block *e)
 {
     int64_t hidden = build_features(b, x), up = e->ffn * ACTIVATIONS[e->activation].width;
@@ -336,9 +347,9 @@ int block_experts(struct builder *b, int x, const struct expert_block *e)
         build_weight(b, "bias", 1, &e->experts);
     int y = e->latent ? latent(b, "latent_down", x, e->latent) : x;
     y = set_copies(b, build_dispatch(b, "dispatch", y, scores), e);
-    y = build_expert_linear(b, ACTIVATIONS[e->activation].up, y, up, e->bias);
-    y = activation(b, y, e->activation);
-    y = build_expert_linear(b, "down", y, e->latent ? e->latent : hidden, e->bias);
+    y = set_skew(b, build_expert_linear(b, ACTIVATIONS[e->activation].up, y, up, e->bias), e);
+    y = set_skew(b, activation(b, y, e->activation), e);
+    y = set_skew(b, build_expert_linear(b, "down", y, e->latent ? e->latent : hidden, e->bias), e);
     y = set_copies(b, build_combine(b, "combine", y, scores), e);
     if (e->latent)
         y = latent(b, "latent_up", y, hidden);

@@ -45,6 +45,7 @@ static const struct field FIELDS[] = {
     {"router_group_top_k", FIELD_INT, offsetof(struct moe_options, routing.group_top_k), .min = 0,
      .max = MOST_EXPERTS},
     {"router_scale", FIELD_REAL, offsetof(struct moe_options, routing.scale), .min = 0, .max = 1e6},
+    {"expert_skew", FIELD_REAL, offsetof(struct moe_options, routing.skew), .min = 0, .max = 10},
     {"balance", FIELD_CHOICE, offsetof(struct moe_options, routing.balance),
      .choices = BALANCE_WORDS},
     {"balance_weight", FIELD_REAL, offsetof(struct moe_options, routing.balance_weight), .min = 0,

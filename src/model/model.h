@@ -173,7 +173,7 @@ extern const char *const GATE_WORDS[]; /* silu, gelu, sigmoid, clamped; NULL-ter
 
 enum { ROPE_BASE = 10000 }; /* of rotary positions: Su et al., 2021, section 3.3 */
 
-/* How a router's scores become a choice of experts and their weights, and what keeps it balanced. None of it
+/* How a router's scores become a choice of experts and their weights, and what keeps it balanced. None of it but `skew`
  * costs anything that is counted: it is what a framework is told. */
 enum router_scores {
     ROUTER_SOFTMAX,        /* of the scores of the experts that were chosen (Mixtral) */
@@ -201,6 +201,8 @@ struct routing {
     bool balance_bias;           /* of each expert's score, moved after every step (DeepSeek-V3) */
     int64_t groups, group_top_k; /* experts come from the best so many of so many groups; 0: any */
     double scale;                /* of the weights of the chosen ones */
+    double
+        skew; /* the exponent of the power law by which experts are chosen (popularity.c); 0: evenly */
 };
 /* Softmax of the chosen ones and a loss over the batch of weight 0.01, as Megatron-LM recommends. */
 #define ROUTING_DEFAULTS .balance_weight = 0.01, .scale = 1
@@ -278,6 +280,8 @@ struct op {
     int64_t shared_depth, shared_value;
     /* router: places of an expert as a multiple of its even share of the tokens; what finds none is dropped */
     double capacity;
+    /* what works on tokens that were sent to experts, if these are not chosen evenly (routing.skew): their number */
+    int64_t skewed_experts;
     const char *onnx_type; /* of an opaque operator */
 };
 
@@ -292,6 +296,9 @@ static inline bool op_wants_gradient(const struct op *op)
 {
     return op->input_grad || op_trains(op);
 }
+
+/* Tokens of the fullest of so many devices that share the experts, as a multiple of an even share (popularity.c). */
+double op_fullest(const struct op *op, int64_t devices);
 
 /* ---- work: what a kernel is asked to do ------------------------------------------------------ */
 

@@ -9,6 +9,7 @@
  */
 #include "plan/plan.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char WHOLE[] = "whole";
@@ -61,12 +62,24 @@ bool split_equal(const struct split *a, const struct split *b)
     return equal;
 }
 
+/* What works on tokens of experts has those of the fullest device. An activation between their products is split by
+ * positions where these are split by expert. */
+static void fill_fullest(const struct op *op, const struct split *split, int64_t *local)
+{
+    int seq = op_find_dim(op->kind, DIM_SEQ);
+    bool by_expert = op_find_dim(op->kind, DIM_EXPERT) >= 0;
+    double fullest = op_fullest(op, split_degree(split, by_expert ? DIM_EXPERT : DIM_SEQ));
+    local[seq] = (int64_t)ceil((double)local[seq] * fullest);
+}
+
 void split_local(const struct op *op, const struct split *split, int64_t batch, int64_t *local)
 {
     op_full_size(op, batch, local);
     for (int i = 0; i < op_dims(op->kind); i++)
         /* (2) */
         local[i] = ceil_div(local[i], split_degree(split, OP_KINDS[op->kind].dims[i].dim));
+    if (op->skewed_experts)
+        fill_fullest(op, split, local);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */

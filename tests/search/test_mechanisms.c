@@ -4,11 +4,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "checked_plan.h"
+#include "plan_text.h"
 
 static void expect_sound(const struct plan *plan, const char *words)
 {
@@ -44,10 +46,71 @@ static void modules_are_estimated(void **state)
     close_both(&o);
 }
 
+/* ---- experts that are not chosen evenly -------------------------------------------------------- */
+
+/* The bytes of all steps that bring tokens to experts or back, on one device, forward. */
+static double token_bytes(const struct plan *plan)
+{
+    struct graph *graph;
+    double bytes = 0;
+    assert_int_equal(graph_compile(plan, &(struct compile_options){FOLD_ALWAYS}, &graph), WEFT_OK);
+    for (int32_t b = 0; b < graph->blocks; b++)
+        for (int32_t i = 0; i < graph->block[b].items && graph->block[b].kind == SLOT_FORWARD; i++)
+            bytes += graph->block[b].item[i].tokens ? (double)graph->block[b].item[i].bytes : 0;
+    graph_free(graph);
+    return bytes;
+}
+
+/* Rows of an operator on a device. */
+static int64_t rows_of(const struct plan *plan, const char *path)
+{
+    int64_t local[OP_MAX_DIMS], instance = at(plan, path);
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    return local[op_find_dim(op->kind, DIM_SEQ)];
+}
+
+/* 8 experts with exponent 1: 1 + 1/2 + ... + 1/8 = 2.7179, so the first is chosen by 36.8 % of the choices. With a device each
+ * it has 8 * 0.368 = 2.943 even shares; on 4 devices of two experts 4 (0.368 + 0.632 / 7) = 1.833. Exponent 3: the sum is
+ * 1.195, but no expert is chosen by more than half of the choices if a token has two of them: 8 / 2 = 4. */
+static void the_fullest_device_has_its_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *skew;
+        int64_t ep;
+        double fullest;
+    } CASES[] = {{"0", 8, 1}, {"1", 8, 2.9435}, {"1", 4, 1.8329},
+                 {"1", 1, 1}, {"3", 8, 4},      {"1, capacity: 1", 8, 1}};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        char options[96];
+        snprintf(options, sizeof options, "layers: 2, seq: 2048, expert_skew: %s", CASES[i].skew);
+        struct opened o = open_both("mixtral-8x7b", options, "dgx-h100:1");
+        struct opened even = open_both("mixtral-8x7b", "layers: 2, seq: 2048", "dgx-h100:1");
+        struct degrees d = {.dp = 8, .ep = CASES[i].ep, .shard = 1, .global_batch = 16};
+        struct plan *plan = plan_of(&o, d), *other = plan_of(&even, d);
+        static const char *const PATHS[] = {"layers.1.mlp.experts.gate_up",
+                                            "layers.1.mlp.experts.gated",
+                                            "layers.1.mlp.experts.down"};
+        for (size_t k = 0; k < COUNT_OF(PATHS); k++)
+            assert_float_equal((double)rows_of(plan, PATHS[k]) / (double)rows_of(other, PATHS[k]),
+                               CASES[i].fullest, 0.002); /* rows are whole */
+        assert_float_equal(token_bytes(plan), CASES[i].fullest * token_bytes(other),
+                           0.001 * token_bytes(other));
+        if (CASES[i].ep > 1)
+            expect_sound(plan, CASES[i].skew);
+        plan_free(plan);
+        plan_free(other);
+        close_both(&o);
+        close_both(&even);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(modules_are_estimated),
+        cmocka_unit_test(the_fullest_device_has_its_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
  *   P3  A batch of b costs b times the FLOPs of one sample and b times the kept bytes.
  *   P4  The parts of the module tree add up to the whole.
  *   P5  Storage does not grow with the number of layers.
+ *   P6  Of each key/value head's features those of its queries and its key are rotated, and no value.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "model/model.h"
+#include "opened_model.h"
 
 static bool near(double a, double b)
 {
@@ -161,12 +162,48 @@ static void presets_have_the_numbers_on_file(void **state)
     arena_free(keep);
 }
 
+/* 8 heads of 64 features over 2 keys: a share is 4 queries, a key and a value. DeepSeek's heads have 128 features that
+ * stay and 64 that turn. */
+static void positions_turn_queries_and_keys(void **state)
+{
+    (void)state;
+    static const char *const SMALL =
+        "layers: 1, hidden: 512, heads: 8, ffn: 64, vocab: 100, seq: 16";
+    static const struct {
+        const char *model, *more, *path;
+        int64_t depth, share, turned;
+        double base;
+    } CASES[] = {
+        {"llama2-7b", ", kv_heads: 2", "layers.0.attn.rotary", 64, 6 * 64, 5 * 64, 1e4},
+        {"llama2-7b", "", "layers.0.attn.rotary", 64, 3 * 64, 2 * 64, 1e4},
+        {"llama3.1-8b", ", kv_heads: 1", "layers.0.attn.rotary", 64, 10 * 64, 9 * 64, 5e5},
+        {"llama2-7b", ", kv_heads: 2, qk_norm: true", "layers.0.attn.q_rotary", 64, 64, 64, 1e4},
+        {"llama2-7b", ", kv_heads: 2, qk_norm: true", "layers.0.attn.k_rotary", 64, 64, 64, 1e4},
+        {"llama2-7b", ", rotary_share: 0.25", "layers.0.attn.q_rotary", 16, 64, 16, 1e4},
+        {"deepseek-v3", NULL, "layers.0.attn.q_rotary", 64, 192, 64, 1e4},
+        {"deepseek-v3", NULL, "layers.0.attn.k_rotary", 64, 64, 64, 1e4},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        char options[200];
+        snprintf(options, sizeof options, "%s%s", SMALL, CASES[i].more ? CASES[i].more : "");
+        struct model *model = opened(CASES[i].model, CASES[i].more ? options : NULL);
+        const struct op *op = find_op(model, CASES[i].path);
+        assert_non_null(op);
+        assert_int_equal(op->head_depth, CASES[i].depth);
+        assert_int_equal(op->head_share, CASES[i].share); /* P6 */
+        assert_int_equal(op->head_turned, CASES[i].turned);
+        assert_true(op->rope_base == CASES[i].base);
+        model_free(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets_have_the_numbers_on_file),
         cmocka_unit_test(every_preset_obeys),
         cmocka_unit_test(layers_are_stored_once),
+        cmocka_unit_test(positions_turn_queries_and_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 
 #include "model/model.h"
 
-static struct model *opened(const char *name, const char *overrides)
+static inline struct model *opened(const char *name, const char *overrides)
 {
     struct model *model = NULL;
     if (model_open(name, overrides, &model) != WEFT_OK)
@@ -20,17 +20,17 @@ static struct model *opened(const char *name, const char *overrides)
     return model;
 }
 
-static double parameters(const struct model *model)
+static inline double parameters(const struct model *model)
 {
     return model_totals(model, DTYPE_FP32).parameters;
 }
 
-static double flops(const struct model *model)
+static inline double flops(const struct model *model)
 {
     return model_totals(model, DTYPE_FP32).flops[PHASE_FORWARD];
 }
 
-static const struct op *find_op(const struct model *model, const char *path)
+static inline const struct op *find_op(const struct model *model, const char *path)
 {
     struct arena *scratch = arena_new();
     const struct op *found = NULL;
@@ -41,7 +41,7 @@ static const struct op *find_op(const struct model *model, const char *path)
     return found;
 }
 
-static bool has_warning(const struct model *model, const char *text)
+static inline bool has_warning(const struct model *model, const char *text)
 {
     for (size_t i = 0; i < model->warnings.len; i++)
         if (strcmp(model->warnings.data[i], text) == 0)

@@ -604,6 +604,67 @@ static void test_endings(void **state)
     unlink(path);
 }
 
+/* ---- faster parts ---------------------------------------------------------------------------- */
+
+static bool is_faster(double now, double before, double factor)
+{
+    assert_true(now == before || now == before * factor);
+    return now != before;
+}
+
+static void assert_fits_scaled(const struct collective_fit *now,
+                               const struct collective_fit *before, double factor)
+{
+    for (int c = 0; c < COLLECTIVE_COUNT; c++) {
+        assert_true(now[c].bus_bytes_per_s == before[c].bus_bytes_per_s * factor);
+        assert_true(now[c].alpha_ns == before[c].alpha_ns && now[c].hop_ns == before[c].hop_ns &&
+                    now[c].half_bytes == before[c].half_bytes);
+    }
+}
+
+/* Which wires are faster: of the network those to a NIC, within a node NVLink, or all where there is none. */
+static bool should_gain(const struct node_type *node, const struct link *link,
+                        enum cluster_part part, bool nvlink)
+{
+    bool nic = node->vertex[link->a].kind == VERTEX_NIC || node->vertex[link->b].kind == VERTEX_NIC;
+    return part == PART_NETWORK ? nic
+                                : part == PART_NODE_LINKS && (!nvlink || link->kind == LINK_NVLINK);
+}
+
+/* Each part scales its own links and what was measured over them, by the factor, and nothing else. */
+static void test_faster_parts(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"dgx-a100:40", "g6e:2", "gb200-nvl72:2"};
+    for (size_t i = 0; i < COUNT_OF(NAMES) * CLUSTER_PART_COUNT; i++) {
+        struct cluster *before = open_cluster(NAMES[i / CLUSTER_PART_COUNT]);
+        enum cluster_part part = (enum cluster_part)(i % CLUSTER_PART_COUNT);
+        for (int c = 0; c < COLLECTIVE_COUNT; c++) {
+            before->fit_inside[c] = (struct collective_fit){c, 2, 0.5, 1e9 + c, 3};
+            before->fit_between[c] = (struct collective_fit){c, 4, 0.5, 2e9 + c, 5};
+        }
+        struct cluster *now = cluster_faster(before, part, 2);
+        double rate;
+        bool nvlink = wires_at(&before->node, LINK_NVLINK, 0, &rate) > 0;
+        assert_fits_scaled(now->fit_inside, before->fit_inside, part == PART_NODE_LINKS ? 2 : 1);
+        assert_fits_scaled(now->fit_between, before->fit_between, part == PART_NETWORK ? 2 : 1);
+        for (int32_t l = 0; l < before->node.links; l++) {
+            const struct link *link = &before->node.link[l];
+            assert_int_equal(is_faster(now->node.link[l].bytes_per_s, link->bytes_per_s, 2),
+                             should_gain(&before->node, link, part, nvlink));
+        }
+        for (int32_t t = 0; t < before->fabric.tiers; t++)
+            assert_true(now->fabric.tier[t].uplink_bytes_per_s ==
+                        before->fabric.tier[t].uplink_bytes_per_s * (part == PART_NETWORK ? 2 : 1));
+        assert_true(now->node.nic_bytes_per_s ==
+                    before->node.nic_bytes_per_s * (part == PART_NETWORK ? 2 : 1));
+        assert_true(now->node.device.host_bytes_per_s ==
+                    before->node.device.host_bytes_per_s * (part == PART_HOST_LINKS ? 2 : 1));
+        cluster_free(now);
+        cluster_free(before);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -627,6 +688,7 @@ int main(void)
         cmocka_unit_test(test_json_is_read_like_yaml),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_drawings),
+        cmocka_unit_test(test_faster_parts),
         cmocka_unit_test(test_this_machine),
         cmocka_unit_test(test_another_machine),
     };

@@ -250,6 +250,69 @@ static void new_format_is_read(void **state)
     arena_free(arena);
 }
 
+/* Two runs in one file, the second on other machines, and a third that says only how many devices it has: each has its
+ * own ranks, nodes and columns. */
+static void each_run_has_its_own_ranks(void **state)
+{
+    (void)state;
+    static const struct {
+        enum collective collective;
+        int64_t devices, nodes;
+        double us;
+    } WANTED[] = {{COLLECTIVE_ALL_GATHER, 2, 2, 14.2},
+                  {COLLECTIVE_ALL_GATHER, 2, 1, 20.5},
+                  {COLLECTIVE_REDUCE_SCATTER, 6, 1, 30.5}};
+    struct arena *arena = arena_new();
+    struct samples samples = {0};
+    struct sample_filter filter = {0};
+    assert_int_equal(
+        parse(arena,
+              NEW_HEADER
+              "  1024  128  float  none  -1  14.2  0.1  0.0  0  13.9  0.1  0.0  0\n" OLD_HEADER
+              "  2048  256  float  sum  20.5  0.1  0.1  N/A  20  0.1  0.1  N/A\n"
+              "# reduce_scatter_perf\n# nThread 2 nGpus 3 minBytes 1024\n"
+              "#  size  count  type  time\n"
+              "  4096  512  float  30.5\n",
+              &filter, &samples),
+        WEFT_OK);
+    assert_int_equal(samples.len, COUNT_OF(WANTED));
+    for (size_t i = 0; i < COUNT_OF(WANTED); i++) {
+        assert_int_equal(samples.data[i].collective, WANTED[i].collective);
+        assert_int_equal(samples.data[i].devices, WANTED[i].devices);
+        assert_int_equal(samples.data[i].nodes, WANTED[i].nodes);
+        assert_float_equal(samples.data[i].seconds, WANTED[i].us * 1e-6, 1e-12);
+        assert_true(samples.data[i].bytes == (double)(1024 << i));
+    }
+    arena_free(arena);
+}
+
+/* Every name of a column of times and of sizes, with its unit: 3 of it. */
+static void columns_have_their_units(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *size, *time;
+        double bytes, seconds;
+    } CASES[] = {{"bytes", "time_ns", 3, 3e-9},
+                 {"bytes", "time_out_of_place_ns", 3, 3e-9},
+                 {"size_mb", "time_us", 3 * 0x1p20, 3e-6},
+                 {"size_mb", "time_ms", 3 * 0x1p20, 3e-3},
+                 {"bytes", "ms", 3, 3e-3},
+                 {"bytes", "time_s", 3, 3}};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct arena *arena = arena_new();
+        struct samples samples = {0};
+        struct sample_filter filter = {0};
+        const char *text = arena_printf(arena, "gpus,%s,collective,%s\n2,3,all_reduce,3\n",
+                                        CASES[i].time, CASES[i].size);
+        assert_int_equal(parse(arena, text, &filter, &samples), WEFT_OK);
+        assert_int_equal(samples.len, 1);
+        assert_float_equal(samples.data[0].bytes, CASES[i].bytes, 0);
+        assert_float_equal(samples.data[0].seconds, CASES[i].seconds, 1e-15);
+        arena_free(arena);
+    }
+}
+
 /* The piece of each of 4 devices is 1 MiB, so the buffer is 4 MiB; a row out of memory is no
  * sample. */
 static void csv_forms_are_read(void **state)
@@ -480,6 +543,8 @@ int main(void)
         cmocka_unit_test(old_format_is_read),
         cmocka_unit_test(new_format_is_read),
         cmocka_unit_test(csv_forms_are_read),
+        cmocka_unit_test(each_run_has_its_own_ranks),
+        cmocka_unit_test(columns_have_their_units),
         cmocka_unit_test(broken_input_is_refused_with_its_line),
         cmocka_unit_test(undetermined_data_is_refused),
         cmocka_unit_test(yaml_states_the_constants),

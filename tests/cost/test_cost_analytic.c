@@ -232,6 +232,45 @@ static void test_memory_and_host(void **state)
     assert_int_equal(analytic_device_ns(&FOUR_UNITS, &c, &work), 10240);
 }
 
+/* 1000 x 1000 logits at 10 GB/s, 100 us for each byte of a logit: those that Megatron's and PyTorch's losses move, and
+ * the conversion of two-byte logits before them. Fp32 needs none, a share of a half takes twice the time. */
+static void test_bytes_of_losses(void **state)
+{
+    (void)state;
+    static const double US[LOSS_COUNT][DIRECTION_COUNT][2] = {
+        [LOSS_MEGATRON] = {{3000, 2400}, {1000, 800}}, [LOSS_TORCH] = {{2200, 1600}, {3000, 2400}}};
+    for (int i = 0; i < LOSS_COUNT * DIRECTION_COUNT * 2; i++) {
+        struct calibration c = ideal();
+        int loss = i / 4, direction = i / 2 % 2, wide = i % 2;
+        struct work work = {.kernel = KERNEL_LOSS,
+                            .dtype = wide ? DTYPE_FP32 : DTYPE_FP16,
+                            .phase = direction == FORWARD ? PHASE_FORWARD : PHASE_BACKWARD_INPUT,
+                            .shape = {1000, 1000}};
+        c.loss = (enum measured_loss)loss;
+        assert_float_equal(loss_s(&FOUR_UNITS, &c, &work), US[loss][direction][wide] * 1e-6, 1e-12);
+        c.share[KERNEL_LOSS][direction] = 0.5;
+        assert_float_equal(loss_s(&FOUR_UNITS, &c, &work), US[loss][direction][wide] * 2e-6, 1e-12);
+    }
+}
+
+/* 1000 rows of 100 elements. Forward reads and writes them in their type; backward adds two bytes an element whatever
+ * the type, at the kernel's share, and clears the table's 5 MB at the full rate. */
+static void test_bytes_of_embeddings(void **state)
+{
+    (void)state;
+    struct calibration c = ideal();
+    struct work work = {
+        .kernel = KERNEL_EMBEDDING, .dtype = DTYPE_FP32, .shape = {1000, 100}, .write_bytes = 5e6};
+    c.share[KERNEL_EMBEDDING][FORWARD] = c.share[KERNEL_EMBEDDING][BACKWARD] = 0.5;
+    assert_float_equal(embedding_s(&FOUR_UNITS, &c, &work), 2 * 8e5 / 1e10, 1e-12);
+    work.phase = PHASE_BACKWARD_WEIGHT;
+    assert_float_equal(embedding_s(&FOUR_UNITS, &c, &work), 2 * 4e5 / 1e10 + 5e6 / 1e10, 1e-12);
+    work.kernel = KERNEL_ELEMENTWISE;
+    work.read_bytes = 1e6;
+    c.memory_fraction = 0.5;
+    assert_float_equal(memory_s(&FOUR_UNITS, &c, &work), 6e6 / 5e9, 1e-12);
+}
+
 /* One tile of 64 x 64 on four units, 100,000 steps: in four parts 25,000 steps each, 204.8 us, and partial sums of
  * 2 * 4 * 64 * 64 * 4 bytes at 10 GB/s, 13.1072 us. In two parts 416, in eight 231, in one 819.2. A prologue of
  * 1000 steps is paid by every part. */
@@ -656,6 +695,8 @@ int main(void)
         cmocka_unit_test(test_waves),
         cmocka_unit_test(test_power_limit),
         cmocka_unit_test(test_memory_and_host),
+        cmocka_unit_test(test_bytes_of_losses),
+        cmocka_unit_test(test_bytes_of_embeddings),
         cmocka_unit_test(test_causal_attention),
         cmocka_unit_test(test_balanced_share),
         cmocka_unit_test(test_attention_waves),

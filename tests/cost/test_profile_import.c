@@ -472,6 +472,40 @@ static weft_status import_text(struct profile *profile, const char *name, const 
     return status;
 }
 
+/* Of 5, 2 and 1 measurements of 100, 300 and 120 ns: 8 of the median, in the row that an answer comes from. Those of two
+ * shapes, of two types and of two devices stay apart. */
+static void test_merged_rows_count_their_samples(void **state)
+{
+    (void)state;
+    struct profile *profile;
+    struct import_summary summary;
+    struct profile_answer answer;
+    struct work work = work_of(KERNEL_MATMUL, PHASE_FORWARD, DTYPE_FP16, SHAPE(1, 8, 8, 8));
+    assert_int_equal(profile_create(":memory:", &profile), WEFT_OK);
+    assert_int_equal(import_text(profile, "own.csv",
+                                 "kernel,phase,dtype,shape,ns,samples,device\n"
+                                 "matmul,forward,fp16,batch=1 m=8 n=8 k=8,100,5,X\n"
+                                 "matmul,forward,fp16,batch=1 m=8 n=8 k=8,300,2,X\n"
+                                 "matmul,forward,fp16,batch=1 m=8 n=8 k=8,120,1,X\n"
+                                 "matmul,forward,fp16,batch=1 m=8 n=8 k=8,500,7,Y\n"
+                                 "matmul,forward,fp16,batch=1 m=8 n=8 k=8,700,9,Y\n"
+                                 "matmul,forward,fp32,batch=1 m=8 n=8 k=8,900,3,X\n",
+                                 NULL, &summary),
+                     WEFT_OK);
+    assert_int_equal(summary.stored, 3);
+    assert_int_equal(summary.merged, 3);
+    assert_int_equal(profile_explain(profile, "X", &work, &answer), WEFT_OK);
+    assert_int_equal(answer.low->samples, 8);
+    assert_float_equal(answer.low->ns, 120, 0);
+    assert_int_equal(profile_explain(profile, "Y", &work, &answer), WEFT_OK);
+    assert_int_equal(answer.low->samples, 16);
+    assert_float_equal(answer.low->ns, 600, 0); /* halfway between two */
+    work.dtype = DTYPE_FP32;
+    assert_int_equal(profile_explain(profile, "X", &work, &answer), WEFT_OK);
+    assert_int_equal(answer.low->samples, 3);
+    profile_close(profile);
+}
+
 static void test_own_csv(void **state)
 {
     (void)state;
@@ -674,6 +708,7 @@ int main(void)
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_own_csv),
+        cmocka_unit_test(test_merged_rows_count_their_samples),
         cmocka_unit_test(test_broken_files),
         cmocka_unit_test(test_import_is_atomic),
     };

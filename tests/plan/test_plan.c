@@ -272,6 +272,51 @@ static void test_even_map_weighs_the_head(void **state)
     unmake(&m);
 }
 
+/* What each layer weighs, and how many of them the parts get. No part weighs more than the heaviest must; then each in
+ * turn ends where its sum is nearest to an equal share of what is left, at the later of two:
+ *   six of 1 in four parts: of 6 / 4 the second, of 4 / 3 one more, of 3 / 2 two more
+ *   a heavy end: of 7 / 3 two, of 5 / 2 two
+ *   a heavy beginning: it fills a part alone
+ *   layers without weight: of 4 / 3 the second is as near as the first, and of 4 / 2 the fourth as the third
+ *   one of 9: of 14 / 4 three, which are 3; then the heavy one alone */
+static void test_even_map_takes_the_nearest_end(void **state)
+{
+    (void)state;
+    static const struct {
+        int layers, parts;
+        double weight[8];
+        int64_t wanted[4];
+    } CASES[] = {
+        {6, 4, {1, 1, 1, 1, 1, 1}, {2, 1, 2, 1}},
+        {5, 3, {1, 1, 1, 1, 3}, {2, 2, 1}},
+        {4, 2, {3, 1, 1, 1}, {1, 3}},
+        {5, 3, {0, 0, 4, 0, 0}, {2, 2, 1}},
+        {4, 2, {2, 3, 2, 3}, {2, 2}},
+        {8, 4, {1, 1, 1, 1, 1, 1, 1, 1}, {2, 2, 2, 2}},
+        {7, 2, {1, 1, 1, 1, 1, 1, 1}, {4, 3}},
+        {6, 4, {1, 1, 1, 9, 1, 1}, {3, 1, 1, 1}},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        char text[32];
+        snprintf(text, sizeof text, "layers: %d", CASES[i].layers);
+        struct made m = make("gpt3-1.3b", text, "dgx-a100:3", NULL);
+        double *weight = ARENA_ARRAY(m.arena, double, (size_t)m.plan->instances);
+        int layer = 0;
+        for (int64_t k = 0; k < m.plan->instances; k++)
+            weight[k] = m.plan->ends_layer[k] ? CASES[i].weight[layer++] : 0;
+        assert_int_equal(plan_map_even(m.plan, CASES[i].parts, 1, weight), WEFT_OK);
+        for (int p = 0; p < CASES[i].parts; p++) {
+            int64_t layers = 0, first = m.plan->part[p].first;
+            for (int64_t k = first; k < first + m.plan->part[p].count; k++)
+                layers += m.plan->ends_layer[k];
+            if (layers != CASES[i].wanted[p])
+                fail_msg("case %zu: part %d has %d layers, expected %d", i, p, (int)layers,
+                         (int)CASES[i].wanted[p]);
+        }
+        unmake(&m);
+    }
+}
+
 static void test_map_by_hand(void **state)
 {
     (void)state;
@@ -302,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_degrees_deal_layers_out_equally),
         cmocka_unit_test(test_embedding_and_head_are_pieces),
         cmocka_unit_test(test_even_map_weighs_the_head),
+        cmocka_unit_test(test_even_map_takes_the_nearest_end),
         cmocka_unit_test(test_map_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

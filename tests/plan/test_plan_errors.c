@@ -71,6 +71,34 @@ static void useless_overlap_is_warned_of(void **state)
     }
 }
 
+/* A limit is doubted from the first byte that the device does not have, a type where it has no products of it. */
+static void doubts_begin_at_the_boundary(void **state)
+{
+    (void)state;
+    struct arena *scratch = arena_new();
+    struct opened_plan opened = parsed(HEAD "degrees: {tp: 8}\n");
+    const struct device *device = &opened.cluster->node.device;
+    for (int64_t more = -1; more <= 1; more++) {
+        struct warnings warnings = {0};
+        opened.plan->memory.limit_bytes = device->memory_bytes + more;
+        plan_doubts(scratch, opened.plan, &warnings);
+        assert_int_equal(warnings.len, more > 0);
+        if (more > 0)
+            assert_string_equal(warnings.data[0],
+                                "the memory limit of 31.7 GiB is above the 31.7 GiB "
+                                "that V100-SXM2-32GB has");
+    }
+    opened.plan->memory.limit_bytes = device->memory_bytes;
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        struct warnings warnings = {0};
+        opened.plan->dtype = (enum dtype)dtype;
+        plan_doubts(scratch, opened.plan, &warnings);
+        assert_int_equal(warnings.len, device->flops[dtype] == 0);
+    }
+    plan_close(&opened);
+    arena_free(scratch);
+}
+
 /* ---- plans that the library made wrong ------------------------------------------------------- */
 
 struct wrong {
@@ -192,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strange_plans_are_warned_of),
         cmocka_unit_test(useless_overlap_is_warned_of),
+        cmocka_unit_test(doubts_begin_at_the_boundary),
         cmocka_unit_test(wrong_plans_are_refused),
         cmocka_unit_test(broken_files_are_explained),
     };

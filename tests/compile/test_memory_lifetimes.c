@@ -465,6 +465,62 @@ static void buckets_by_hand(void **state)
     }
 }
 
+/* Bytes of a bucket's gradients that are synchronised in the backward pass, and those left to the next iteration. */
+static int64_t slice_bytes(const struct graph *graph, int32_t bucket, bool deferred)
+{
+    int64_t bytes = 0;
+    for (int32_t t = 0; t < graph->tasks; t++) {
+        const struct task *task = &graph->task[t];
+        if (task->stream == STREAM_GRADIENT && task->exchange >= 0 && task->about == bucket &&
+            (task->micro_batch < 0) == deferred)
+            bytes += graph->exchange[task->exchange].bytes;
+    }
+    return bytes;
+}
+
+/* Fold3D leaves gradients of all pieces but the first to the next iteration, in proportion to the passes: of forward 1
+ * and backward 2 a third, with recomputation of 1 and 3 a quarter. Not those of ZeRO-2, nor any without overlap. */
+static void slices_by_hand(void **state)
+{
+    (void)state;
+    static const struct {
+        enum recompute recompute;
+        int shard;
+        unsigned overlap;
+        int64_t share;
+    } ROWS[] = {{RECOMPUTE_NONE, 0, OVERLAP_GRADIENTS, 3},
+                {RECOMPUTE_FULL, 0, OVERLAP_GRADIENTS, 4},
+                {RECOMPUTE_NONE, 2, OVERLAP_GRADIENTS, 0},
+                {RECOMPUTE_NONE, 1, OVERLAP_GRADIENTS, 0},
+                {RECOMPUTE_FULL, 1, OVERLAP_GRADIENTS | OVERLAP_PARAMETERS, 4}};
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct subject s;
+        struct degrees d = {.pp = 2,
+                            .dp = 4,
+                            .segments = 2,
+                            .schedule = "aiao",
+                            .has_overlap = true,
+                            .global_batch = 16,
+                            .micro_batch = 1,
+                            .shard = ROWS[i].shard,
+                            .recompute = ROWS[i].recompute,
+                            .overlap = ROWS[i].overlap};
+        assert_true(
+            predict(family("llama", "layers: 4, hidden: 8, heads: 2, ffn: 16, seq: 4, vocab: 32"),
+                    "dgx-a100", &d, &(struct simulate_options){.fold = FOLD_ALWAYS}, &s));
+        const struct graph *graph = s.prediction->graph;
+        for (int32_t b = 0; b < graph->buckets; b++) {
+            const struct bucket *bucket = &graph->bucket[b];
+            bool split = bucket->part >= 2 && ROWS[i].share;
+            int64_t left = split ? bucket->bytes / ROWS[i].share : 0;
+            assert_int_equal(slice_bytes(graph, b, true), left);
+            assert_int_equal(slice_bytes(graph, b, false),
+                             (bucket->bytes - left) * (ROWS[i].shard == 2 ? 4 : 1));
+        }
+        drop(&s);
+    }
+}
+
 /* Tensor parallel by 2 with sequence parallelism: the norm's output stays as a half of the sequence
  * on each device, 32, and is gathered again, 64, where its weight gradient is made. */
 static void gathered_again(void **state)
@@ -561,6 +617,10 @@ static void memory_of_streams(void **state)
     assert_true(predict(family("llama", OPTIONS), "dgx-a100", &degrees,
                         &(struct simulate_options){0}, &other));
     assert_int_equal(other.prediction->stage[0].memory.reserved, 1 << 21);
+    assert_int_equal(brought->bytes, 656 * 2); /* weights in bf16, gradients in fp32 */
+    assert_int_equal(find_life(&other, 0, "layers.1.attn.norm", HELD_WEIGHTS)->bytes, 656 * 2);
+    assert_int_equal(find_life(&other, 0, "layers.1.attn.norm", HELD_WEIGHT_GRADIENTS)->bytes,
+                     656 * 4);
     drop(&other);
     drop(&s);
 }
@@ -1003,12 +1063,13 @@ int main(void)
         cmocka_unit_test(compiled_loss),     cmocka_unit_test(recomputed_layer),
         cmocka_unit_test(saved_outputs),     cmocka_unit_test(eager_loss),
         cmocka_unit_test(discarded_outputs), cmocka_unit_test(in_the_step),
-        cmocka_unit_test(fsdp_state),        cmocka_unit_test(buffer_of_scores),
-        cmocka_unit_test(gathered_again),    cmocka_unit_test(sharded_weights),
-        cmocka_unit_test(memory_of_streams), cmocka_unit_test(tied_table),
-        cmocka_unit_test(as_fold3d_says),    cmocka_unit_test(as_schedules_say),
-        cmocka_unit_test(offloaded),         cmocka_unit_test(as_the_model_says),
-        cmocka_unit_test(in_words),          cmocka_unit_test(random_plans),
+        cmocka_unit_test(slices_by_hand),    cmocka_unit_test(fsdp_state),
+        cmocka_unit_test(buffer_of_scores),  cmocka_unit_test(gathered_again),
+        cmocka_unit_test(sharded_weights),   cmocka_unit_test(memory_of_streams),
+        cmocka_unit_test(tied_table),        cmocka_unit_test(as_fold3d_says),
+        cmocka_unit_test(as_schedules_say),  cmocka_unit_test(offloaded),
+        cmocka_unit_test(as_the_model_says), cmocka_unit_test(in_words),
+        cmocka_unit_test(random_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

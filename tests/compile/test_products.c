@@ -213,7 +213,10 @@ static struct plan *draw_plan(struct rng *rng, const struct model *model,
                         .has_overlap = true,
                         .overlap = chance(rng, 3) ? 0 : OVERLAP_TENSOR};
     struct plan *plan = NULL;
-    d.dp = cluster_devices(cluster) / d.tp;
+    d.cp = d.tp < 8 && chance(rng, 3)
+               ? 2
+               : 1; /* beside it, a product's own part of the sequence is a half */
+    d.dp = cluster_devices(cluster) / d.tp / d.cp;
     d.global_batch = d.dp * d.micro_batch;
     if (plan_from_degrees(model, cluster, &d, &plan) != WEFT_OK)
         fail_msg("%s", weft_last_error()->message);

@@ -290,7 +290,8 @@ static void communicators_follow_from_the_groups(void **state)
     static const struct {
         const char *cluster;
         struct degrees degrees;
-        int64_t mib; /* of the first stage */
+        int64_t mib;
+        int32_t stage;
     } ROWS[] = {
         {"dgx-a100:1", {.tp = 8}, 576},
         {"dgx-a100:1", {.dp = 8}, 576},
@@ -308,11 +309,16 @@ static void communicators_follow_from_the_groups(void **state)
          {.tp = 8, .memory.limit_bytes = INT64_C(8) << 30},
          0},                                    /* it is for tensors */
         {"titan-rtx:1", {.tp = 8}, 2 * 4 * 12}, /* PCIe: 4 channels */
+        {"dgx-a100:1", {.tp = 2, .pp = 4}, 576 + 2 * 384, 1},
+        {"dgx-a100:4", {.tp = 8, .pp = 4}, 576 + 128, 1}, /* one pool for both neighbours */
+        {"dgx-a100:4", {.tp = 8, .pp = 4}, 576 + 128 + 2 * 2 * 20, 3},
+        {"dgx-a100:2", {.tp = 4, .pp = 4}, 576 + 384 + 128, 1},
+        {"dgx-a100:2", {.tp = 4, .pp = 4}, 576 + 128 + 384, 2},
     };
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
         struct made m = make("gpt3-350m", "layers: 4, seq: 128", ROWS[i].cluster, &ROWS[i].degrees);
         struct prediction *p = predicted(m.plan, FOLD_ALWAYS);
-        const struct stage_peak *memory = &p->stage[0].memory;
+        const struct stage_peak *memory = &p->stage[ROWS[i].stage].memory;
         if (memory->communicators != ROWS[i].mib << 20)
             fail_msg("row %zu: %lld MiB", i, (long long)(memory->communicators >> 20));
         int64_t own = m.plan->cluster->node.device.memory_bytes;

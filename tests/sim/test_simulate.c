@@ -9,6 +9,7 @@
  *   S5  Without `overlap: pipeline` a device does not compute while it sends.
  *   S6  Where the host is slower than the device, passes take as long as it needs for all of them.
  *   S7  A long iteration that is continued from shorter ones takes and holds what it does in full.
+ *   S8  A stage's longest wait is said to be for what it waits for.
  */
 #include <math.h>
 #include <pthread.h>
@@ -289,6 +290,43 @@ static void test_sends_block(void **state)
     cluster_free(cluster);
 }
 
+/* ---- waits (S8) ------------------------------------------------------------------------------ */
+
+/* One micro-batch: stages wait for their activations and then for their gradients, the first for these alone, which is
+ * all of its time but work. The third of four waits two forward passes for activations and, with a backward pass of two,
+ * three for gradients. */
+static void test_waits_have_their_words(void **state)
+{
+    (void)state;
+    static const char *const TWO[] = {"gradients from stage 1", "activations from stage 0"};
+    static const char *const FOUR[] = {"gradients from stage 1", "gradients from stage 2",
+                                       "gradients from stage 3", "activations from stage 2"};
+    static const char *const ONE[] = {"gradient synchronisation"};
+    static const struct {
+        struct degrees degrees;
+        const char *const *words;
+    } ROWS[] = {{{.pp = 2, .tp = 8, .micro_batch = 1, .global_batch = 1}, TWO},
+                {{.pp = 4, .dp = 4, .micro_batch = 1, .global_batch = 4}, FOUR},
+                {{.pp = 1, .dp = 16, .micro_batch = 1, .global_batch = 16}, ONE}};
+    struct model *model;
+    struct cluster *cluster = open_named("dgx-a100:2");
+    assert_int_equal(model_open("llama2-7b", "layers: 8", &model), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct plan *plan;
+        assert_int_equal(plan_from_degrees(model, cluster, &ROWS[i].degrees, &plan), WEFT_OK);
+        struct prediction *p = predict(plan, FOLD_ALWAYS);
+        for (int32_t s = 0; s < plan->stages; s++)
+            assert_string_equal(p->stage[s].waits_most, ROWS[i].words[s]);
+        if (plan->stages > 1)
+            assert_int_equal(p->stage[0].waits_most_ns, p->stage[0].time_ns[TIME_BUBBLE] +
+                                                            p->stage[0].time_ns[PURPOSE_PIPELINE]);
+        prediction_free(p);
+        plan_free(plan);
+    }
+    model_free(model);
+    cluster_free(cluster);
+}
+
 /* ---- long iterations (S7) --------------------------------------------------------------------- */
 
 static void expect_as_in_full(const struct plan *plan, bool grows)
@@ -415,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_pipelines_are_as_played),
         cmocka_unit_test(test_threads_do_not_meet),
         cmocka_unit_test(test_sends_block),
+        cmocka_unit_test(test_waits_have_their_words),
         cmocka_unit_test(test_host_bound),
         cmocka_unit_test(test_long_iterations_are_continued),
     };

@@ -7,6 +7,7 @@
  *   P4  Where it begins, and with how many threads, makes no difference.
  *   P5  It judges no more configs than it may, counted, and the same ones with any number of threads.
  *   P6  It answers when stopped, logs valid JSON, and is never worse than the plan it began with.
+ *   P7  A config's plan is read as that config again.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -109,6 +110,83 @@ static void test_a_judge_says_what_the_estimate_says(void **state)
     assert_true(offs.time[offs.count / 2] < 0.01);
     if (offs.count >= 50) /* else that is one of the worst few */
         assert_true(offs.time[offs.count * 9 / 10] < 0.05);
+}
+
+/* P7. Neither which side is split nor recomputation is read from a plan. */
+static void hold_against_itself(const struct asked *a, const struct config *c)
+{
+    struct config back;
+    struct plan *plan;
+    assert_int_equal(judge_plan(a->judge, c, &plan), WEFT_OK);
+    if (config_of_plan(a->problem, plan, &back) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    plan_free(plan);
+    assert_int_equal(back.stages, c->stages);
+    assert_int_equal(back.pieces, c->pieces);
+    assert_int_equal(back.schedule, c->schedule);
+    assert_int_equal(back.step_samples, c->step_samples);
+    for (int32_t k = 0; k < config_parts(c); k++) {
+        const struct manner *m = main_manner(c, k), *again = main_manner(&back, k);
+        assert_int_equal(back.devices[k % c->stages], c->devices[k % c->stages]);
+        assert_int_equal(back.part[k].end, c->part[k].end);
+        assert_int_equal(again->tp, m->tp);
+        assert_int_equal(again->cp, m->cp);
+        assert_int_equal(again->ep, m->ep);
+        assert_int_equal(again->shard, m->shard);
+        assert_int_equal(again->sequence, m->sequence);
+        assert_int_equal(again->offload, m->offload);
+    }
+}
+
+/* One manner for each part, along the sequence or not. Only parts with attention show their cp. */
+static bool draw_manners(struct rng *rng, struct asked *a, struct config *c)
+{
+    enum { TWO_LAYERS = 30 };
+    struct verdict verdict;
+    bool legal;
+    if (!wander(rng, a, 3, c))
+        return false;
+    for (int32_t k = 0; k < config_parts(c); k++) {
+        struct manner m = *main_manner(c, k);
+        if (a->request.pins.cp > 1 && c->part[k].end - part_first(c, k) < TWO_LAYERS)
+            return false;
+        m.sequence = !chance(rng, 4);
+        set_manner(&c->part[k], m);
+    }
+    config_normalise(c);
+    assert_int_equal(judge_config(a->judge, c, &verdict, NULL, &legal), WEFT_OK);
+    return legal && config_legal(a->problem, c);
+}
+
+static void test_plans_become_their_configs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *options, *cluster;
+        struct degrees pins;
+    } CASES[] = {
+        {"gpt3-1.3b", "layers: 9, seq: 512", "dgx-a100:1", {.global_batch = 16}},
+        {"llama3-8b", "layers: 6, seq: 1024", "dgx-a100:2", {.global_batch = 32, .cp = 2}},
+        {"t5-770m", "layers: 5, decoder_layers: 6", "dgx-v100:1", {.global_batch = 16}},
+    };
+    int held[2] = {0};
+    struct rng rng;
+    rng_seed(&rng, 7);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct asked a =
+            open_asked(CASES[i].model, CASES[i].options, CASES[i].cluster, CASES[i].pins, NULL);
+        make_judge(&a);
+        for (int round = 0; round < rounds_of(24); round++) {
+            struct config c;
+            if (!draw_manners(&rng, &a, &c))
+                continue;
+            hold_against_itself(&a, &c);
+            for (int32_t k = 0; k < config_parts(&c); k++)
+                held[main_manner(&c, k)->sequence]++;
+        }
+        close_asked(&a);
+    }
+    assert_true(held[0] > 2 && held[1] > 2);
 }
 
 /* Two stages of two pieces each, all of it in one manner. */
@@ -805,6 +883,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_judge_says_what_the_estimate_says),
+        cmocka_unit_test(test_plans_become_their_configs),
         cmocka_unit_test(test_pieces_of_a_stage_share),
         cmocka_unit_test(test_long_models_cost_what_they_cost_unfolded),
         cmocka_unit_test(test_recomputation_is_the_fastest_that_fits),

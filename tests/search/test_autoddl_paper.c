@@ -279,6 +279,58 @@ static void small_model_is_data_parallel(void **state)
     arena_free(keep);
 }
 
+/* (1) and (3) of layout_problem.h in the number of micro-batches M: on S stages the time of each option grows by the same
+ * amount for each, and what it keeps by the same for each up to S of them and no more. */
+static void costs_follow_from_the_micro_batches(void **state)
+{
+    enum { STEP = 16, CASES = 4 };
+    static const int64_t M[CASES] = {1, 2, 4, 8};
+    struct cluster *cluster = open_named("dgx-a100:1");
+    struct model *model;
+    struct cost *cost;
+    (void)state;
+    assert_int_equal(model_open("gpt3-350m", "layers: 4, seq: 128, vocab: 1024", &model), WEFT_OK);
+    assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
+    for (int32_t stages = 1; stages <= 4; stages *= 4) {
+        struct layout_problem *p[CASES];
+        int64_t grew = 0;
+        for (int i = 0; i < CASES; i++) {
+            struct layout_case about = {.model = model,
+                                        .cluster = cluster,
+                                        .cost = cost,
+                                        .dtype = DTYPE_BF16,
+                                        .policy = POLICY_MIXED,
+                                        .global_batch = M[i] * STEP,
+                                        .step_samples = STEP,
+                                        .stages = stages,
+                                        .limit_bytes = INFINITY};
+            assert_int_equal(layout_problem_new(&about, &p[i]), WEFT_OK);
+        }
+        for (int32_t v = 0; v < model->ops; v++)
+            for (int32_t o = 0; o < p[0]->assign->options[v]; o++) {
+                double first = p[0]->assign->memory[v][o],
+                       kept = p[1]->assign->memory[v][o] - first;
+                double time = p[1]->assign->time[v][o],
+                       each = (p[2]->assign->time[v][o] - time) / 2;
+                grew += kept > 0;
+                for (int i = 0; i < CASES; i++) {
+                    double held = (double)((M[i] < stages ? M[i] : stages) - 1);
+                    assert_true(fabs(p[i]->assign->memory[v][o] - first - held * kept) <=
+                                1e-9 * (first + 1));
+                    if (i > 0) /* a single one adds no gradients up */
+                        assert_true(fabs(p[i]->assign->time[v][o] - time -
+                                         (double)(M[i] - 2) * each) <= 1e-9 * (time + 1));
+                }
+            }
+        assert_true(stages == 1 ? grew == 0 : grew > 0);
+        for (int i = 0; i < CASES; i++)
+            layout_problem_free(p[i]);
+    }
+    cost_close(cost);
+    model_free(model);
+    cluster_free(cluster);
+}
+
 /* The search finds what the closed formula has as the least, so products on square and on cubic meshes
  * move 4 n^2 / p^(1/2) and 6 n^2 / p^(2/3), times (q - 1) / q. */
 static void products_move_what_the_formula_says(void **state)
@@ -362,6 +414,7 @@ int main(void)
         cmocka_unit_test(splits_of_6_8b_are_figure_3s),
         cmocka_unit_test(table_3_takes_the_papers_time),
         cmocka_unit_test(small_model_is_data_parallel),
+        cmocka_unit_test(costs_follow_from_the_micro_batches),
         cmocka_unit_test(products_move_what_the_formula_says),
         cmocka_unit_test(descent_is_within_3_percent),
     };

@@ -140,6 +140,33 @@ static void the_simplest_by_hand(void **state)
     assert_int_equal(again.trials.data[1].iteration_ns, 1000);
 }
 
+/* Two plans, the second slower: how much memory each needs of 100, by how much the second is slower than 1000 ns, how
+ * many samples it has, the tolerance, and whether it is preferred. 95 leaves room, 96 does not. */
+static void room_and_tolerance_have_their_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t first, second, ns, batch;
+        double tolerance;
+        bool preferred;
+    } ROWS[] = {
+        {96, 95, 1500, 1, 0.5, true},  {95, 95, 1500, 1, 0.5, false}, {96, 96, 1500, 1, 0.5, false},
+        {96, 95, 1501, 1, 0.5, false}, {95, 96, 1100, 1, 0.5, false}, {96, 95, 3000, 2, 0.5, true},
+        {96, 95, 3001, 2, 0.5, false},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct planned planned = {.arena = arena};
+        array_push(arena, &planned.trials, drawn_trial(1000, 0, "1f1b", NULL));
+        array_push(arena, &planned.trials, drawn_trial(ROWS[i].ns, 1, "1f1b", NULL));
+        planned.trials.data[0].needed_bytes = ROWS[i].first;
+        planned.trials.data[1].needed_bytes = ROWS[i].second;
+        planned.trials.data[1].global_batch = ROWS[i].batch;
+        prefer_simplest(&planned, ROWS[i].tolerance);
+        assert_int_equal(planned.trials.data[0].degrees.shard, ROWS[i].preferred);
+        assert_int_equal(planned.reasons.len, ROWS[i].preferred);
+    }
+}
+
 static void every_framework_has_its_row(void **state)
 {
     (void)state;
@@ -234,6 +261,7 @@ int main(void)
         cmocka_unit_test(answers_run_where_they_are_for),
         cmocka_unit_test(the_simplest_is_within_its_tolerance),
         cmocka_unit_test(the_simplest_by_hand),
+        cmocka_unit_test(room_and_tolerance_have_their_limits),
         cmocka_unit_test(every_framework_has_its_row),
         cmocka_unit_test(targets_are_found_by_name_and_release),
         cmocka_unit_test(flags_are_those_of_a_release),

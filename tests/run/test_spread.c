@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "rounds.h"
@@ -194,11 +195,53 @@ static void test_parts_go_back_where_they_came_from(void **state)
         assert_true(back[i] == (i % 6 == 3 || i % 6 == 4 ? whole[i] : 0));
 }
 
+/* 8 heads of 4 features over 2 keys: a share of a fused tensor is 4 queries, a key and a value; with as many keys as
+ * heads one of each. Of tensors of their own all is read. */
+static void test_queries_keys_and_values_stand_apart(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options;
+        enum op_kind kind;
+        int32_t operand;
+        struct fused share;
+    } CASES[] = {
+        {"kv_heads: 2", OP_ATTENTION, 0, {24, 16, 0}},
+        {"kv_heads: 2", OP_ATTENTION, 1, {24, 4, 16}},
+        {"kv_heads: 2", OP_ATTENTION, 2, {24, 4, 20}},
+        {"kv_heads: 8", OP_ATTENTION, 0, {12, 4, 0}},
+        {"kv_heads: 8", OP_ATTENTION, 1, {12, 4, 4}},
+        {"kv_heads: 8", OP_ATTENTION, 2, {12, 4, 8}},
+        {"kv_heads: 2, attention: eager", OP_SCORE, 0, {24, 16, 0}},
+        {"kv_heads: 2, attention: eager", OP_SCORE, 1, {24, 4, 16}},
+        {"kv_heads: 2, attention: eager", OP_CONTEXT, 1, {24, 4, 20}},
+        {"kv_heads: 2, qk_norm: true", OP_ATTENTION, 0, {16, 16, 0}},
+        {"kv_heads: 2, qk_norm: true", OP_ATTENTION, 1, {4, 4, 0}},
+        {"kv_heads: 2, qk_norm: true", OP_ATTENTION, 2, {4, 4, 0}},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        char options[200];
+        struct model *model;
+        snprintf(options, sizeof options,
+                 "layers: 1, hidden: 32, heads: 8, ffn: 16, seq: 16, vocab: 64, %s",
+                 CASES[i].options);
+        assert_int_equal(model_open("llama2-7b", options, &model), WEFT_OK);
+        const struct op *op = model_op_of_kind(model, CASES[i].kind);
+        assert_non_null(op);
+        struct fused share = fused_of(model, op, CASES[i].operand);
+        assert_int_equal(share.whole, CASES[i].share.whole);
+        assert_int_equal(share.part, CASES[i].share.part);
+        assert_int_equal(share.first, CASES[i].share.first);
+        model_free(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps_leave_what_layouts_say),
         cmocka_unit_test(test_parts_go_back_where_they_came_from),
+        cmocka_unit_test(test_queries_keys_and_values_stand_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -314,12 +314,21 @@ static const struct {
 static void test_the_program_answers(void **state)
 {
     (void)state;
-    json_t *json = json_of("plan gpt3-350m dgx-a100:1 --global-batch 32 --pp 1 --json");
+    json_t *json =
+        json_of("plan gpt3-350m dgx-a100:1 --global-batch 32 --pp 1 --top 3 --simplest 50 --json");
     static const char *const FIELDS[] = {"iteration_s", "plan",         "planner", "evaluated",
                                          "search_s",    "alternatives", "why",     "memory"};
     for (size_t i = 0; i < COUNT_OF(FIELDS); i++)
         assert_non_null(json_object_get(json, FIELDS[i]));
     assert_true(json_is_true(json_object_get(json, "fits")));
+    assert_int_equal(json_array_size(json_object_get(json, "alternatives")),
+                     2); /* 3 with the answer */
+    bool said = false;
+    json_t *reason;
+    size_t at;
+    json_array_foreach(json_object_get(json, "reasons"), at, reason) said |=
+        strstr(json_string_value(reason), "the simplest within 50 % of the fastest") != NULL;
+    assert_true(said);
     json_decref(json);
     for (size_t i = 0; i < COUNT_OF(REFUSED); i++) {
         int code;

@@ -43,6 +43,12 @@ static const struct {
     {"megatron", LLAMA, NULL, {.pp = 2, .schedule = "gpipe"}, {.pp = 2, .schedule = "1f1b"}},
     {"deepspeed", LLAMA, NULL, {.pp = 2, .shard = 2}, {.pp = 2, .shard = 1}},
     {"torchtitan@main", LLAMA, NULL, {.dp = 2, .tp = 2}, {.dp = 2, .tp = 2, .shard = 2}},
+    {"torchtitan",
+     LLAMA,
+     NULL,
+     {.cp = 2},
+     {.cp = 2, .shard = 2}}, /* one replica's cp shards, too */
+    {"torchtitan", LLAMA, NULL, {.cp = 2, .tp = 2, .sequence = true}, {.tp = 2, .sequence = true}},
     {"deepspeed", LLAMA, NULL, {.has_dtype = true, .dtype = DTYPE_FP8}, {.dp = 1}},
     {"megatron",
      "mixtral-8x7b",

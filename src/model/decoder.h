@@ -18,7 +18,11 @@ struct decoder {
     bool chunked; /* the window is a chunk: a query sees the keys of its own from the first on */
     bool full_rotary; /* layers that see all keys have positions, too */
     bool output_gate; /* what attention computes is multiplied by a sigmoid of the layer's input */
-    int64_t mtp;      /* layers after the model's own, each of which predicts one token more */
+    /* positions of the documents that are packed into a sequence, on average, and the standard deviation as a share of
+     * that; 0: a sequence is one document */
+    int64_t document;
+    double document_spread;
+    int64_t mtp; /* layers after the model's own, each of which predicts one token more */
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim; /* latent attention, if kv_lora */
     /* of latent attention: the keys that each query sees, chosen by scores of so many heads so wide */
     int64_t index_top_k, index_heads, index_dim;
@@ -51,6 +55,9 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
         OPTION_COUNT(struct decoder, ffn, MOST_HIDDEN),                                            \
         OPTION_COUNT(struct decoder, seq, MOST_SEQ),                                               \
         OPTION_COUNT(struct decoder, vocab, MOST_VOCAB),                                           \
+        OPTION_COUNT(struct decoder, document, MOST_SEQ),                                          \
+        {"document_spread", FIELD_REAL, offsetof(struct decoder, document_spread), .min = 0,       \
+         .max = 100},                                                                              \
         {"window", FIELD_COUNT, offsetof(struct decoder, window), .min = LEAST_WINDOW,             \
          .max = MOST_SEQ},                                                                         \
         {"full_every", FIELD_COUNT, offsetof(struct decoder, full_every), .min = 2,                \

@@ -112,14 +112,17 @@ void attention_work(const struct op *op, const int64_t *size, enum phase phase, 
     bool chosen = op->shared_depth > 0;
     int64_t depth = chosen ? op->shared_depth : size[ATT_DEPTH];
     int64_t value = chosen ? op->shared_value : op->value_depth ? op->value_depth : depth;
-    bool cuts = op->window && op->window < size[ATT_KV], chunks = cuts && op->chunked;
-    /* chunks are attentions of their own, side by side */
-    int64_t queries = chunks && op->window < size[ATT_SEQ] ? op->window : size[ATT_SEQ];
+    /* documents and chunks are attentions of their own, side by side; a device has its share of every document */
+    bool packed = op->document && op->document < size[ATT_KV];
+    int64_t kv = packed ? op->document : size[ATT_KV];
+    int64_t own = ceil_div(size[ATT_SEQ], ceil_div(size[ATT_KV], kv));
+    bool cuts = op->window && op->window < kv, chunks = cuts && op->chunked;
+    int64_t queries = chunks && op->window < own ? op->window : own;
     const int64_t shape[] = {size[ATT_BATCH] * ceil_div(size[ATT_SEQ], queries),
                              size[ATT_HEAD] * size[ATT_GROUP],
                              chosen ? 1 : size[ATT_HEAD],
                              queries,
-                             chunks ? op->window : size[ATT_KV],
+                             chunks ? op->window : kv,
                              depth,
                              value,
                              cuts && !chunks ? op->window : op->causal};
@@ -128,7 +131,7 @@ void attention_work(const struct op *op, const int64_t *size, enum phase phase, 
         return;
     }
     set_shape(out, VERSIONS[op->flash], shape, 8);
-    double keys = (double)(cuts ? op->window : size[ATT_KV]);
+    double keys = (double)(cuts ? op->window : kv);
     double pairs = (double)heads(size) * (double)size[ATT_SEQ] * keys;
     out->flops = (phase == PHASE_FORWARD ? 2 : 4) * pairs * (double)(depth + value);
 }

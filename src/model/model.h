@@ -255,6 +255,9 @@ struct op {
     int64_t window;
     /* the window is a chunk of the sequence: a query sees no key before the chunk that it is in (Llama 4) */
     bool chunked;
+    /* attention: positions of one of the documents that share a sequence, which do not see each other, where they are of one
+     * length that asks for as much work (decoder.c); 0: the sequence is one */
+    int64_t document;
     /* attention, softmax: the weight is a learned number per query head that takes part in the
      * softmax like a score, with a value of zero */
     bool sinks;

@@ -201,14 +201,16 @@ double host_step_ns(const struct item_costs *costs)
 }
 
 /* What the last of n ranks with consecutive positions computes of causal attention, over the mean of all: of n parts
- * of a triangle the last is 2 - 1 / n of one. */
+ * of a triangle the last is 2 - 1 / n of one. A document that is packed with others is on fewer ranks. */
 static double last_share(const struct plan *plan, int64_t instance)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     double parts = (double)split_degree(&plan_choice(plan, instance)->split, DIM_SEQ);
     bool uneven = op->kind == OP_ATTENTION && op->causal && !op->window &&
                   software_word(&plan->software, FACT_SEQUENCES) == SEQUENCES_CONSECUTIVE;
-    return uneven ? 2 - 1 / parts : 1;
+    if (op->document)
+        parts *= (double)op->document / (double)op->size[op_find_dim(op->kind, DIM_KV)];
+    return uneven && parts > 1 ? 2 - 1 / parts : 1;
 }
 
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase)

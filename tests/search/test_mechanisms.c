@@ -11,6 +11,7 @@
 
 #include "checked_plan.h"
 #include "plan_text.h"
+#include "sim/item_cost.h"
 
 static void expect_sound(const struct plan *plan, const char *words)
 {
@@ -106,11 +107,93 @@ static void the_fullest_device_has_its_tokens(void **state)
     }
 }
 
+/* ---- documents that share a sequence ------------------------------------------------------------ */
+
+static double attention_flops(const struct plan *plan)
+{
+    int64_t local[OP_MAX_DIMS], instance = at(plan, "layers.0.attn.attention");
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    return op_work(op, local, plan->dtype, PHASE_FORWARD).flops;
+}
+
+static double attention_ns(const struct plan *plan)
+{
+    struct arena *arena = arena_new();
+    struct cost *cost;
+    assert_int_equal(cost_open(&plan->cluster->node.device, NULL, &cost), WEFT_OK);
+    struct item_costs costs = item_costs_of(arena, plan, cost);
+    int64_t instance = at(plan, "layers.0.attn.attention");
+    double ns = (double)item_cost(&costs, instance, PHASE_FORWARD)->device.ns;
+    cost_close(cost);
+    arena_free(arena);
+    return ns;
+}
+
+/* 32,768 positions in documents of 4,096: each sees an eighth of the keys. Lengths that vary as much as their mean (c = 1) ask
+ * for twice as much, 4,096 (1 + 1). On cp 8 a rank has an eighth of that, if it has its share of every document. */
+static void documents_do_not_see_each_other(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options;
+        int64_t cp;
+        double share; /* of the work of one document */
+    } CASES[] = {{"document: 4096", 1, 1.0 / 8},
+                 {"document: 4096, document_spread: 1", 1, 1.0 / 4},
+                 {"document: 4096", 8, 1.0 / 64},
+                 {"document: 3000", 1, 3000.0 / 32768},
+                 {"document: 40000", 1, 1}};
+    struct opened one = open_both("llama3-8b", "layers: 2, seq: 32768", "dgx-h100:1");
+    struct plan *whole = plan_of(&one, (struct degrees){.tp = 8, .global_batch = 2});
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        char options[128];
+        snprintf(options, sizeof options, "layers: 2, seq: 32768, %s", CASES[i].options);
+        struct opened o = open_both("llama3-8b", options, "dgx-h100:1");
+        struct degrees d = {.cp = CASES[i].cp, .tp = 8 / CASES[i].cp, .global_batch = 2};
+        struct plan *plan = plan_of(&o, d);
+        double heads = (double)CASES[i].cp; /* more of them on a device than with tp 8 */
+        assert_float_equal(attention_flops(plan) / attention_flops(whole) / heads, CASES[i].share,
+                           1e-4);
+        expect_sound(plan, CASES[i].options);
+        plan_free(plan);
+        close_both(&o);
+    }
+    plan_free(whole);
+    close_both(&one);
+}
+
+/* With consecutive positions on 8 ranks, the last has 2 - 1/8 of the mean of one document; documents of an eighth of the
+ * sequence are each on one rank, and all ranks have as much; those of a quarter are on two: 2 - 1/2. */
+static void documents_balance_consecutive_ranks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options;
+        double last;
+    } CASES[] = {{"", 1.875}, {", document: 4096", 1}, {", document: 8192", 1.5}};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        char options[128];
+        snprintf(options, sizeof options, "layers: 2, seq: 32768%s", CASES[i].options);
+        struct opened o = open_both("llama3-8b", options, "dgx-h100:1");
+        struct degrees d = {.cp = 8, .global_batch = 2};
+        struct plan *balanced = plan_of(&o, d);
+        assert_int_equal(software_set(&d.software, "sequences", "consecutive"), WEFT_OK);
+        struct plan *consecutive = plan_of(&o, d);
+        assert_float_equal(attention_ns(consecutive) / attention_ns(balanced), CASES[i].last, 1e-3);
+        plan_free(balanced);
+        plan_free(consecutive);
+        close_both(&o);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(modules_are_estimated),
         cmocka_unit_test(the_fullest_device_has_its_tokens),
+        cmocka_unit_test(documents_do_not_see_each_other),
+        cmocka_unit_test(documents_balance_consecutive_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

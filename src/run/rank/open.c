@@ -32,6 +32,9 @@ static weft_status check_plan(const struct run_options *o)
     for (int32_t i = 0; i < o->plan->model->ops; i++)
         if (o->plan->model->op[i].frozen)
             return bad_argument("leave lora out", "a plan with frozen weights cannot be run");
+        else if (o->plan->model->op[i].document)
+            return bad_argument("leave document out",
+                                "a run computes attention over whole sequences");
         else if (o->plan->model->op[i].skewed_experts)
             return bad_argument("leave expert_skew out",
                                 "a run chooses experts itself, and not by a power law");

@@ -163,6 +163,9 @@ const char *dtype_name(enum dtype dtype);
 int dtype_bytes(enum dtype dtype);
 /* Whether the type is used only in products of weights: fp8, nvfp4. */
 bool dtype_is_cast(enum dtype dtype);
+/* Bytes of an element that was cast for a product: fp8, or nvfp4 with a scale of 8 bits for every 16. Other types are
+ * not cast. */
+double dtype_cast_bytes(enum dtype dtype);
 bool dtype_from_name(const char *name, enum dtype *out);
 
 /* ---- units: a number with its unit is read, and written the same way --------------------------

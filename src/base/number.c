@@ -67,6 +67,12 @@ bool dtype_is_cast(enum dtype dtype)
     return dtype == DTYPE_FP8 || dtype == DTYPE_NVFP4;
 }
 
+double dtype_cast_bytes(enum dtype dtype)
+{
+    static const double CAST[DTYPE_COUNT] = {[DTYPE_FP8] = 1, [DTYPE_NVFP4] = 0.5 + 1.0 / 16};
+    return dtype_is_cast(dtype) ? CAST[dtype] : dtype_bytes(dtype);
+}
+
 bool dtype_from_name(const char *name, enum dtype *out)
 {
     int at = NAME_INDEX(name, DTYPES);

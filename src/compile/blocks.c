@@ -92,9 +92,7 @@ static bool moves_tokens(const struct block_writer *w, const struct use *use)
 static int32_t push_step(struct block_writer *w, const struct use *use,
                          const struct reshard_step *step, enum flow flow, int32_t needs)
 {
-    const struct op *op = laid_of(w->b, use->reader)->op;
-    int64_t bytes =
-        step->elements * element_bytes(op->input[use->operand].element, w->b->plan->dtype);
+    int64_t bytes = step_bytes_sent(w->b, use, step, flow);
     struct item item = {.kind = ITEM_STEP,
                         .purpose = PURPOSE_TENSOR,
                         .phase = (uint8_t)flow,

@@ -91,6 +91,9 @@ struct memory_events block_memory_events(struct build *b, const struct part_life
  * (gathered_spans.c). */
 void trace_buckets(struct build *b, const struct block *block, struct life_list *out);
 bool is_product(enum op_kind kind); /* an operator with weights: a matrix product or convolution */
+/* Bytes that each device gets or gives in a step of a reshard (cast_inputs.c). */
+int64_t step_bytes_sent(const struct build *b, const struct use *use,
+                        const struct reshard_step *step, enum flow flow);
 /* ---- tokens on their way (tokens.c) ---------------------------------------------------------- */
 
 /* What a step sends that brings tokens to experts on a group's devices, or back. */

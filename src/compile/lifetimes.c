@@ -6,33 +6,14 @@
  *
  *   dies(tensor) = the last item that reads it, in the order forward, backward                 (1)
  */
-#include "compile/build.h"
+#include "compile/lives.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- lives ----------------------------------------------------------------------------------- */
 
-enum { NOTHING = -1 };
-
-struct trace {
-    struct build *b;
-    int32_t part;
-    int64_t first, first_use; /* of the part */
-    struct life_list lives;
-    int32_t *output, *extra, *gradient; /* per instance of the part: lives, or NOTHING */
-    int32_t *received, *copy;           /* per use: those of its leader */
-    /* per use: those of its leader, before the gradient's reshard */
-    int32_t *raw;
-    int32_t sending; /* the tensor of the send that is being prepared */
-    int64_t sending_use;
-    /* The current position of the trace. */
-    enum slot_kind kind;
-    int32_t at;
-    const struct item *item; /* NULL: at the start or end of a block */
-};
-
-static int32_t take(struct trace *t, enum held held, int64_t instance, double bytes)
+int32_t take_life(struct life_trace *t, enum held held, int64_t instance, double bytes)
 {
     struct lifetime life = {.bytes = (int64_t)ceil(bytes),
                             .instance = instance,
@@ -48,7 +29,7 @@ static int32_t take(struct trace *t, enum held held, int64_t instance, double by
 }
 
 /* lifetimes.h, I4: decided by the first item of the backward pass that reads the tensor. */
-static bool waits_in_host(const struct trace *t)
+static bool waits_in_host(const struct life_trace *t)
 {
     if (!t->item)
         return false;
@@ -58,7 +39,7 @@ static bool waits_in_host(const struct trace *t)
     return again && choice->recompute && choice->offload;
 }
 
-static void read_life(struct trace *t, int32_t number) /* (1) */
+static void read_life(struct life_trace *t, int32_t number) /* (1) */
 {
     if (number == NOTHING)
         return;
@@ -69,31 +50,26 @@ static void read_life(struct trace *t, int32_t number) /* (1) */
     life->dies = t->at;
 }
 
-static int64_t place(const struct trace *t, int64_t instance)
-{
-    return instance - t->first;
-}
-
-static bool in_part(const struct trace *t, int64_t instance)
+static bool in_part(const struct life_trace *t, int64_t instance)
 {
     return instance >= 0 && t->b->part_of[instance] == t->part;
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-static double input_bytes(const struct trace *t, const struct use *use)
+double life_input_bytes(const struct life_trace *t, const struct use *use)
 {
     const struct laid *laid = laid_of(t->b, use->reader);
     return operand_bytes(laid->op, &laid->op->input[use->operand], laid->local, t->b->plan->dtype);
 }
 
-static double output_bytes(const struct trace *t, int64_t instance)
+static double output_bytes(const struct life_trace *t, int64_t instance)
 {
     const struct laid *laid = laid_of(t->b, instance);
     return operand_bytes(laid->op, &laid->op->output, laid->local, t->b->plan->dtype);
 }
 
-static double step_bytes(const struct trace *t, const struct use *use,
+static double step_bytes(const struct life_trace *t, const struct use *use,
                          const struct reshard_step *step)
 {
     const struct op *op = laid_of(t->b, use->reader)->op;
@@ -103,20 +79,14 @@ static double step_bytes(const struct trace *t, const struct use *use,
 
 /* ---- reshards -------------------------------------------------------------------------------- */
 
-/* The steps of a joint's reshards that one block does, forward or backward. */
-struct joint_steps {
-    const struct reshard *reshard[2];
-    int32_t from; /* where the second reshard, or the only one, begins */
-};
-
-static struct joint_steps forward_steps(const struct joint *j)
+struct joint_steps joint_forward_steps(const struct joint *j)
 {
     if (j->across)
         return (struct joint_steps){{NULL, j->forward[1]}, j->forward[1]->send + 1};
     return (struct joint_steps){{j->forward[0], j->forward[1]}, 0};
 }
 
-static const struct reshard_step *first_step(const struct joint_steps *s)
+const struct reshard_step *joint_first_step(const struct joint_steps *s)
 {
     if (s->reshard[0] && s->reshard[0]->steps)
         return s->reshard[0]->step;
@@ -136,106 +106,112 @@ static bool in_place(const struct joint_steps *s)
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* The tensor that a use's reshard starts from. */
-static int32_t origin(const struct trace *t, const struct use *use)
+int32_t life_origin(const struct life_trace *t, const struct use *use)
 {
     if (in_part(t, use->source))
-        return t->output[place(t, use->source)];
+        return t->output[life_place(t, use->source)];
     int64_t leader = use->joint ? use->same_forward : use - t->b->use;
     return t->received[leader - t->first_use];
 }
 
 /* The tensor that an operator reads as its input. */
-static int32_t input_of(const struct trace *t, const struct use *use)
+int32_t input_life(const struct life_trace *t, const struct use *use)
 {
-    struct joint_steps steps = use->joint ? forward_steps(use->joint) : (struct joint_steps){0};
-    return first_step(&steps) ? t->copy[use->same_forward - t->first_use] : origin(t, use);
+    struct joint_steps steps =
+        use->joint ? joint_forward_steps(use->joint) : (struct joint_steps){0};
+    return joint_first_step(&steps) ? t->copy[use->same_forward - t->first_use]
+                                    : life_origin(t, use);
 }
 
 /* I6. */
-static void receive_inputs(struct trace *t, const struct part *part)
+static void receive_inputs(struct life_trace *t, const struct part *part)
 {
     const struct build *b = t->b;
     for (int64_t u = t->first_use; u < b->use_first[part->first + part->count]; u++) {
         const struct use *use = &b->use[u];
         if (in_part(t, use->source) || use->same_forward != u)
             continue;
-        double bytes = input_bytes(t, use);
+        double bytes = life_input_bytes(t, use);
         if (use->joint && use->joint->across) {
-            struct joint_steps steps = forward_steps(use->joint);
-            if (first_step(&steps))
+            struct joint_steps steps = joint_forward_steps(use->joint);
+            if (joint_first_step(&steps))
                 bytes = step_bytes(t, use, &steps.reshard[1]->step[steps.from - 1]);
         }
         t->received[u - t->first_use] =
-            take(t, use->source < 0 ? HELD_INPUT : HELD_RECEIVED, use->reader, bytes);
+            take_life(t, use->source < 0 ? HELD_INPUT : HELD_RECEIVED, use->reader, bytes);
     }
 }
 
 /* I9. */
-static void take_steps(struct trace *t, const struct laid *laid, bool forward)
+static void take_steps(struct life_trace *t, const struct laid *laid, bool forward)
 {
     const struct op *op = laid->op;
     if (!(op->keep & KEEP_STEPS))
         return;
     double elements = operand_elements(op, &op->input[0], laid->local);
     double gradient = operand_bytes(op, &op->input[0], laid->local, t->b->plan->dtype);
-    take(t, forward ? HELD_COPY : HELD_GRADIENT, t->item->instance, 4 * elements);
+    take_life(t, forward ? HELD_COPY : HELD_GRADIENT, t->item->instance, 4 * elements);
     if (!forward)
-        take(t, HELD_GRADIENT, t->item->instance, fmax(0, 4 * elements - gradient));
+        take_life(t, HELD_GRADIENT, t->item->instance, fmax(0, 4 * elements - gradient));
 }
 
-static void forward_op(struct trace *t, int64_t instance)
+static void forward_op(struct life_trace *t, int64_t instance)
 {
     const struct build *b = t->b;
     const struct laid *laid = laid_of(b, instance);
     take_steps(t, laid, true);
     for (int64_t u = b->use_first[instance]; u < b->use_first[instance + 1]; u++)
-        read_life(t, input_of(t, &b->use[u]));
-    t->output[place(t, instance)] = take(t, HELD_OUTPUT, instance, output_bytes(t, instance));
-    t->extra[place(t, instance)] =
-        take(t, HELD_EXTRA, instance, op_extra_bytes(laid->op, laid->local, b->plan->dtype));
+        read_life(t, input_life(t, &b->use[u]));
+    take_cast(t, instance);
+    t->output[life_place(t, instance)] =
+        take_life(t, HELD_OUTPUT, instance, output_bytes(t, instance));
+    t->extra[life_place(t, instance)] =
+        take_life(t, HELD_EXTRA, instance, op_extra_bytes(laid->op, laid->local, b->plan->dtype));
 }
 
 /* Of what goes round a ring a device holds the chunk that it reads and the one that comes (blocks.c, I7). */
-static double copy_bytes(const struct trace *t, const struct use *use)
+static double copy_bytes(const struct life_trace *t, const struct use *use)
 {
-    return input_bytes(t, use) * (t->item->chunks > 2 ? 2.0 / t->item->chunks : 1);
+    return life_input_bytes(t, use) * (t->item->chunks > 2 ? 2.0 / t->item->chunks : 1);
 }
 
 /* A step of an input's reshard (lifetimes.h, I3). */
-static void forward_step(struct trace *t, const struct use *use)
+static void forward_step(struct life_trace *t, const struct use *use)
 {
-    struct joint_steps steps = forward_steps(use->joint);
+    struct joint_steps steps = joint_forward_steps(use->joint);
     int32_t *copy = &t->copy[use->same_forward - t->first_use];
-    if (t->item->step != first_step(&steps)) {
+    if (t->item->step != joint_first_step(&steps)) {
         read_life(t, *copy);
         return;
     }
-    int32_t from = origin(t, use);
+    int32_t from = life_origin(t, use), cast = t->cast[life_place(t, use->reader)];
+    if (t->kind != SLOT_FORWARD && t->item->purpose != PURPOSE_RECOMPUTE && cast != NOTHING)
+        from = cast; /* gathered again from what is kept */
     read_life(t, from);
-    *copy = in_place(&steps) ? from : take(t, HELD_COPY, use->reader, copy_bytes(t, use));
+    *copy = in_place(&steps) ? from : take_life(t, HELD_COPY, use->reader, copy_bytes(t, use));
 }
 
 /* A step before a send. */
-static void send_step(struct trace *t, const struct use *use)
+static void send_step(struct life_trace *t, const struct use *use)
 {
     int32_t before = t->sending;
     if (use - t->b->use != t->sending_use)
-        before = t->output[place(t, use->source)];
+        before = t->output[life_place(t, use->source)];
     read_life(t, before);
     t->sending_use = use - t->b->use;
     t->sending = before;
     if (t->item->step->kind != COLLECTIVE_ALL_REDUCE)
-        t->sending = take(t, HELD_COPY, use->source, step_bytes(t, use, t->item->step));
+        t->sending = take_life(t, HELD_COPY, use->source, step_bytes(t, use, t->item->step));
 }
 
 /* At the end of a forward block: the tensors that other stages read. */
-static void send_outputs(struct trace *t)
+static void send_outputs(struct life_trace *t)
 {
     const struct build *b = t->b;
     for (size_t i = 0; i < b->crossings.len; i++) {
         const struct crossing *c = &b->crossings.data[i];
         if (c->from_part == t->part)
-            read_life(t, t->output[place(t, b->use[c->use].source)]);
+            read_life(t, t->output[life_place(t, b->use[c->use].source)]);
     }
 }
 
@@ -245,66 +221,66 @@ static void send_outputs(struct trace *t)
 static const unsigned PASSES_ON[OP_KIND_COUNT] = {[OP_ADD] = 3, [OP_DROPOUT_ADD] = 2};
 
 /* Adds a gradient to the sum so far (I5). */
-static void add_gradient(struct trace *t, int32_t *sum, int32_t more)
+static void add_gradient(struct life_trace *t, int32_t *sum, int32_t more)
 {
     read_life(t, *sum);
     read_life(t, more);
     *sum = more;
 }
 
-static bool leaves(const struct trace *t, const struct use *use)
+static bool leaves(const struct life_trace *t, const struct use *use)
 {
     return use->joint->across || !in_part(t, use->source);
 }
 
 /* The gradient of one input, made by its reader's backward pass. */
-static void make_gradient(struct trace *t, const struct use *use)
+static void make_gradient(struct life_trace *t, const struct use *use)
 {
     const struct build *b = t->b;
     if (!use->joint || !op_wants_gradient(laid_of(b, use->source)->op))
         return;
     const struct op *op = laid_of(b, use->reader)->op;
     bool moves = leaves(t, use) || use->joint->backward[0] || use->joint->backward[1];
-    int32_t *sum =
-        moves ? &t->raw[use->same_backward - t->first_use] : &t->gradient[place(t, use->source)];
+    int32_t *sum = moves ? &t->raw[use->same_backward - t->first_use]
+                         : &t->gradient[life_place(t, use->source)];
     if (use->joint->part && !moves) { /* each reader writes its part of one tensor */
         if (*sum == NOTHING)
-            *sum = take(t, HELD_GRADIENT, use->source, output_bytes(t, use->source));
+            *sum = take_life(t, HELD_GRADIENT, use->source, output_bytes(t, use->source));
         read_life(t, *sum);
         return;
     }
     if (op->kind == OP_LOSS &&
         (op->keep & (KEEP_INPUT_0 | KEEP_APART)) == KEEP_INPUT_0) { /* overwrites the logits */
-        add_gradient(t, sum, input_of(t, use));
+        add_gradient(t, sum, input_life(t, use));
         return;
     }
-    double bytes = input_bytes(t, use);
+    double bytes = life_input_bytes(t, use);
     bool passes = use->operand < 32 && (PASSES_ON[op->kind] >> use->operand & 1) &&
                   *sum == NOTHING && bytes == output_bytes(t, use->reader);
-    int32_t own =
-        passes ? t->gradient[place(t, use->reader)] : take(t, HELD_GRADIENT, use->source, bytes);
+    int32_t own = passes ? t->gradient[life_place(t, use->reader)]
+                         : take_life(t, HELD_GRADIENT, use->source, bytes);
     add_gradient(t, sum, own);
 }
 
 /* A step that brings a gradient to its producer, or to its send. */
-static void gradient_step(struct trace *t, const struct use *use)
+static void gradient_step(struct life_trace *t, const struct use *use)
 {
     const struct joint *j = use->joint;
     if (!in_part(t, use->reader)) { /* received: brought to its layout in place */
-        read_life(t, t->gradient[place(t, use->source)]);
+        read_life(t, t->gradient[life_place(t, use->source)]);
         return;
     }
     int32_t *raw = &t->raw[use->same_backward - t->first_use];
     struct joint_steps steps = {{j->backward[0], j->backward[1]}, 0};
-    bool first = *raw != NOTHING && t->item->step == first_step(&steps);
+    bool first = *raw != NOTHING && t->item->step == joint_first_step(&steps);
     int32_t before = *raw;
     if (leaves(t, use)) {
         read_life(t, before);
         if (t->item->step->kind != COLLECTIVE_ALL_REDUCE)
-            *raw = take(t, HELD_GRADIENT, use->source, step_bytes(t, use, t->item->step));
+            *raw = take_life(t, HELD_GRADIENT, use->source, step_bytes(t, use, t->item->step));
         return;
     }
-    int32_t *sum = &t->gradient[place(t, use->source)];
+    int32_t *sum = &t->gradient[life_place(t, use->source)];
     if (!first) {
         read_life(t, *sum);
         return;
@@ -314,7 +290,8 @@ static void gradient_step(struct trace *t, const struct use *use)
     if (in_place(&steps))
         add_gradient(t, sum, before);
     else
-        add_gradient(t, sum, take(t, HELD_GRADIENT, use->source, output_bytes(t, use->source)));
+        add_gradient(t, sum,
+                     take_life(t, HELD_GRADIENT, use->source, output_bytes(t, use->source)));
 }
 
 static bool in_fp32(enum policy policy)
@@ -323,7 +300,7 @@ static bool in_fp32(enum policy policy)
 }
 
 /* I7: gradients of weights that are made as separate tensors before they are added. */
-static void weight_gradients(struct trace *t, const struct laid *laid)
+static void weight_gradients(struct life_trace *t, const struct laid *laid)
 {
     const struct plan *plan = t->b->plan;
     double elements = 0;
@@ -334,31 +311,33 @@ static void weight_gradients(struct trace *t, const struct laid *laid)
         return;
     for (int32_t i = 0; i < laid->op->weights; i++)
         elements += operand_elements(laid->op, &laid->op->weight[i].operand, laid->local);
-    take(t, HELD_WEIGHT_GRADIENTS, t->item->instance, elements * dtype_bytes(plan->dtype));
+    take_life(t, HELD_WEIGHT_GRADIENTS, t->item->instance, elements * dtype_bytes(plan->dtype));
 }
 
-static void read_kept(struct trace *t, int64_t instance)
+static void read_kept(struct life_trace *t, int64_t instance)
 {
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
     const struct build *b = t->b;
     const struct op *op = laid_of(b, instance)->op;
-    for (int32_t k = 0; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++)
+    int32_t cast = t->cast[life_place(t, instance)];
+    read_life(t, cast);
+    for (int32_t k = cast == NOTHING ? 0 : 1; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++)
         if (op->keep & INPUTS[k])
-            read_life(t, input_of(t, &b->use[b->use_first[instance] + k]));
+            read_life(t, input_life(t, &b->use[b->use_first[instance] + k]));
     if (op->keep & KEEP_OUTPUT)
-        read_life(t, t->output[place(t, instance)]);
-    read_life(t, t->extra[place(t, instance)]);
+        read_life(t, t->output[life_place(t, instance)]);
+    read_life(t, t->extra[life_place(t, instance)]);
 }
 
-static void backward_op(struct trace *t, int64_t instance, enum phase phase)
+static void backward_op(struct life_trace *t, int64_t instance, enum phase phase)
 {
     const struct build *b = t->b;
     const struct laid *laid = laid_of(b, instance);
-    int32_t *gradient = &t->gradient[place(t, instance)];
+    int32_t *gradient = &t->gradient[life_place(t, instance)];
     if (*gradient == NOTHING) { /* of a loss, or from another part of this stage (I6) */
         int32_t now = t->at;
         t->at = -1;
-        *gradient = take(t, HELD_GRADIENT, instance, output_bytes(t, instance));
+        *gradient = take_life(t, HELD_GRADIENT, instance, output_bytes(t, instance));
         t->at = now;
     }
     read_life(t, *gradient);
@@ -374,7 +353,7 @@ static void backward_op(struct trace *t, int64_t instance, enum phase phase)
 }
 
 /* I6: at the start of a backward block. */
-static void receive_gradients(struct trace *t)
+static void receive_gradients(struct life_trace *t)
 {
     const struct build *b = t->b;
     for (size_t i = 0; i < b->crossings.len; i++) {
@@ -383,12 +362,12 @@ static void receive_gradients(struct trace *t)
         if (c->from_part == t->part && use->same_backward == c->use &&
             laid_of(b, use->reader)->op->input_grad &&
             op_wants_gradient(laid_of(b, use->source)->op))
-            add_gradient(t, &t->gradient[place(t, use->source)],
-                         take(t, HELD_GRADIENT, use->source, output_bytes(t, use->source)));
+            add_gradient(t, &t->gradient[life_place(t, use->source)],
+                         take_life(t, HELD_GRADIENT, use->source, output_bytes(t, use->source)));
     }
 }
 
-static void send_gradients(struct trace *t, const struct part *part)
+static void send_gradients(struct life_trace *t, const struct part *part)
 {
     for (int64_t u = t->first_use; u < t->b->use_first[part->first + part->count]; u++)
         read_life(t, t->raw[u - t->first_use]);
@@ -396,7 +375,7 @@ static void send_gradients(struct trace *t, const struct part *part)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static void follow(struct trace *t, const struct item *item)
+static void follow(struct life_trace *t, const struct item *item)
 {
     const struct use *use = NULL;
     if (item->rest)
@@ -415,7 +394,7 @@ static void follow(struct trace *t, const struct item *item)
         send_step(t, use);
 }
 
-static void follow_block(struct trace *t, const struct block *block)
+static void follow_block(struct life_trace *t, const struct block *block)
 {
     const struct part *part = &t->b->plan->part[t->part];
     bool forward = block->kind == SLOT_FORWARD;
@@ -452,18 +431,19 @@ static void trace_part(struct build *b, int32_t number, struct part_lifetimes *o
     const struct part *part = &b->plan->part[number];
     int64_t first_use = b->use_first[part->first];
     int64_t uses = b->use_first[part->first + part->count] - first_use;
-    struct trace t = {.b = b,
-                      .part = number,
-                      .first = part->first,
-                      .first_use = first_use,
-                      .output = nothings(b->scratch, part->count),
-                      .extra = nothings(b->scratch, part->count),
-                      .gradient = nothings(b->scratch, part->count),
-                      .received = nothings(b->scratch, uses),
-                      .copy = nothings(b->scratch, uses),
-                      .raw = nothings(b->scratch, uses),
-                      .sending = NOTHING,
-                      .sending_use = NOTHING};
+    struct life_trace t = {.b = b,
+                           .part = number,
+                           .first = part->first,
+                           .first_use = first_use,
+                           .output = nothings(b->scratch, part->count),
+                           .extra = nothings(b->scratch, part->count),
+                           .gradient = nothings(b->scratch, part->count),
+                           .cast = nothings(b->scratch, part->count),
+                           .received = nothings(b->scratch, uses),
+                           .copy = nothings(b->scratch, uses),
+                           .raw = nothings(b->scratch, uses),
+                           .sending = NOTHING,
+                           .sending_use = NOTHING};
     for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
         if (b->block_of[kind][number] >= 0)
             follow_block(&t, &b->blocks.data[b->block_of[kind][number]]);

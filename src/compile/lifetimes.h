@@ -34,6 +34,9 @@
  *       its log-softmax, which is kept. Backward, the gradients of the log-softmax and of the copy
  *       exist next to it; they are then replaced by the gradient of the logits, whose size is
  *       therefore subtracted.
+ *   I10 Where the software keeps inputs of products in fp8 or nvfp4 as they were cast, the cast input lives until the
+ *       weight's gradient, and the input itself only as long as others read it. Inputs of activations likewise, if
+ *       the software keeps all of them so.
  */
 #ifndef WEFT_COMPILE_LIFETIMES_H
 #define WEFT_COMPILE_LIFETIMES_H

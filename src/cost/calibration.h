@@ -23,6 +23,7 @@ struct calibration {
     double power_fraction;
     double sustained_fraction; /* the same hour after hour, as in training */
     double fp8_loss;           /* share of either that is lost in fp8 */
+    double nvfp4_loss;         /* the same in nvfp4 */
     double prologue_k;         /* steps of the reduction that filling and draining a tile takes */
     double tile_edge;          /* elements: a tile of a x b runs at ab / (ab + edge (a + b)) */
     /* Share of the shorter of compute and memory time that is not overlapped. */

@@ -10,7 +10,7 @@
  *   T  = max(C, M) + u * min(C, M),  C = max(min over a, b, s of Tc, Tp),  M = bytes / bandwidth
  *                                                                                           (5)
  * with P the datasheet peak, f = unit_fraction, k0 = prologue_k, h = tile_edge, fp = power_fraction
- * (less fp8_loss), u = unhidden. The minimum over tiles and over splits s of the reduction stands
+ * (less fp8_loss or nvfp4_loss), u = unhidden. The minimum over tiles and over splits s of the reduction stands
  * for the library's own choice. (4) is why a large product runs at a lower rate than a medium one:
  * the device lowers its clock, and then an unfilled last wave costs nothing. On vector units k0 is
  * smaller, in proportion to their rate over that of the matrix units, and tiles may be narrower.
@@ -138,7 +138,8 @@ static double product_s(const struct device *device, const struct calibration *c
     bool grouped = work->kernel == KERNEL_GROUPED_MATMUL && p->batch > 1;
     double unhidden = grouped ? c->group_unhidden : c->unhidden;
     double flops = 2 * p->batch * p->m * p->n * p->k;
-    double power = c->power_fraction * (dtype_is_cast(work->dtype) ? 1 - c->fp8_loss : 1);
+    const double losses[DTYPE_COUNT] = {[DTYPE_FP8] = c->fp8_loss, [DTYPE_NVFP4] = c->nvfp4_loss};
+    double power = c->power_fraction * (1 - losses[work->dtype]);
     double compute =
         fmax(tiled_s(device, c, work, p), flops / (peak_flops(device, work->dtype) * power)) /
         aligned(c, work);

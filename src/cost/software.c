@@ -69,6 +69,18 @@ static const struct {
          "that all compute as much of causal attention, or it has consecutive "
          "positions, of which the last rank's see most keys",
          {"balanced", "consecutive"}},
+    [FACT_INPUTS] =
+        {"inputs",
+         "the input of a product in fp8 or nvfp4 is kept for the backward pass and gathered from "
+         "other devices in 16 bits (whole), or as it was cast (cast); the inputs of activations "
+         "are "
+         "kept so, too (all)",
+         {"whole", "cast", "all"}},
+    [FACT_ALLOCATOR] =
+        {"allocator",
+         "PyTorch's allocator takes segments of fixed sizes from the device, or segments that grow "
+         "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)",
+         {"segments", "expandable"}},
     [FACT_ROOT] =
         {"root",
          "with sharded weights, those outside of layers (embedding, head) are gathered where "
@@ -96,14 +108,15 @@ const char *fact_word(enum software_fact fact, int word)
 
 /* clang-format off */
 /* Megatron-LM with Transformer Engine. Weights' casts: extensions/transformer_engine.py, is_first_microbatch; norms:
- * TELayerNormColumnParallelLinear, whose norm writes fp8 under delayed scaling; gradients: arguments.py,
+ * TELayerNormColumnParallelLinear, whose norm writes fp8 under delayed scaling; inputs: Transformer Engine's
+ * module/layernorm_linear.py, which casts before it gathers and saves what it has cast; gradients: arguments.py,
  * gradient_accumulation_fusion, and distributed/param_and_grad_buffer.py, which keeps them; buckets:
  * distributed/distributed_data_parallel.py; gathers: arguments.py, align_param_gather, off without interleaving;
  * checkpoints: tensor_parallel/random.py, CheckpointFunction; optimizer/__init__.py: FusedAdam. */
 #define MEGATRON_CORE                                                                              \
     [FACT_FP8_RECIPE] = RECIPE_DELAYED, [FACT_WEIGHT_CASTS] = WEIGHT_CASTS_ONCE,                   \
     [FACT_FUSED_CASTS] = FUSED_CASTS_NORMS, [FACT_ACCUMULATION] = ACCUMULATION_FUSED,              \
-    [FACT_BUCKETS] = BUCKETS_MEGATRON, [FACT_GATHERS] = GATHERS_PIECES
+    [FACT_BUCKETS] = BUCKETS_MEGATRON, [FACT_GATHERS] = GATHERS_PIECES, [FACT_INPUTS] = INPUTS_CAST
 
 enum { NUMBER_DEFAULT, NUMBER_CORE_16, NUMBER_CORE_19, NUMBER_LOCAL, NUMBER_TITAN, NUMBER_SCRIPT, NUMBER_EAGER, NUMBER_DEEPSPEED,
        NUMBER_WEFT };

@@ -163,6 +163,11 @@ struct work op_work(const struct op *op, const int64_t *size, enum dtype dtype, 
     return work;
 }
 
+bool op_is_activation(enum op_kind kind)
+{
+    return kind == OP_GELU || kind == OP_RELU || kind == OP_SILU || kind == OP_GATED;
+}
+
 enum dtype op_dtype(const struct model *model, int32_t op, enum dtype dtype)
 {
     enum op_kind kind = model->op[op].kind;

@@ -365,6 +365,7 @@ double operand_elements(const struct op *op, const struct operand *operand, cons
 double operand_bytes(const struct op *op, const struct operand *operand, const int64_t *local,
                      enum dtype dtype);
 int64_t element_bytes(enum element element, enum dtype dtype);
+bool op_is_activation(enum op_kind kind); /* gelu, relu, silu and those with gates */
 
 /* ---- modules and the model ------------------------------------------------------------------- */
 

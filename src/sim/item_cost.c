@@ -43,6 +43,8 @@ static const struct cast_bytes BY_RECIPE[] = {
     [RECIPE_CURRENT] = {4, 2, 0, 0},
     [RECIPE_BLOCKS] = {2, 2, 0, 0},
 };
+/* Devices with MXFP8 also multiply fp8 in any layout, so that one is enough for tensors with one scale. */
+static const struct cast_bytes ONE_LAYOUT = {4, 1, 0, 0};
 /* What a norm has written in fp8 is only transposed, for the weight's gradient. */
 static const struct cast_bytes FUSED = {0, 0, 1, 1};
 
@@ -51,9 +53,12 @@ static const struct cast_bytes *cast_bytes_of(const struct plan *plan)
     int recipe = software_word(&plan->software, FACT_FP8_RECIPE);
     if (plan->dtype == DTYPE_NVFP4)
         return &BY_BOTH;
+    bool blocks = device_scales_blocks(&plan->cluster->node.device);
+    if (recipe == RECIPE_CURRENT && blocks)
+        return &ONE_LAYOUT;
     if (recipe != RECIPE_DEVICE)
         return &BY_RECIPE[recipe];
-    return device_scales_blocks(&plan->cluster->node.device) ? &BY_BLOCK : &BY_TENSOR;
+    return blocks ? &BY_BLOCK : &BY_TENSOR;
 }
 
 /* Whether a product shortly before it, of queries or gates, casts the same input. */
@@ -77,18 +82,9 @@ static bool comes_cast(const struct plan *plan, int32_t op)
     int32_t producer = model->tensor[tensor].producer;
     if (fused == FUSED_CASTS_NONE || producer < 0)
         return false;
-    switch (model->op[producer].kind) {
-    case OP_LAYER_NORM:
-    case OP_RMS_NORM:
-        return true;
-    case OP_GELU:
-    case OP_RELU:
-    case OP_SILU:
-    case OP_GATED:
-        return fused == FUSED_CASTS_ALL;
-    default:
-        return false;
-    }
+    enum op_kind kind = model->op[producer].kind;
+    return kind == OP_LAYER_NORM || kind == OP_RMS_NORM ||
+           (op_is_activation(kind) && fused == FUSED_CASTS_ALL);
 }
 
 /* A cast of so many elements the first time, and so many again. */

@@ -163,10 +163,12 @@ int64_t find_reserved(const struct player *player, const struct state *state)
     const struct plan *plan = player->plan;
     struct replay r = {.player = player};
     struct slots slots = {0};
+    struct allocator_options options = {
+        .expandable = software_word(&plan->software, FACT_ALLOCATOR) == ALLOCATOR_EXPANDABLE};
     r.micro_batches = player->away ? (int32_t)plan_micro_batches(plan)
                                    : fewest_micro_batches(player->graph, player->stage);
     for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
-        r.allocator[s] = allocator_new(player->scratch, &(struct allocator_options){0});
+        r.allocator[s] = allocator_new(player->scratch, &options);
     r.handle = ARENA_ARRAY(player->scratch, int32_t *, (size_t)plan->pieces);
     for (int32_t i = 0; i < plan->pieces; i++)
         r.handle[i] = ARENA_ARRAY(player->scratch, int32_t,

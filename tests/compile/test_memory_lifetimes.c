@@ -521,6 +521,37 @@ static void slices_by_hand(void **state)
     }
 }
 
+/* Bytes of the copy that a product keeps from the forward to the backward pass. */
+static int64_t cast_of(const struct subject *s, const char *path)
+{
+    const struct part_lifetimes *l = part_of(s, 0);
+    struct arena *scratch = arena_new();
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < l->lives; i++)
+        if (l->life[i].held == HELD_COPY && l->life[i].born_in != l->life[i].dies_in &&
+            strcmp(plan_path(scratch, s->plan, l->life[i].instance), path) == 0)
+            bytes += l->life[i].bytes;
+    arena_free(scratch);
+    return bytes;
+}
+
+/* Bytes that the first gather of an operator's input moves to each device. */
+static int64_t gathered_bytes(const struct subject *s, const char *path)
+{
+    const struct graph *graph = s->prediction->graph;
+    struct arena *scratch = arena_new();
+    int64_t bytes = 0;
+    for (int32_t b = 0; b < graph->blocks && !bytes; b++)
+        for (int32_t i = 0; i < graph->block[b].items && !bytes; i++) {
+            const struct item *item = &graph->block[b].item[i];
+            if (item->kind == ITEM_STEP && item->phase == FLOW_FORWARD &&
+                strcmp(plan_path(scratch, s->plan, item->instance), path) == 0)
+                bytes = item->bytes;
+        }
+    arena_free(scratch);
+    return bytes;
+}
+
 /* Tensor parallel by 2 with sequence parallelism: the norm's output stays as a half of the sequence
  * on each device, 32, and is gathered again, 64, where its weight gradient is made. */
 static void gathered_again(void **state)
@@ -551,6 +582,37 @@ static void gathered_again(void **state)
     assert_int_equal(backward, 1);
     arena_free(scratch);
     drop(&s);
+}
+
+/* In fp8, with inputs kept as they were cast: of the norm's half of the sequence, 4 * 8 / 2 elements, 16 bytes are kept,
+ * and both gathers move one byte per element. With `all`, the gate and up's 2 * 16 / 2 * 4 elements take 64 bytes. */
+static void cast_inputs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *software;
+        int norm_dies, gates_die;
+        int64_t cast, gathered;
+    } CASES[] = {{"default", SLOT_BACKWARD, SLOT_BACKWARD, 0, 64},
+                 {"default,inputs=cast", SLOT_FORWARD, SLOT_BACKWARD, 16, 32},
+                 {"default,inputs=all", SLOT_FORWARD, SLOT_FORWARD, 16, 32}};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct subject s;
+        struct degrees degrees = {
+            .dp = 4, .tp = 2, .sequence = true, .has_dtype = true, .dtype = DTYPE_FP8};
+        assert_int_equal(software_from_text(CASES[i].software, &degrees.software), WEFT_OK);
+        assert_true(predict(family("llama", SMALL), "dgx-h100", &degrees,
+                            &(struct simulate_options){0}, &s));
+        assert_int_equal(find_life(&s, 0, "layers.0.mlp.norm", HELD_OUTPUT)->dies_in,
+                         CASES[i].norm_dies);
+        assert_int_equal(find_life(&s, 0, "layers.0.mlp.gate_up", HELD_OUTPUT)->dies_in,
+                         CASES[i].gates_die);
+        if (CASES[i].gates_die == SLOT_FORWARD)
+            assert_int_equal(find_life(&s, 0, "layers.0.mlp.gated", HELD_COPY)->bytes, 64);
+        assert_int_equal(cast_of(&s, "layers.0.mlp.gate_up"), CASES[i].cast);
+        assert_int_equal(gathered_bytes(&s, "layers.0.mlp.gate_up"), CASES[i].gathered);
+        drop(&s);
+    }
 }
 
 /* ZeRO-3 over 8 devices, 3 layers: whole weights of the unit at work and of the next one. A layer
@@ -1065,11 +1127,11 @@ int main(void)
         cmocka_unit_test(discarded_outputs), cmocka_unit_test(in_the_step),
         cmocka_unit_test(slices_by_hand),    cmocka_unit_test(fsdp_state),
         cmocka_unit_test(buffer_of_scores),  cmocka_unit_test(gathered_again),
-        cmocka_unit_test(sharded_weights),   cmocka_unit_test(memory_of_streams),
-        cmocka_unit_test(tied_table),        cmocka_unit_test(as_fold3d_says),
-        cmocka_unit_test(as_schedules_say),  cmocka_unit_test(offloaded),
-        cmocka_unit_test(as_the_model_says), cmocka_unit_test(in_words),
-        cmocka_unit_test(random_plans),
+        cmocka_unit_test(cast_inputs),       cmocka_unit_test(sharded_weights),
+        cmocka_unit_test(memory_of_streams), cmocka_unit_test(tied_table),
+        cmocka_unit_test(as_fold3d_says),    cmocka_unit_test(as_schedules_say),
+        cmocka_unit_test(offloaded),         cmocka_unit_test(as_the_model_says),
+        cmocka_unit_test(in_words),          cmocka_unit_test(random_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

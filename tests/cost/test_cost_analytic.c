@@ -330,6 +330,10 @@ static void test_two_gradients_and_fp8(void **state)
     c.power_fraction = 0.5;
     c.fp8_loss = 0.2;
     assert_int_equal(analytic_ns(&device, &c, &fp8), 20480);
+    device.flops[DTYPE_NVFP4] = 8e12; /* twice the rate, of which half is lost */
+    fp8.dtype = DTYPE_NVFP4;
+    c.nvfp4_loss = 0.6;
+    assert_int_equal(analytic_ns(&device, &c, &fp8), 20480);
 }
 
 /* 8 x 8 outputs of stride 2, 2 x 2 taps, 64 to 64 channels: each of the 256 inputs meets one tap in four, 64 steps.

@@ -232,6 +232,7 @@ static void round_trip(struct published *row, struct trip_tally *tally)
         assert_int_equal(status, WEFT_BAD_INPUT);
         if (!strstr(why, "schedule aiao: megatron does not know it") &&
             !strstr(why, "recomputation of all but products: megatron recomputes whole layers") &&
+            !strstr(why, "is no model of its family's sizes") &&
             !strstr(why, "family hybrid, for which there are no launch arguments"))
             fail_msg("%s: %s", row->name, why);
         tally->refused++;
@@ -255,18 +256,27 @@ static void round_trip(struct published *row, struct trip_tally *tally)
 }
 
 /* How many rows of a dataset a plan can express, and of these: told by arguments alone, with what
- * Megatron has no argument for in a comment, and not at all. */
+ * Megatron has no argument for in a comment, and not at all. Of the datasets whose rows differ little, the first. */
 static const struct {
     const char *dataset;
     struct trip_tally tally;
+    size_t first; /* 0: all */
 } TRIPS[] = {
-    {"megatron_sc21_table1", {4, 1, 3, 0}}, {"megatron_seqsel_table5", {3, 3, 0, 0}},
-    {"megatron_core_h100", {5, 2, 3, 0}},   {"vtrain_multi", {41, 3, 38, 0}},
-    {"vtrain_single", {201, 84, 117, 0}},   {"simumax_b200", {20, 3, 17, 0}},
-    {"torchtitan", {15, 0, 12, 3}},         {"weft_h200", {39, 0, 39, 0}},
-    {"weft_h200_ranks", {15, 0, 15, 0}},    {"llm_foundry_fsdp", {70, 0, 70, 0}},
-    {"megatron_bridge", {14, 8, 0, 6}},     {"megatron_golden", {138, 133, 0, 5}},
-    {"fold3d_table2", {14, 3, 7, 4}},       {"fold3d_table3", {9, 3, 4, 2}},
+    {"megatron_sc21_table1", {4, 1, 3, 0}},
+    {"megatron_seqsel_table5", {3, 3, 0, 0}},
+    {"megatron_core_h100", {5, 2, 3, 0}},
+    {"vtrain_multi", {41, 3, 38, 0}},
+    {"vtrain_single", {201, 84, 117, 0}},
+    {"simumax_b200", {20, 3, 17, 0}},
+    {"torchtitan", {15, 0, 12, 3}},
+    {"weft_h200", {39, 0, 39, 0}},
+    {"weft_h200_ranks", {15, 0, 15, 0}},
+    {"llm_foundry_fsdp", {70, 0, 70, 0}},
+    {"megatron_bridge", {16, 0, 8, 8}, 18},
+    {"megatron_golden", {141, 136, 0, 5}},
+    {"mlperf", {6, 0, 0, 6}, 8},
+    {"fold3d_table2", {14, 3, 7, 4}},
+    {"fold3d_table3", {9, 3, 4, 2}},
     {"proteus_table5", {13, 8, 5, 0}},
 };
 
@@ -280,7 +290,7 @@ static void published_plans_come_back_from_megatron(void **state)
         struct published_rows rows = {0};
         struct trip_tally tally = {0};
         assert_int_equal(published_read(arena, &datasets[d], &rows), WEFT_OK);
-        for (size_t i = 0; i < rows.len; i++)
+        for (size_t i = 0; i < rows.len && (!TRIPS[d].first || i < TRIPS[d].first); i++)
             round_trip(&rows.data[i], &tally);
         print_message("%-24s %3d rows: %3d by arguments, %3d with a comment, %3d not\n",
                       datasets[d].name, tally.rows, tally.plain, tally.beside, tally.refused);
@@ -301,7 +311,7 @@ static const struct {
 } HOMES[] = {
     {"torchtitan", "torchtitan", 15},   {"llm_foundry_fsdp", "fsdp", 70},
     {"weft_h200", "fsdp", 39},          {"vtrain_multi", "megatron", 41},
-    {"vtrain_single", "megatron", 201}, {"megatron_golden", "slurm", 133},
+    {"vtrain_single", "megatron", 201}, {"megatron_golden", "slurm", 136},
 };
 
 static void published_plans_fit_their_own_frameworks(void **state)

@@ -182,6 +182,13 @@ static void casts_of_a_product(void **state)
                                CASES[i].turned * x, 1);
         plan_free(plan);
     }
+    /* A B200 multiplies fp8 in any layout: one is written, 4 + 1 bytes. */
+    struct cluster *blackwell;
+    assert_int_equal(cluster_open("hgx-b200:1", &blackwell), WEFT_OK);
+    struct plan *plan = plan_with(model, blackwell, "default,fp8_recipe=current", d);
+    assert_float_equal(cast_bytes(plan, "layers.0.attn.qkv", PHASE_FORWARD), 5 * (x + w), 1);
+    plan_free(plan);
+    cluster_free(blackwell);
     cluster_free(cluster);
     model_free(model);
 }

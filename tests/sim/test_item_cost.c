@@ -112,7 +112,8 @@ static void test_bytes_of_casts(void **state)
     }
 }
 
-/* Twice fp8's peak on a B200, and the same products in it: a large one takes half as long. */
+/* Twice fp8's peak on a B200, of which a fifth more is lost, and the same products in it: a large one takes about
+ * 1 / (2 * 0.8) of the time. */
 static void test_nvfp4_products(void **state)
 {
     (void)state;
@@ -132,7 +133,7 @@ static void test_nvfp4_products(void **state)
         cost_close(cost);
         close_lab(&lab);
     }
-    assert_true(ns[1] > 0.45 * ns[0] && ns[1] < 0.6 * ns[0]);
+    assert_true(ns[1] > 0.55 * ns[0] && ns[1] < 0.7 * ns[0]);
 }
 
 /* Products of their own, of queries, keys and values, gates and ups: the first of each casts. */

@@ -1,0 +1,74 @@
+/* cast_inputs.c - inputs of products that are kept and gathered as they were cast (lifetimes.h, I10). */
+#include "compile/lives.h"
+
+/* Whether an operator keeps its first input as it was cast. */
+static bool keeps_cast(const struct life_trace *t, int64_t instance)
+{
+    const struct plan *plan = t->b->plan;
+    const struct op *op = laid_of(t->b, instance)->op;
+    int inputs = software_word(&plan->software, FACT_INPUTS);
+    bool product = dtype_is_cast(op_dtype(plan->model, plan->instance[instance].op, plan->dtype));
+    bool activation = dtype_is_cast(plan->dtype) && op_is_activation(op->kind);
+    return (op->keep & KEEP_INPUT_0) &&
+           ((product && inputs != INPUTS_WHOLE) || (activation && inputs == INPUTS_ALL));
+}
+
+/* The cast that a product shortly before it has made of the same input, of queries or gates; NOTHING: there is none. */
+static int32_t cast_beside(const struct life_trace *t, int64_t instance)
+{
+    enum { MOST_BESIDE = 3 };
+    const struct build *b = t->b;
+    int32_t input = input_life(t, &b->use[b->use_first[instance]]);
+    for (int64_t other = instance - 1; other >= t->first && other >= instance - MOST_BESIDE;
+         other--)
+        if (keeps_cast(t, other) && input_life(t, &b->use[b->use_first[other]]) == input)
+            return t->cast[life_place(t, other)];
+    return NOTHING;
+}
+
+/* Bytes that an input is held in until the backward pass: what was gathered is so only by parts (I3). */
+static double held_bytes(const struct life_trace *t, const struct use *use)
+{
+    struct joint_steps steps =
+        use->joint ? joint_forward_steps(use->joint) : (struct joint_steps){0};
+    const struct reshard_step *step = joint_first_step(&steps);
+    int32_t from = life_origin(t, use);
+    bool gathered = step && step->kind == COLLECTIVE_ALL_GATHER && from != NOTHING;
+    return gathered ? (double)t->lives.data[from].bytes : life_input_bytes(t, use);
+}
+
+/* I10. */
+void take_cast(struct life_trace *t, int64_t instance)
+{
+    const struct build *b = t->b;
+    enum dtype dtype = b->plan->dtype;
+    int32_t *cast = &t->cast[life_place(t, instance)];
+    if (!keeps_cast(t, instance))
+        return;
+    *cast = cast_beside(t, instance);
+    if (*cast == NOTHING)
+        *cast = take_life(t, HELD_COPY, instance,
+                          held_bytes(t, &b->use[b->use_first[instance]]) * dtype_cast_bytes(dtype) /
+                              dtype_bytes(dtype));
+}
+
+/* Whether what a step gathers was cast for a product before: its input, or the gradient of its output. */
+static bool gathers_cast(const struct build *b, const struct use *use,
+                         const struct reshard_step *step, enum flow flow)
+{
+    const struct plan *plan = b->plan;
+    int64_t product = flow == FLOW_GRADIENT ? use->source : use->reader;
+    return software_word(&plan->software, FACT_INPUTS) != INPUTS_WHOLE &&
+           step->kind == COLLECTIVE_ALL_GATHER && product >= 0 &&
+           dtype_is_cast(op_dtype(plan->model, plan->instance[product].op, plan->dtype));
+}
+
+int64_t step_bytes_sent(const struct build *b, const struct use *use,
+                        const struct reshard_step *step, enum flow flow)
+{
+    enum dtype dtype = b->plan->dtype;
+    const struct op *op = laid_of(b, use->reader)->op;
+    if (gathers_cast(b, use, step, flow))
+        return (int64_t)((double)step->elements * dtype_cast_bytes(dtype));
+    return step->elements * element_bytes(op->input[use->operand].element, dtype);
+}

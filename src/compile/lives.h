@@ -1,0 +1,52 @@
+/* lives.h - the lives of a part's tensors while its passes are followed (lifetimes.h). Inside this room only. */
+#ifndef WEFT_COMPILE_LIVES_H
+#define WEFT_COMPILE_LIVES_H
+
+#include "compile/build.h"
+
+enum { NOTHING = -1 };
+
+struct life_trace {
+    struct build *b;
+    int32_t part;
+    int64_t first, first_use; /* of the part */
+    struct life_list lives;
+    int32_t *output, *extra, *gradient; /* per instance of the part: lives, or NOTHING */
+    int32_t *cast;                      /* the same: an input as it was cast (I10) */
+    int32_t *received, *copy;           /* per use: those of its leader */
+    /* per use: those of its leader, before the gradient's reshard */
+    int32_t *raw;
+    int32_t sending; /* the tensor of the send that is being prepared */
+    int64_t sending_use;
+    /* The current position of the trace. */
+    enum slot_kind kind;
+    int32_t at;
+    const struct item *item; /* NULL: at the start or end of a block */
+};
+
+/* The place of an instance in its part. */
+static inline int64_t life_place(const struct life_trace *t, int64_t instance)
+{
+    return instance - t->first;
+}
+
+/* A tensor that is allocated now; NOTHING if it has no bytes. */
+int32_t take_life(struct life_trace *t, enum held held, int64_t instance, double bytes);
+double life_input_bytes(const struct life_trace *t, const struct use *use);
+
+/* The steps of a joint's reshards that one block does, forward or backward. */
+struct joint_steps {
+    const struct reshard *reshard[2];
+    int32_t from; /* where the second reshard, or the only one, begins */
+};
+struct joint_steps joint_forward_steps(const struct joint *j);
+/* NULL if there is none. */
+const struct reshard_step *joint_first_step(const struct joint_steps *s);
+/* The tensor that a use's reshard starts from, and the one that the operator reads. */
+int32_t life_origin(const struct life_trace *t, const struct use *use);
+int32_t input_life(const struct life_trace *t, const struct use *use);
+
+/* Takes the cast of an operator's first input, if the operator keeps it so (I10; cast_inputs.c). */
+void take_cast(struct life_trace *t, int64_t instance);
+
+#endif

@@ -107,12 +107,13 @@ static double times_of(const struct class_use *use)
     return fabs(times - whole) < SURVEY_NOISE * times ? whole : times;
 }
 
-static void emit_row(struct flow_finding *finding, const struct row_use *row, int64_t count,
+static void emit_row(struct flow_finding *finding, const struct traffic_load *load, int64_t group,
                      double bytes)
 {
-    for (int64_t i = 0; i < count && bytes > 0; i++) {
-        int32_t link = link_number(finding, row[i].place, row[i].place);
-        struct link_use use = {link, bytes * row[i].share, 1};
+    for (int64_t i = load->first[group]; i < load->first[group + 1] && bytes > 0; i++) {
+        struct row_use row = row_use_at(load, i);
+        int32_t link = link_number(finding, row.place, row.place);
+        struct link_use use = {link, bytes * row.share, 1};
         array_push(finding->keep, &finding->uses, use);
     }
 }
@@ -166,9 +167,8 @@ static weft_status emit_flow(struct flow_finding *finding, struct flow_set *set,
             survey_row(&set->survey, load, member);
         emit_classes(finding, member, timing.bytes);
     } else {
-        int64_t first = load->first[member->group];
         TRY(timing_of(finding, exchange, member, &timing));
-        emit_row(finding, load->use + first, load->first[member->group + 1] - first, timing.bytes);
+        emit_row(finding, load, member->group, timing.bytes);
     }
     finding->out->latency_ns[flow] = timing.latency_ns;
     finding->out->least_ns[flow] = timing.least_ns;
@@ -255,6 +255,7 @@ struct known {
 };
 struct flow_cache {
     struct arena *arena;
+    struct load_cache *loads;
     ARRAY(struct known *) known;
     struct hash_map by_key;
 };
@@ -264,6 +265,7 @@ struct flow_cache *flow_cache_new(void)
     struct arena *arena = arena_new();
     struct flow_cache *cache = ARENA_NEW(arena, struct flow_cache);
     cache->arena = arena;
+    cache->loads = load_cache_new(arena);
     return cache;
 }
 
@@ -342,6 +344,7 @@ weft_status flows_find_again(struct flow_cache *cache, const struct cluster *clu
         struct known *known;
         set[i].survey = survey_new(scratch, cluster, patterns, pattern_count, list->exchanges.data,
                                    (int32_t)list->exchanges.len, true);
+        set[i].survey.cache = cache->loads;
         TRY(recall(cache, &set[i].survey, &known));
         set[i].times = &known->times;
         open_set(&finding, &set[i]);

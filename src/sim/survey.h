@@ -19,7 +19,9 @@
  *   I2  Sums are compared in multiples of 2^-32 bytes per byte, colours by 64-bit hashes.
  *   I3  Steps 1 to 5 depend only on patterns and kinds of traffic, so the distinct groups with
  *       their rows by class serve every graph that has the same ones (survey_keep).
- *   I4  Signatures count links: groups of equal signatures use the same classes equally often,
+ *   I4  Nodes on which all loads have the same sums, link by link, have links of the same colours, so only the first
+ *       such node is looked at. Cost is in proportion to the rows only for step 1, 2 and 5.
+ *   I5  Signatures count links: groups of equal signatures use the same classes equally often,
  *       which is more than flows.h's I3 requires.
  */
 #ifndef WEFT_SIM_SURVEY_H
@@ -49,6 +51,10 @@ struct row_use {
     double share;  /* of this group */
     double sum;    /* of all groups of the load */
 };
+/* The same by numbers of the load's links and shares: rows are long, and have few different shares. */
+struct packed_use {
+    int32_t link, share;
+};
 
 /* Folded: what a group puts on a class of links; `place` is one of them. */
 struct class_use {
@@ -67,6 +73,12 @@ struct member {
     int32_t uses;
 };
 
+/* A link of a load, and what all its groups put on it. */
+struct link_sum {
+    int32_t place, node; /* in the span; links of tiers have the node after the last */
+    double sum;
+};
+
 struct traffic_load {
     int32_t pattern;
     enum traffic_kind kind;
@@ -74,9 +86,20 @@ struct traffic_load {
     struct member *member; /* all groups in order; folded: the distinct ones */
     int64_t members;
     const int64_t *first; /* per group: its row in `use` */
-    struct row_use *use;
-    ARRAY(int32_t) classes; /* of links that it uses (folded) */
+    const struct packed_use *use;
+    const struct link_sum *link; /* each link of the rows once, in their order */
+    int64_t links;
+    const double *share; /* each share of the rows once */
+    int64_t shares;
+    const uint64_t *node_hash; /* per node: of its links' places and sums (folded) */
+    ARRAY(int32_t) classes;    /* of links that it uses (folded) */
 };
+
+static inline struct row_use row_use_at(const struct traffic_load *load, int64_t at)
+{
+    const struct link_sum *link = &load->link[load->use[at].link];
+    return (struct row_use){link->place, load->share[load->use[at].share], link->sum};
+}
 
 /* Links by number: node by node their places, then tier by tier the uplinks of the units. */
 struct span {
@@ -93,6 +116,7 @@ struct survey {
     int32_t patterns;
     bool folded;
     struct arena *scratch;
+    struct load_cache *cache; /* of rows (survey_loads.c, I1); NULL: none */
     /* The result. */
     struct span span;
     struct traffic_load *load;
@@ -103,9 +127,10 @@ struct survey {
     /* The working data of steps 1 to 5. */
     struct ledger *ledger;
     double *place_s;   /* per byte, by place within a node */
-    double *sum;       /* of the current load, by link */
-    uint64_t *colour;  /* by link (folded) */
-    int32_t *class_of; /* by link: class + 1 (folded) */
+    int32_t *link_at;  /* by link: its number in the current load + 1 */
+    int32_t *like;     /* per node: the first node whose links have the same sums (folded) */
+    uint64_t *colour;  /* by link of such nodes and of tiers (folded) */
+    int32_t *class_of; /* the same: class + 1 (folded) */
     ARRAY(struct link_class) classes;
     struct hash_map colours;
 };
@@ -114,6 +139,11 @@ struct survey {
 struct survey survey_new(struct arena *scratch, const struct cluster *cluster,
                          const struct pattern *patterns, int32_t pattern_count,
                          const struct exchange *exchanges, int32_t exchange_count, bool folded);
+/* Rows for surveys of one cluster, in `keep`. */
+struct load_cache *load_cache_new(struct arena *keep);
+weft_status survey_fill_loads(struct survey *survey); /* steps 1 and 2 */
+double survey_s_per_byte(const struct survey *survey, int64_t place);
+uint64_t survey_quantum(double value);           /* I2 */
 weft_status survey_links(struct survey *survey); /* steps 1 to 5 */
 struct traffic_load *survey_load(const struct survey *survey, const struct exchange *exchange);
 /* Folded: fills in a member's row, by class over the links that nothing covers, and its busiest
@@ -121,6 +151,8 @@ struct traffic_load *survey_load(const struct survey *survey, const struct excha
 void survey_row(struct survey *survey, const struct traffic_load *load, struct member *member);
 struct link_id survey_link(const struct survey *survey, int64_t place);
 
+/* Continues a hash with a pattern. */
+uint64_t survey_pattern_key(const struct pattern *pattern, uint64_t key);
 /* A hash of all that steps 1 to 5 depend on. */
 uint64_t survey_key(const struct survey *survey);
 /* The folded result without the working data; and a survey of the same key that uses it. */

@@ -132,9 +132,9 @@ const char *overlap_text(struct arena *keep, unsigned bits, const char *between)
 /* Reads a size such as 25MiB; 0 or "whole" means all gradients of a part at once. */
 bool bucket_from_text(const char *text, int64_t *bytes);
 
-/* Of a device's memory what stays free where nobody says: predicted memory is too low by less than that in 96 %
- * of the 203 runs whose allocated bytes were measured and are held against it (docs/research/accuracy.md:
- * weft_h200, simumax_b200, megatron_golden, torchtitan), by 1.4 and 2.9 % in the mean of those on an H200. */
+/* Of a device's memory what stays free where nobody says: predicted memory is too low by less than that in 97 %
+ * of the 223 runs whose allocator's memory was measured and is held against it (tools/margin-basis.py). Of the
+ * seven others one is of weft_h200, by 3.8 % of the device, and six are torchtitan's. */
 #define MARGIN_PERCENT 3
 #define MARGIN_TEXT    "3"
 enum { MOST_MARGIN_PERCENT = 99 };

@@ -1,5 +1,6 @@
-/* export_galvatron.c - a plan as Galvatron's JSON: for every layer its tp, and whether its devices are
- * neighbours, its state is sharded (ZeRO-3) and it is recomputed (target/galvatron.c recognises these).
+/* export_galvatron.c - a plan as Galvatron's JSON: for every layer its tp (since 3.0 also cp, ep and the tensor degree
+ * of experts), and whether its devices are neighbours, its state is sharded (ZeRO-3) and it is recomputed
+ * (target/galvatron.c recognises these).
  *
  *   I1  The plan that these numbers make is the one that is written and compared with the user's.
  */
@@ -41,9 +42,23 @@ static json_t *config_json(struct arena *keep, const struct galvatron *c, const 
                      (json_int_t)c->vocab_tp, "vsp", 0, vocabulary, (int)c->vocab_sharded);
 }
 
+/* What a release of cp and ep has more. Without experts their degrees are 1. */
+static void add_newer(struct arena *keep, const struct galvatron *c, json_t *json)
+{
+    int64_t *etp = ARENA_ARRAY(keep, int64_t, (size_t)c->layers);
+    for (int64_t i = 0; i < c->layers; i++)
+        etp[i] = c->etp[i] ? c->etp[i] : 1;
+    json_object_set_new(json, "cp_sizes_enc", json_string(list_of(keep, c->cp, c->layers)));
+    json_object_set_new(json, "vcp", json_integer(c->vocab_cp));
+    json_object_set_new(json, "ep_sizes_enc", json_string(list_of(keep, c->ep, c->layers)));
+    json_object_set_new(json, "tp_of_ep_sizes_enc", json_string(list_of(keep, etp, c->layers)));
+}
+
 static void write_text(struct export_job *job, const struct galvatron *c, const char *settings)
 {
     json_t *json = config_json(job->keep, c, job->target->words.vocabulary_shards);
+    if (job->target->can.cp && job->target->can.ep)
+        add_newer(job->keep, c, json);
     json_t *beside = json_object();
     if (c->sequence)
         json_object_set_new(beside, "sequence_parallel", json_true());
@@ -63,7 +78,7 @@ weft_status write_galvatron(struct export_job *job)
     struct galvatron config;
     struct plan *made = NULL;
     weft_status status =
-        galvatron_of_plan(job->keep, job->plan, job->nearest, &config, &made); /* I1 */
+        galvatron_of_plan(job->keep, job->target, job->plan, job->nearest, &config, &made); /* I1 */
     if (status)
         return status;
     const struct plan *plan = job->found.plan;

@@ -1,6 +1,6 @@
 /* import_galvatron.c - Galvatron's JSON, one strategy per layer, as a plan.
  *
- * Operators outside of layers take vtp and embed_sdp, which 3.0 calls vocab_sdp. dp type 1 is ZeRO-3, 0 is
+ * Operators outside of layers take vtp, vcp and embed_sdp, which 3.0 calls vocab_sdp. dp type 1 is ZeRO-3, 0 is
  * default_dp_type.
  * Source: galvatron/core/runtime/hybrid_parallel_config.py of PKU-DAIR/Hetu-Galvatron (38b79aad).
  */
@@ -14,9 +14,9 @@ const char *const GALVATRON_DEFAULTS[4] = {"ddp", NULL, "zero2", "zero3"};
 /* ---- reading --------------------------------------------------------------------------------- */
 
 struct galvatron_file {
-    int64_t pp, global_batch, chunks, vocab_tp, vocab_sp, world_size, embed_sdp;
-    const char *tp, *consecutive, *types, *checkpoint, *division, *use_sp, *cp, *pipeline,
-        *default_type;
+    int64_t pp, global_batch, chunks, vocab_tp, vocab_sp, vocab_cp, world_size, embed_sdp;
+    const char *tp, *consecutive, *types, *checkpoint, *division, *use_sp, *cp, *ep, *tp_of_ep,
+        *pipeline, *default_type;
     const struct doc *weft;
 };
 static const struct field FIELDS[] = {
@@ -30,9 +30,12 @@ static const struct field FIELDS[] = {
     {"pp_division", FIELD_TEXT, offsetof(struct galvatron_file, division)},
     {"use_sp", FIELD_TEXT, offsetof(struct galvatron_file, use_sp)},
     {"cp_sizes_enc", FIELD_TEXT, offsetof(struct galvatron_file, cp)},
+    {"ep_sizes_enc", FIELD_TEXT, offsetof(struct galvatron_file, ep)},
+    {"tp_of_ep_sizes_enc", FIELD_TEXT, offsetof(struct galvatron_file, tp_of_ep)},
     {"pipeline_type", FIELD_TEXT, offsetof(struct galvatron_file, pipeline)},
     {"default_dp_type", FIELD_TEXT, offsetof(struct galvatron_file, default_type)},
     {"vtp", FIELD_COUNT, offsetof(struct galvatron_file, vocab_tp)},
+    {"vcp", FIELD_COUNT, offsetof(struct galvatron_file, vocab_cp)},
     {"vsp", FIELD_INT, offsetof(struct galvatron_file, vocab_sp)},
     {"embed_sdp", FIELD_INT, offsetof(struct galvatron_file, embed_sdp)},
     {"vocab_sdp", FIELD_INT, offsetof(struct galvatron_file, embed_sdp)},
@@ -113,22 +116,35 @@ static weft_status read_pipeline(struct galvatron_reading *r)
                      "'pipeline_type' is '%.20s', expected gpipe or pipedream_flush", type);
 }
 
-/* Refuses Ulysses and context parallelism per layer, which are not read yet. */
-static weft_status refuse_others(struct galvatron_reading *r)
+/* Refuses Ulysses per layer, which is not read yet. */
+static weft_status refuse_ulysses(struct galvatron_reading *r)
 {
-    static const char *const KEYS[] = {"use_sp", "cp_sizes_enc", "vsp"};
-    const char *const texts[] = {r->file.use_sp, r->file.cp, r->file.vocab_sp ? "1" : "0"};
-    static const char NEUTRAL[] = "01";
-    for (size_t k = 0; k < COUNT_OF(KEYS); k++) {
-        char none = NEUTRAL[k == 1];
-        for (const char *c = texts[k]; c && *c; c++)
-            if (*c != ',' && *c != ' ' && *c != none)
-                return doc_error(doc_get(r->root, KEYS[k]), NULL,
-                                 "'%s' is not all %c: Ulysses and context parallelism per layer "
-                                 "are not read",
-                                 KEYS[k], none);
-    }
+    static const char *const KEYS[] = {"use_sp", "vsp"};
+    const char *const texts[] = {r->file.use_sp, r->file.vocab_sp ? "1" : "0"};
+    for (size_t k = 0; k < COUNT_OF(KEYS); k++)
+        if (texts[k] && strspn(texts[k], ", 0") != strlen(texts[k]))
+            return doc_error(doc_get(r->root, KEYS[k]), NULL,
+                             "'%s' is not all 0: Ulysses per layer is not read", KEYS[k]);
     return WEFT_OK;
+}
+
+/* 3.0 does not look at the flags of neighbours (comm_groups.py); these keys are its own. */
+static bool is_newer(const struct galvatron_reading *r)
+{
+    return doc_get(r->root, "vocab_sdp") || r->file.cp || r->file.ep;
+}
+
+/* Where nothing is said, experts are whole. */
+static weft_status read_experts(struct galvatron_reading *r, const struct model *model)
+{
+    struct galvatron *c = &r->config;
+    weft_status status = WEFT_OK;
+    if (!model_op_of_kind(model, OP_EXPERT_LINEAR))
+        return WEFT_OK;
+    TRY(read_list(r, "ep_sizes_enc", r->file.ep, c->layers, 1, INT32_MAX, 1, &c->ep));
+    TRY(read_list(r, "tp_of_ep_sizes_enc", r->file.tp_of_ep, c->layers, 1, INT32_MAX, 1, &c->etp));
+done:
+    return status;
 }
 
 static weft_status check_sizes(struct galvatron_reading *r, const struct cluster *cluster)
@@ -147,12 +163,13 @@ static weft_status check_sizes(struct galvatron_reading *r, const struct cluster
         return doc_error(doc_get(r->root, "chunks"), NULL,
                          "'chunks' is %lld, which does not divide 'global_bsz', %lld",
                          (long long)c->chunks, (long long)c->global_batch);
-    for (int64_t i = -1; i < c->layers; i++)
-        if (devices / c->pp % (i < 0 ? c->vocab_tp : c->tp[i]))
+    for (int64_t i = -1; i < c->layers; i++) {
+        int64_t tp = i < 0 ? c->vocab_tp : c->tp[i], cp = i < 0 ? c->vocab_cp : c->cp[i];
+        if (tp > devices || cp > devices || devices / c->pp % (tp * cp))
             return doc_error(doc_get(r->root, i < 0 ? "vtp" : "tp_sizes_enc"), NULL,
-                             "tp %lld does not divide the %lld devices of a stage",
-                             (long long)(i < 0 ? c->vocab_tp : c->tp[i]),
-                             (long long)(devices / c->pp));
+                             "tp %lld%s does not divide the %lld devices of a stage", (long long)tp,
+                             cp > 1 ? " with its cp" : "", (long long)(devices / c->pp));
+    }
     return WEFT_OK;
 }
 
@@ -175,7 +192,7 @@ static weft_status read_division(struct galvatron_reading *r)
 }
 
 static weft_status read_config(struct galvatron_reading *r, int64_t layers,
-                               const struct cluster *cluster)
+                               const struct opened_plan *opened)
 {
     struct galvatron *c = &r->config;
     weft_status status;
@@ -184,20 +201,24 @@ static weft_status read_config(struct galvatron_reading *r, int64_t layers,
                             .chunks = r->file.chunks,
                             .layers = layers,
                             .vocab_tp = r->file.vocab_tp,
+                            .vocab_cp = r->file.vocab_cp,
                             .vocab_sharded = r->file.embed_sdp == 1};
     if (c->pp > layers)
         return doc_error(doc_get(r->root, "pp_deg"), NULL,
                          "'pp_deg' is %lld, the model has %lld layers", (long long)c->pp,
                          (long long)layers);
     TRY(read_list(r, "tp_sizes_enc", r->file.tp, layers, 1, INT32_MAX, 1, &c->tp));
-    TRY(read_flags(r, "tp_consecutive_flags", r->file.consecutive, 1, &c->consecutive));
+    TRY(read_list(r, "cp_sizes_enc", r->file.cp, layers, 1, INT32_MAX, 1, &c->cp));
+    TRY(read_experts(r, opened->model));
+    TRY(read_flags(r, "tp_consecutive_flags", is_newer(r) ? NULL : r->file.consecutive, 1,
+                   &c->consecutive));
     TRY(read_flags(r, "dp_types_enc", r->file.types, 0, &c->sharded));
     TRY(read_flags(r, "checkpoint", r->file.checkpoint, 0, &c->checkpointed));
     TRY(read_division(r));
     TRY(read_default(r));
     TRY(read_pipeline(r));
-    TRY(refuse_others(r));
-    TRY(check_sizes(r, cluster));
+    TRY(refuse_ulysses(r));
+    TRY(check_sizes(r, opened->cluster));
 done:
     return status;
 }
@@ -241,7 +262,7 @@ static weft_status make(struct galvatron_reading *r, const struct import_input *
     int64_t layers = layer_count(r->scratch, out->model, out->cluster, &status);
     if (status)
         return status;
-    TRY(read_config(r, layers, out->cluster));
+    TRY(read_config(r, layers, out));
     TRY(read_beside(r, &beside));
     r->config.sequence = beside.sequence;
     TRY(galvatron_plan(out->model, out->cluster, &r->config, &out->plan));
@@ -262,6 +283,7 @@ weft_status galvatron_import(struct arena *scratch, const struct import_input *i
     (void)notes;
     *out = (struct opened_plan){0};
     r.file = (struct galvatron_file){.vocab_tp = 1,
+                                     .vocab_cp = 1,
                                      .pipeline = "gpipe",
                                      .default_type = "ddp"}; /* defaults of its arguments.py */
     if (!input->model)

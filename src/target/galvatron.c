@@ -7,7 +7,12 @@
  *
  *   batch:D/t out:t   ->   out:t batch:D/t                                                      (1)
  *
- * The other way round, for each (tp, neighbours) the plan in which all layers have it is made; a layer
+ * Since 3.0 a layer has cp, ep and a tensor degree of its experts, too, and its tp devices are always neighbours. The
+ * parts of ep are the outermost of experts (comm_groups.py, 'pp-ep-edp-etp'):
+ *
+ *   batch:b expert:e   ->   expert:e batch:b                                                    (2)
+ *
+ * The other way round, for each strategy that could occur the plan in which all layers have it is made; a layer
  * takes the one whose splits it shares most. The rest follows from counts within the layer.
  * Source: galvatron/core/runtime/hybrid_parallel_config.py of PKU-DAIR/Hetu-Galvatron (38b79aad).
  *
@@ -15,16 +20,21 @@
  */
 #include <string.h>
 
-#include "target/target.h"
+#include "target/room.h"
 
 const struct galvatron_pipeline GALVATRON_PIPELINES[] = {{"pipedream_flush", "1f1b"},
                                                          {"gpipe", "gpipe"}};
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-/* The split of each operator for one tp; made once for each tp that occurs. */
+/* The degrees of a layer. */
+struct layer_degrees {
+    int64_t tp, cp, ep, etp; /* etp 0: the model has no experts, or they are split as tp does */
+};
+
+/* The split of each operator for one of these; made once for each that occurs. */
 struct uniform {
-    int64_t tp;
+    struct layer_degrees degrees;
     struct split *split;
 };
 
@@ -36,19 +46,34 @@ struct strategy_lowering {
     ARRAY(struct uniform) known;
 };
 
-static weft_status lower_uniform(struct strategy_lowering *l, int64_t tp, struct split **out)
+/* Layer -1 stands for what is outside of layers. */
+static struct layer_degrees degrees_of_layer(const struct galvatron *c, int64_t layer)
+{
+    if (layer < 0)
+        return (struct layer_degrees){c->vocab_tp, c->vocab_cp ? c->vocab_cp : 1, 1, 0};
+    return (struct layer_degrees){c->tp[layer], c->cp ? c->cp[layer] : 1, c->ep ? c->ep[layer] : 1,
+                                  c->etp ? c->etp[layer] : 0};
+}
+
+static weft_status lower_uniform(struct strategy_lowering *l, struct layer_degrees of,
+                                 struct split **out)
 {
     struct plan *plan = NULL;
     const struct galvatron *c = l->config;
-    struct degrees d = {.tp = tp, .pp = c->pp, .sequence = c->sequence && tp > 1};
+    struct degrees d = {.tp = of.tp,
+                        .cp = of.cp,
+                        .ep = of.ep,
+                        .etp = of.etp,
+                        .pp = c->pp,
+                        .sequence = c->sequence && of.tp > 1};
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < l->known.len; i++)
-        if (l->known.data[i].tp == tp) {
+        if (memcmp(&l->known.data[i].degrees, &of, sizeof of) == 0) {
             *out = l->known.data[i].split;
             return WEFT_OK;
         }
     TRY(plan_from_degrees(l->model, l->cluster, &d, &plan));
-    struct uniform uniform = {tp, ARENA_ARRAY(l->scratch, struct split, (size_t)l->model->ops)};
+    struct uniform uniform = {of, ARENA_ARRAY(l->scratch, struct split, (size_t)l->model->ops)};
     for (int64_t i = 0; i < plan->instances; i++)
         uniform.split[plan->instance[i].op] = plan_choice(plan, i)->split;
     array_push(l->scratch, &l->known, uniform);
@@ -69,16 +94,29 @@ static struct split batch_inside(const struct split *split)
     return out;
 }
 
+/* Equation (2). */
+static struct split experts_outside(const struct split *split)
+{
+    struct split out = split_none();
+    if (split_degree(split, DIM_EXPERT) > 1)
+        split_add(&out, DIM_EXPERT, split_degree(split, DIM_EXPERT));
+    for (int32_t i = 0; i < split->parts; i++)
+        if (split->part[i].dim != DIM_EXPERT)
+            split_add(&out, split->part[i].dim, split->part[i].degree);
+    return out;
+}
+
 static weft_status choose(struct strategy_lowering *l, struct plan *plan, int64_t i, int64_t layer)
 {
     const struct galvatron *c = l->config;
     struct split *split;
-    weft_status status = lower_uniform(l, layer < 0 ? c->vocab_tp : c->tp[layer], &split);
+    weft_status status = lower_uniform(l, degrees_of_layer(c, layer), &split);
     if (status)
         return status;
     struct choice choice = {.split = split[plan->instance[i].op]};
     if (layer >= 0 && !c->consecutive[layer])
         choice.split = batch_inside(&choice.split);
+    choice.split = experts_outside(&choice.split);
     bool sharded = layer < 0 ? c->vocab_sharded : c->sharded[layer];
     choice.shard = (uint8_t)(sharded ? 3 : c->default_shard);
     choice.recompute = layer >= 0 && c->checkpointed[layer];
@@ -124,6 +162,7 @@ done:
 
 struct strategy_search {
     struct arena *keep;
+    const struct abilities *can;
     const struct plan *plan;
     struct galvatron config;
     const int64_t *layer; /* per instance: the number of its layer */
@@ -138,13 +177,26 @@ int galvatron_pipeline_of(const char *schedule)
     return at;
 }
 
-static void set_all(struct strategy_search *s, int64_t tp, bool consecutive)
+struct pick {
+    struct layer_degrees degrees;
+    bool consecutive;
+};
+
+static void set_layer(struct galvatron *c, int64_t layer, const struct pick *pick)
 {
-    for (int64_t i = 0; i < s->config.layers; i++) {
-        s->config.tp[i] = tp;
-        s->config.consecutive[i] = consecutive;
-    }
-    s->config.vocab_tp = tp;
+    c->tp[layer] = pick->degrees.tp;
+    c->cp[layer] = pick->degrees.cp;
+    c->ep[layer] = pick->degrees.ep;
+    c->etp[layer] = pick->degrees.etp;
+    c->consecutive[layer] = pick->consecutive;
+}
+
+static void set_all(struct strategy_search *s, const struct pick *pick)
+{
+    for (int64_t i = 0; i < s->config.layers; i++)
+        set_layer(&s->config, i, pick);
+    s->config.vocab_tp = pick->degrees.tp;
+    s->config.vocab_cp = pick->degrees.cp;
 }
 
 static int64_t place_of(const struct strategy_search *s, int64_t instance)
@@ -152,17 +204,12 @@ static int64_t place_of(const struct strategy_search *s, int64_t instance)
     return s->layer[instance] < 0 ? s->config.layers : s->layer[instance];
 }
 
-struct pick {
-    int64_t tp;
-    bool consecutive;
-};
-
-/* Layers that agree better with this uniform plan than with all before take its pair. */
+/* Layers that agree better with this uniform plan than with all before take its strategy. */
 static void try_uniform(struct strategy_search *s, struct pick pick, struct pick *picked)
 {
     struct plan *other = NULL;
     int64_t *equal = ARENA_ARRAY(s->keep, int64_t, (size_t)s->config.layers + 1);
-    set_all(s, pick.tp, pick.consecutive);
+    set_all(s, &pick);
     if (galvatron_plan(s->plan->model, s->plan->cluster, &s->config, &other) != WEFT_OK) {
         error_clear();
         return;
@@ -178,6 +225,30 @@ static void try_uniform(struct strategy_search *s, struct pick pick, struct pick
     plan_free(other);
 }
 
+/* Whether an operator has the dim split so often. */
+static bool occurs(const struct plan *plan, int dim, int64_t degree)
+{
+    for (int64_t i = 0; i < plan->instances; i++)
+        if (split_degree(&plan_choice(plan, i)->split, dim) == degree)
+            return true;
+    return degree == 1;
+}
+
+/* Strategies of this tp and cp: with experts also those that occur, split as tp does or whole. */
+static void try_experts(struct strategy_search *s, int64_t tp, int64_t cp, bool consecutive,
+                        struct pick *picked)
+{
+    int64_t group = cluster_devices(s->plan->cluster) / s->config.pp;
+    bool experts = s->can->ep && has_experts(s->plan->model);
+    for (int64_t ep = 1; ep <= (experts ? group : 1); ep++) {
+        if (!occurs(s->plan, DIM_EXPERT, ep))
+            continue;
+        try_uniform(s, (struct pick){{tp, cp, ep, experts ? tp : 0}, consecutive}, picked);
+        if (experts && tp > 1)
+            try_uniform(s, (struct pick){{tp, cp, ep, 1}, consecutive}, picked);
+    }
+}
+
 /* Picks for all layers, with or without sequence parallelism; returns how many splits agree. */
 static int64_t try_splits(struct strategy_search *s, bool sequence, struct pick *picked)
 {
@@ -185,13 +256,15 @@ static int64_t try_splits(struct strategy_search *s, bool sequence, struct pick 
     s->config.sequence = sequence;
     for (int64_t k = 0; k <= s->config.layers; k++)
         s->best[k] = -1;
-    for (int64_t tp = 1; tp <= group; tp++) {
-        if (group % tp || s->plan->step_samples % (group / tp))
-            continue;
-        try_uniform(s, (struct pick){tp, true}, picked);
-        if (tp > 1 && tp < group)
-            try_uniform(s, (struct pick){tp, false}, picked);
-    }
+    for (int64_t tp = 1; tp <= group; tp++)
+        for (int64_t cp = 1; cp <= (s->can->cp ? group / tp : 1); cp++) {
+            if (group % (tp * cp) || s->plan->step_samples % (group / tp / cp) ||
+                !occurs(s->plan, DIM_SEQ, cp))
+                continue;
+            try_experts(s, tp, cp, true, picked);
+            if (s->can->scattered && tp > 1 && tp < group)
+                try_experts(s, tp, cp, false, picked);
+        }
     for (int64_t k = 0; k <= s->config.layers; k++)
         sum += s->best[k];
     return sum;
@@ -199,17 +272,18 @@ static int64_t try_splits(struct strategy_search *s, bool sequence, struct pick 
 
 static void find_splits(struct strategy_search *s)
 {
+    static const struct pick USUAL = {{1, 1, 1, 0}, true};
     size_t count = (size_t)s->config.layers + 1;
     struct pick *plain = ARENA_ARRAY(s->keep, struct pick, count);
     struct pick *along = ARENA_ARRAY(s->keep, struct pick, count);
     int64_t without = try_splits(s, false, plain), with = try_splits(s, true, along);
     const struct pick *chosen = with > without ? along : plain;
+    const struct pick *outside = &chosen[s->config.layers];
     s->config.sequence = with > without;
-    for (int64_t i = 0; i < s->config.layers; i++) {
-        s->config.tp[i] = chosen[i].tp ? chosen[i].tp : 1;
-        s->config.consecutive[i] = chosen[i].tp ? chosen[i].consecutive : true;
-    }
-    s->config.vocab_tp = chosen[s->config.layers].tp ? chosen[s->config.layers].tp : 1;
+    for (int64_t i = 0; i < s->config.layers; i++)
+        set_layer(&s->config, i, chosen[i].degrees.tp ? &chosen[i] : &USUAL);
+    s->config.vocab_tp = outside->degrees.tp ? outside->degrees.tp : 1;
+    s->config.vocab_cp = outside->degrees.tp ? outside->degrees.cp : 1;
 }
 
 static void find_flags(struct strategy_search *s)
@@ -268,10 +342,11 @@ done:
     return status;
 }
 
-weft_status galvatron_of_plan(struct arena *keep, const struct plan *plan, bool nearest,
-                              struct galvatron *out, struct plan **written)
+weft_status galvatron_of_plan(struct arena *keep, const struct target *target,
+                              const struct plan *plan, bool nearest, struct galvatron *out,
+                              struct plan **written)
 {
-    struct strategy_search s = {.keep = keep, .plan = plan};
+    struct strategy_search s = {.keep = keep, .can = &target->can, .plan = plan};
     struct plan *made = NULL;
     weft_status status;
     s.layer = layers_of_instances(keep, plan, &s.config.layers);
@@ -282,6 +357,9 @@ weft_status galvatron_of_plan(struct arena *keep, const struct plan *plan, bool 
                             plan->model->name);
     s.best = ARENA_ARRAY(keep, int64_t, count + 1);
     s.config.tp = ARENA_ARRAY(keep, int64_t, count);
+    s.config.cp = ARENA_ARRAY(keep, int64_t, count);
+    s.config.ep = ARENA_ARRAY(keep, int64_t, count);
+    s.config.etp = ARENA_ARRAY(keep, int64_t, count);
     s.config.consecutive = ARENA_ARRAY(keep, bool, count);
     s.config.sharded = ARENA_ARRAY(keep, bool, count);
     s.config.checkpointed = ARENA_ARRAY(keep, bool, count);

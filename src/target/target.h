@@ -86,6 +86,7 @@ struct abilities {
     bool tp_in_pipeline; /* tp and pp together */
     bool pieces;         /* several model pieces per stage */
     bool folds;          /* also where there is one stage only */
+    bool scattered;      /* of strategies by layer: tp devices that are no neighbours */
     bool uneven;         /* parts of unlike numbers of layers */
     bool sequence;       /* sequence parallelism along tp can be switched on */
     bool plain;          /* and off */
@@ -258,13 +259,16 @@ const char *titan_flavors_text(struct arena *keep, const char *model);
 
 struct galvatron {
     int64_t pp, global_batch, chunks, layers;
-    int64_t *tp;        /* per layer */
-    bool *consecutive;  /* per layer: its tp devices are neighbours */
-    bool *sharded;      /* SDP: ZeRO-3 */
-    bool *checkpointed; /* recomputed */
-    int64_t *division;  /* layers per stage */
-    int default_shard;  /* for layers that are not sharded: 0 ddp, 2 zero2, 3 zero3 */
-    int64_t vocab_tp;
+    int64_t *tp; /* per layer */
+    int64_t *cp; /* per layer, since 3.0; NULL: 1 */
+    int64_t *ep,
+        *etp; /* per layer, since 3.0: of experts, and their tensor degree; NULL: 1, and tp */
+    bool *consecutive;          /* per layer: its tp devices are neighbours */
+    bool *sharded;              /* SDP: ZeRO-3 */
+    bool *checkpointed;         /* recomputed */
+    int64_t *division;          /* layers per stage */
+    int default_shard;          /* for layers that are not sharded: 0 ddp, 2 zero2, 3 zero3 */
+    int64_t vocab_tp, vocab_cp; /* 0 is 1 */
     bool vocab_sharded;
     const char *schedule; /* one of GALVATRON_PIPELINES; NULL means 1f1b */
     bool sequence;        /* Megatron's sequence parallelism, a flag of the launch script */
@@ -272,10 +276,11 @@ struct galvatron {
 /* The plan that these strategies make. */
 weft_status galvatron_plan(const struct model *model, const struct cluster *cluster,
                            const struct galvatron *config, struct plan **out);
-/* The strategies whose plan is most like this one, and that plan, the caller's to free; `nearest`: of those
- * that make a plan. */
-weft_status galvatron_of_plan(struct arena *keep, const struct plan *plan, bool nearest,
-                              struct galvatron *out, struct plan **written);
+/* The strategies of a release whose plan is most like this one, and that plan, the caller's to free; `nearest`: of
+ * those that make a plan. */
+weft_status galvatron_of_plan(struct arena *keep, const struct target *target,
+                              const struct plan *plan, bool nearest, struct galvatron *out,
+                              struct plan **written);
 /* Galvatron's names for schedules; the first one also stands for schedules that it does not have. */
 enum { GALVATRON_PIPELINE_COUNT = 2 };
 extern const struct galvatron_pipeline {

@@ -52,9 +52,12 @@ enum {
      .overlaps = OVERLAP_PIPELINE | OVERLAP_GRADIENTS | OVERLAP_PARAMETERS,                        \
      .may_overlap = OVERLAP_TENSOR | OVERLAP_PRODUCTS | ((along) ? OVERLAP_KEYS : 0),              \
      .joint_overlap = OVERLAP_TENSOR | OVERLAP_PRODUCTS}
-/* Of Galvatron, galvatron/core/runtime/hybrid_parallel_config.py; cp and ep of 3.0 are per layer, too. */
-#define GALVATRON_ABILITIES                                                                        \
-    {.tp = true, .pp = true, .tp_in_pipeline = true, .uneven = true, .sequence = true,             \
+/* Of Galvatron, galvatron/core/runtime/hybrid_parallel_config.py: since 3.0 each layer has cp (a ring in zig-zag
+ * halves), ep and the tensor degree of its experts, too. */
+#define GALVATRON_ABILITIES(newer)                                                                 \
+    {.tp = true, .pp = true, .cp = (newer), .ep = (newer), .scattered = !(newer),                  \
+     .experts = (newer) ? EXPERTS_LIKE_TP | EXPERTS_WHOLE : 0, .cp_pieces = 2,                     \
+     .tp_in_pipeline = true, .uneven = true, .sequence = true,                                     \
      .plain = true, .plain_experts = true, .half_experts = true,                                   \
      .may_overlap = OVERLAP_ALL,                                                                   \
      .shards = SHARD_0 | SHARD_2 | SHARD_3, .pipeline_shards = SHARD_0 | SHARD_2 | SHARD_3,        \
@@ -92,10 +95,10 @@ static const struct target TARGETS[] = {
       .usual_policy = POLICY_FSDP,
       .overlaps = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},
      .lacks = fsdp_lacks, .software = "fsdp-script", .decides = FSDP_DECIDES},
-    {"galvatron", "2.4", "Galvatron 2.4", GALVATRON_ABILITIES, .layerwise = true,
+    {"galvatron", "2.4", "Galvatron 2.4", GALVATRON_ABILITIES(0), .layerwise = true,
      .lacks = galvatron2_lacks, .other_families = true,
      .words = {.vocabulary_shards = "embed_sdp"}, .decides = GALVATRON_DECIDES},
-    {"galvatron", "3.0", "Galvatron 3.0", GALVATRON_ABILITIES, .layerwise = true,
+    {"galvatron", "3.0", "Galvatron 3.0", GALVATRON_ABILITIES(1), .layerwise = true,
      .lacks = galvatron3_lacks, .words = {.vocabulary_shards = "vocab_sdp"},
      .decides = GALVATRON_DECIDES},
     /* `weft train`: kernels store fp32 and bf16, and the optimizer steps on fp32 masters. */
@@ -198,7 +201,7 @@ static weft_status strategies_of_plan(struct arena *keep, const struct target *t
                                       const struct plan *plan, bool nearest, struct recognised *out)
 {
     struct galvatron config;
-    weft_status status = galvatron_of_plan(keep, plan, nearest, &config, &out->plan);
+    weft_status status = galvatron_of_plan(keep, target, plan, nearest, &config, &out->plan);
     if (status == WEFT_OK) {
         copy_settings(out->plan, plan);
         plan_differences(keep, plan, out->plan, &out->differences);

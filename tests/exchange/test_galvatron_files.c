@@ -22,7 +22,6 @@ static struct galvatron draw_config(struct rng *rng, const struct model *model, 
 {
     struct galvatron c = {.layers = layers, .chunks = 1 + rng_below(rng, 4)};
     static const int DEFAULTS[] = {0, 2};
-    (void)model;
     do
         c.pp = divisor_of(rng, devices);
     while (c.pp > layers);
@@ -33,14 +32,27 @@ static struct galvatron draw_config(struct rng *rng, const struct model *model, 
     c.sharded = ARENA_ARRAY(arena, bool, count);
     c.checkpointed = ARENA_ARRAY(arena, bool, count);
     c.division = ARENA_ARRAY(arena, int64_t, (size_t)c.pp);
+    bool newer = chance(rng, 2) && !target_has_model(target_find("galvatron@3.0"), model);
+    bool experts = model_op_of_kind(model, OP_EXPERT_LINEAR) != NULL;
+    if (newer || experts) {
+        c.cp = ARENA_ARRAY(arena, int64_t, count);
+        c.ep = ARENA_ARRAY(arena, int64_t, count);
+        c.etp = ARENA_ARRAY(arena, int64_t, count);
+    }
     for (int64_t i = 0; i < layers; i++) {
         c.tp[i] = divisor_of(rng, devices / c.pp);
-        c.consecutive[i] = chance(rng, 2);
+        if (c.cp) {
+            c.cp[i] = newer ? divisor_of(rng, devices / c.pp / c.tp[i]) : 1;
+            c.ep[i] = newer && experts ? divisor_of(rng, devices / c.pp / c.tp[i]) : 1;
+            c.etp[i] = !experts ? 0 : chance(rng, 2) ? 1 : c.tp[i];
+        }
+        c.consecutive[i] = chance(rng, 2) || c.cp;
         c.sharded[i] = chance(rng, 2);
         c.checkpointed[i] = chance(rng, 2);
         c.division[i < c.pp ? i : rng_below(rng, c.pp)]++;
     }
     c.vocab_tp = divisor_of(rng, devices / c.pp);
+    c.vocab_cp = newer ? divisor_of(rng, devices / c.pp / c.vocab_tp) : 1;
     c.vocab_sharded = chance(rng, 2);
     c.default_shard = DEFAULTS[rng_below(rng, COUNT_OF(DEFAULTS))];
     c.schedule = GALVATRON_PIPELINES[chance(rng, 2)].ours;
@@ -76,10 +88,9 @@ static void layerwise_plans_come_back_from_galvatron(void **state)
             struct opened_plan again;
             struct texts notes = {0};
             choose_overlap(&rng, plan);
-            if (plan_export(arena, plan, "galvatron", false, &result) &&
-                plan_export(arena, plan, "galvatron@3.0", false,
-                            &result)) /* the one with experts */
-                fail_msg("%s", weft_last_error()->message);
+            const char *target = config.cp ? "galvatron@3.0" : "galvatron";
+            if (plan_export(arena, plan, target, false, &result))
+                fail_msg("%s: %s", small->family, weft_last_error()->message);
             struct import_input input = {.file = "strategy.json",
                                          .text = result.text,
                                          .len = strlen(result.text),
@@ -91,7 +102,7 @@ static void layerwise_plans_come_back_from_galvatron(void **state)
             if (done++ % 16 == 0)
                 same_prediction(plan, again.plan);
             for (int64_t i = 1; i < layers; i++)
-                if (config.tp[i] != config.tp[0]) {
+                if (config.tp[i] != config.tp[0] || (config.cp && config.cp[i] != config.cp[0])) {
                     uneven++;
                     break;
                 }
@@ -105,6 +116,47 @@ static void layerwise_plans_come_back_from_galvatron(void **state)
     }
     print_message("%d plans, %d of them with different tp\n", done, uneven);
     assert_true(done > rounds_of(300) / 8 && uneven > 0);
+}
+
+/* By hand: ep 2 of 3.0 on 8 devices, tp 2 of the rest and experts that are whole: the four replicas of each half of the
+ * experts are neighbours. */
+static void parts_of_ep_are_outermost(void **state)
+{
+    (void)state;
+    struct model *model = open_small(&SMALL_MODELS[6]);
+    struct cluster *cluster = open_named("dgx-a100");
+    int64_t twos[] = {2, 2, 2}, ones[] = {1, 1, 1}, division[] = {3};
+    bool yes[] = {true, true, true}, no[] = {false, false, false};
+    const struct galvatron config = {.pp = 1,
+                                     .global_batch = 8,
+                                     .chunks = 1,
+                                     .layers = 3,
+                                     .tp = twos,
+                                     .cp = ones,
+                                     .ep = twos,
+                                     .etp = ones,
+                                     .consecutive = yes,
+                                     .sharded = no,
+                                     .checkpointed = no,
+                                     .division = division,
+                                     .vocab_tp = 1,
+                                     .sequence = true};
+    struct plan *plan;
+    int found = 0;
+    assert_int_equal(galvatron_plan(model, cluster, &config, &plan), WEFT_OK);
+    for (int64_t i = 0; i < plan->instances; i++) {
+        const struct split *split = &plan_choice(plan, i)->split;
+        if (model->op[plan->instance[i].op].kind != OP_EXPERT_LINEAR)
+            continue;
+        assert_int_equal(split->part[0].dim, DIM_EXPERT);
+        assert_int_equal(split->part[0].degree, 2);
+        assert_int_equal(split_degree(split, DIM_BATCH), 4);
+        found++;
+    }
+    assert_true(found > 0);
+    plan_free(plan);
+    cluster_free(cluster);
+    model_free(model);
 }
 
 static const struct {
@@ -132,7 +184,7 @@ static const struct {
      "s.json:1: 'default_dp_type' is 'zero1', expected ddp, zero2 or zero3"},
     {"{\"pp_deg\": 1, \"global_bsz\": 8, \"chunks\": 1, \"use_sp\": \"0,0,0,0,0,0,0,0,0,0,0,1\", "
      "\"tp_sizes_enc\": \"1,1,1,1,1,1,1,1,1,1,1,1\"}",
-     "s.json:1: 'use_sp' is not all 0: Ulysses and context parallelism per layer are not read"},
+     "s.json:1: 'use_sp' is not all 0: Ulysses per layer is not read"},
 };
 
 static void wrong_strategies_are_named(void **state)
@@ -195,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layerwise_plans_come_back_from_galvatron),
+        cmocka_unit_test(parts_of_ep_are_outermost),
         cmocka_unit_test(wrong_strategies_are_named),
         cmocka_unit_test(absent_keys_have_galvatrons_defaults),
     };

@@ -2,9 +2,10 @@
  *
  *   S1  Each row of CASES is one node. What its operator's page of the ONNX specification says comes out, worked
  *       out by hand; ends that look alike (the padding before and after, the sides of a product) are unlike.
+ *   S2  Each row of OPERATORS is a node that becomes one operator, with its FLOPs, weights, and what it keeps.
  *
- * Inputs are written by what they are: (2,3) a tensor of that shape, [2,3] whole numbers, {2.5} real ones, #7 a scalar,
- * - none. Outputs: shapes, =2,3 after one whose numbers are known, and ! for a node that is refused.
+ * Inputs are written by what they are: (2,3) a tensor of that shape, <2,3> a weight, [2,3] whole numbers, {2.5} real ones,
+ * #7 a scalar, - none. Outputs: shapes, =2,3 after one whose numbers are known, and ! for a node that is refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "model/import.h"
 #include "model/onnx_shape.h"
 #include "onnx_writer.h"
 
@@ -207,6 +209,8 @@ static void declare(struct writer *w, char *name)
     int count = whole_numbers_in(name + 1, number);
     if (*name == '(')
         writer_input(w, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, count, number, NULL);
+    else if (*name == '<')
+        writer_weight(w, name, count, number);
     else if (*name == '{')
         real_weight(w, name);
     else if (*name == '[' || *name == '#')
@@ -237,12 +241,12 @@ static void give(struct writer *w, Onnx__NodeProto *node, const char *text)
 
 static const char *OUTPUTS[] = {"y", "y z", "y z u"};
 
-static void write_case(struct writer *w, const struct onnx_case *c)
+static void write_case(struct writer *w, const struct onnx_case *c, int64_t opset)
 {
     size_t outputs = 0;
     for (const char *at = c->outputs; (at = strchr(at, '(')); at++)
         outputs++;
-    writer_start(w, 13);
+    writer_start(w, opset);
     Onnx__NodeProto *node =
         writer_node(w, c->type, "node", c->inputs, OUTPUTS[outputs ? outputs - 1 : 0]);
     for (size_t i = 0; i < node->n_input; i++) {
@@ -291,7 +295,7 @@ static void nodes_make_what_the_specification_says(void **state)
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct arena *keep = arena_new();
         struct writer w;
-        write_case(&w, &CASES[i]);
+        write_case(&w, &CASES[i], 13);
         const char *made = outcome(keep, &w);
         if (strcmp(made, CASES[i].outputs) != 0)
             fail_msg("%s of %s with %s makes %s, expected %s", CASES[i].type, CASES[i].inputs,
@@ -301,10 +305,144 @@ static void nodes_make_what_the_specification_says(void **state)
     }
 }
 
+/* ---- operators (S2) -------------------------------------------------------------------------- */
+
+/* What the work of a kind is about: its first shape numbers. */
+static const struct {
+    struct onnx_case node;
+    int64_t opset;
+    enum op_kind kind;
+    double flops, parameters;
+    unsigned keep;
+    int64_t shape[4];
+} OPERATORS[] = {
+    {{"Conv", "(1,8,15,12) <16,8,3,5> <16>", "strides=2,1 pads=1,0,2,3", "()"},
+     13,
+     OP_CONV,
+     2 * 16 * 8 * 11 * 8 * 15,
+     16 * 8 * 15 + 16,
+     KEEP_INPUT_0,
+     {1, 16, 8, 11}},
+    {{"Conv", "(1,8,15,12) <16,4,3,3>", "group=2", "()"},
+     13,
+     OP_CONV,
+     2 * 16 * 13 * 10 * 4 * 9,
+     16 * 4 * 9,
+     KEEP_INPUT_0,
+     {1, 16, 13, 10}},
+    {{"Conv", "(1,8,15) <4,8,4>", "pads=1,1", "()"},
+     13,
+     OP_CONV,
+     2 * 4 * 14 * 8 * 4,
+     4 * 8 * 4,
+     KEEP_INPUT_0,
+     {1, 4, 14, 1}},
+    {{"Gemm", "(1,5) <5,7> <7>", "", "()"}, 13, OP_LINEAR, 2 * 35, 42, KEEP_INPUT_0, {1, 1, 7, 5}},
+    {{"Gemm", "(1,5) <7,5>", "transB=1", "()"},
+     13,
+     OP_LINEAR,
+     2 * 35,
+     35,
+     KEEP_INPUT_0,
+     {1, 1, 7, 5}},
+    {{"MatMul", "(1,3,5) <5,7>", "", "()"},
+     13,
+     OP_LINEAR,
+     2 * 3 * 35,
+     35,
+     KEEP_INPUT_0,
+     {1, 3, 7, 5}},
+    {{"MatMul", "(1,3,4,5) (1,3,5,6)", "", "()"},
+     13,
+     OP_SCORE,
+     2 * 3 * 4 * 5 * 6,
+     0,
+     KEEP_INPUT_0 | KEEP_INPUT_1,
+     {3, 4, 6, 5}},
+    {{"Softmax", "(1,3,4,5)", "", "()"}, 13, OP_SOFTMAX, 0, 0, KEEP_OUTPUT, {12, 5, 0, 0}},
+    {{"Softmax", "(1,3,4,5)", "axis=1", "()"}, 13, OP_SOFTMAX, 0, 0, KEEP_OUTPUT, {20, 3, 0, 0}},
+    {{"Softmax", "(1,3,4,5)", "axis=2", "()"}, 12, OP_SOFTMAX, 0, 0, KEEP_OUTPUT, {3, 20, 0, 0}},
+    {{"Softmax", "(1,3,4,5)", "", "()"}, 12, OP_SOFTMAX, 0, 0, KEEP_OUTPUT, {1, 60, 0, 0}},
+    {{"LayerNormalization", "(1,3,4) <4> <4>", "", "()"},
+     17,
+     OP_LAYER_NORM,
+     0,
+     8,
+     KEEP_INPUT_0,
+     {3, 4, 0, 0}},
+    {{"RMSNormalization", "(1,3,4) <4>", "", "()"},
+     23,
+     OP_RMS_NORM,
+     0,
+     4,
+     KEEP_INPUT_0,
+     {3, 4, 0, 0}},
+    {{"BatchNormalization", "(1,8,3,5) <8> <8> <8> <8>", "", "()"},
+     13,
+     OP_BATCH_NORM,
+     0,
+     16,
+     KEEP_INPUT_0,
+     {1, 8, 15, 0}},
+    {{"Gather", "<10,4> (1,3)", "", "()"}, 13, OP_EMBEDDING, 0, 40, KEEP_INPUT_0, {3, 4, 10, 0}},
+    {{"MaxPool", "(1,8,15,12)", "kernel_shape=3,2 strides=3,3", "()"},
+     13,
+     OP_POOL,
+     0,
+     0,
+     KEEP_INPUT_0,
+     {1, 8, 5, 4}},
+    {{"Relu", "(1,3,4)", "", "()"}, 13, OP_RELU, 0, 0, KEEP_OUTPUT, {12, 0, 0, 0}},
+    {{"Gelu", "(1,3,4)", "", "()"}, 20, OP_GELU, 0, 0, KEEP_INPUT_0, {12, 0, 0, 0}},
+    {{"Log", "(1,3,4)", "", "()"}, 13, OP_SILU, 0, 0, KEEP_INPUT_0, {12, 0, 0, 0}},
+    {{"Neg", "(1,3,4)", "", "()"}, 13, OP_SILU, 0, 0, 0, {12, 0, 0, 0}},
+    {{"Dropout", "(1,3,4)", "", "()"}, 13, OP_DROPOUT, 0, 0, KEEP_MASK, {12, 0, 0, 0}},
+    {{"Add", "(1,3,4) (1,3,1)", "", "()"}, 13, OP_ADD, 0, 0, 0, {12, 0, 0, 0}},
+    {{"Mul", "(1,3,4) (1,3,1)", "", "()"},
+     13,
+     OP_ADD,
+     0,
+     0,
+     KEEP_INPUT_0 | KEEP_INPUT_1,
+     {12, 0, 0, 0}},
+    {{"Mul", "(1,3,4) <4>", "", "()"}, 13, OP_SILU, 0, 4, KEEP_INPUT_0, {12, 0, 0, 0}},
+    {{"Concat", "(1,3,4) <1,2,4>", "axis=1", "()"}, 13, OP_CONCAT, 0, 8, 0, {80, 0, 0, 0}},
+};
+
+static void nodes_become_operators(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(OPERATORS); i++) {
+        struct writer w;
+        struct model *model;
+        size_t len;
+        write_case(&w, &OPERATORS[i].node, OPERATORS[i].opset);
+        uint8_t *bytes = writer_pack(&w, &len);
+        if (import_onnx("net.onnx", bytes, len, NULL, &model) != WEFT_OK)
+            fail_msg("%s", weft_last_error()->message);
+        const struct op *op = &model->op[model->ops - 1];
+        struct work work = op_work(op, op->size, DTYPE_FP32, PHASE_FORWARD);
+        const int64_t *shape = work.shape, *wanted = OPERATORS[i].shape;
+        bool as_said =
+            model->ops == 1 && op->kind == OPERATORS[i].kind && work.flops == OPERATORS[i].flops &&
+            op_parameters(op) == OPERATORS[i].parameters && op->keep == OPERATORS[i].keep &&
+            memcmp(shape, wanted, sizeof OPERATORS[i].shape) == 0;
+        if (!as_said)
+            fail_msg(
+                "%s of %s: %d operators, %s, %g FLOPs, %g parameters, keeps %u, {%d, %d, %d, %d}",
+                OPERATORS[i].node.type, OPERATORS[i].node.inputs, model->ops,
+                OP_KINDS[op->kind].name, work.flops, op_parameters(op), op->keep, (int)shape[0],
+                (int)shape[1], (int)shape[2], (int)shape[3]);
+        model_free(model);
+        writer_end(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nodes_make_what_the_specification_says),
+        cmocka_unit_test(nodes_become_operators),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
  *   P4  The parts of the module tree add up to the whole.
  *   P5  Storage does not grow with the number of layers.
  *   P6  Of each key/value head's features those of its queries and its key are rotated, and no value.
+ *   P7  FLOPs, bytes and shapes of the kinds are those of their equations.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -197,6 +198,145 @@ static void positions_turn_queries_and_keys(void **state)
     }
 }
 
+/* ---- works by hand (P7) ---------------------------------------------------------------------- */
+
+#define WORKED "layers: 1, hidden: 8, heads: 2, ffn: 16, vocab: 32"
+#define LLAMA  "llama2-7b", WORKED ", kv_heads: 1, seq: 4"
+#define MIXED  "mixtral-8x7b", WORKED ", kv_heads: 2, seq: 6, experts: 4, top_k: 2"
+#define CUT    "llama2-7b", WORKED ", seq: 16, window: 4"
+#define DELTA                                                                                      \
+    "qwen3-next-80b-a3b", "layers: 4, seq: 16, vocab: 32, delta_heads: 2, delta_key_heads: 1, "    \
+                          "delta_key_dim: 4, delta_dim: 8"
+
+/* Llama: 4 tokens of 8 features in fp32 are 128 bytes, ids 32; a norm keeps 4 numbers, attention 2 x 4, a loss its
+ * probabilities. Mixtral: 6 tokens go to 2 of 4 experts each, 3 rows an expert. With a window of 4 keys attention of 16
+ * positions is four of 4 if it is chunked. A delta rule of 2 heads, keys of 4 and values of 8, takes for each position
+ * and head 64 (3 * 4 + 2 * 8) + 3 * 4 * 8 products; an index of 64 heads of 128 scores half of 16 keys. */
+static const struct {
+    const char *model, *options, *path;
+    enum phase phase;
+    double flops, read, write; /* read and write 0: not compared */
+    int64_t shape[8];
+} WORKS[] = {
+    {LLAMA, "embedding", PHASE_FORWARD, 0, 32 + 128, 128, {4, 8, 32}},
+    {LLAMA, "embedding", PHASE_BACKWARD_WEIGHT, 0, 128 + 32, 32 * 32, {4, 8, 32}},
+    {LLAMA, "layers.0.attn.norm", PHASE_FORWARD, 0, 128 + 32, 128 + 16, {4, 8}},
+    {LLAMA, "layers.0.attn.norm", PHASE_BACKWARD_INPUT, 0, 128 + 128 + 16, 128, {4, 8}},
+    {LLAMA, "layers.0.attn.norm", PHASE_BACKWARD_WEIGHT, 0, 128 + 128, 32, {4, 8}},
+    {LLAMA, "layers.0.attn.qkv", PHASE_FORWARD, 1024, 128 + 512, 256, {1, 4, 16, 8}},
+    {LLAMA, "layers.0.attn.qkv", PHASE_BACKWARD_INPUT, 1024, 256 + 512, 128, {1, 4, 8, 16}},
+    {LLAMA, "layers.0.attn.qkv", PHASE_BACKWARD_WEIGHT, 1024, 256 + 128, 512, {1, 16, 8, 4}},
+    {LLAMA,
+     "layers.0.attn.attention",
+     PHASE_FORWARD,
+     512,
+     128 + 2 * 64,
+     128 + 32,
+     {1, 2, 1, 4, 4, 4, 4, 1}},
+    {LLAMA,
+     "layers.0.attn.attention",
+     PHASE_BACKWARD_INPUT,
+     1024,
+     128 + 256 + 128 + 32,
+     256,
+     {1, 2, 1, 4, 4, 4, 4, 1}},
+    {LLAMA, "layers.0.attn.add", PHASE_FORWARD, 0, 256, 128, {32}},
+    {LLAMA, "layers.0.mlp.gated", PHASE_FORWARD, 0, 512, 256, {64}},
+    {LLAMA, "layers.0.mlp.gated", PHASE_BACKWARD_INPUT, 0, 256 + 512, 512, {64}},
+    {LLAMA, "loss", PHASE_FORWARD, 0, 512, 512 + 16, {4, 32}},
+    {LLAMA, "loss", PHASE_BACKWARD_INPUT, 0, 16 + 512, 512, {4, 32}},
+    {MIXED, "layers.0.mlp.experts.router", PHASE_FORWARD, 384, 192 + 128, 96, {1, 6, 4, 8}},
+    {MIXED, "layers.0.mlp.experts.dispatch", PHASE_FORWARD, 0, 192 + 96, 384, {96}},
+    {MIXED, "layers.0.mlp.experts.gate_up", PHASE_FORWARD, 6144, 384 + 4096, 1536, {4, 3, 32, 8}},
+    {MIXED,
+     "layers.0.mlp.experts.gate_up",
+     PHASE_BACKWARD_WEIGHT,
+     6144,
+     1536 + 384,
+     4096,
+     {4, 32, 8, 3}},
+    {MIXED, "layers.0.mlp.experts.combine", PHASE_FORWARD, 0, 384 + 96, 192, {48}},
+    {CUT,
+     "layers.0.attn.attention",
+     PHASE_FORWARD,
+     2 * 2 * 16 * 4 * 8,
+     0,
+     0,
+     {1, 2, 2, 16, 16, 4, 4, 4}},
+    {CUT ", chunked: true",
+     "layers.0.attn.attention",
+     PHASE_FORWARD,
+     2 * 2 * 16 * 4 * 8,
+     0,
+     0,
+     {4, 2, 2, 4, 4, 4, 4, 1}},
+    {DELTA,
+     "layers.0.delta.delta",
+     PHASE_FORWARD,
+     2 * 16 * 2 * (64. * 28 + 96),
+     0,
+     0,
+     {1, 1, 2, 16, 8, 4, 64}},
+    {DELTA,
+     "layers.0.delta.delta",
+     PHASE_BACKWARD_INPUT,
+     4 * 16 * 2 * (64. * 28 + 96),
+     0,
+     0,
+     {1, 1, 2, 16, 8, 4, 64}},
+    {"deepseek-v3",
+     "layers: 4, seq: 16",
+     "layers.0.attn.attention",
+     PHASE_FORWARD,
+     2. * 128 * 256 * (192 + 128),
+     0,
+     0,
+     {1, 128, 128, 16, 16, 192, 128, 1}},
+    {"deepseek-v3.2",
+     "layers: 4, seq: 16",
+     "layers.0.attn.index.index",
+     PHASE_FORWARD,
+     2. * 64 * 16 * 8 * 128,
+     0,
+     0,
+     {64, 16, 8, 128}},
+    {"deepseek-v3.2",
+     "layers: 4, seq: 16",
+     "layers.0.attn.attention",
+     PHASE_FORWARD,
+     2. * 128 * 256 * (576 + 512),
+     0,
+     0,
+     {1, 128, 1, 16, 16, 576, 512, 1}},
+    {"dlrm",
+     NULL,
+     "interaction",
+     PHASE_FORWARD,
+     2. * 27 * 27 * 128,
+     27 * 128 * 4,
+     0,
+     {1, 27, 27, 128}},
+};
+
+static void works_are_as_counted_by_hand(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(WORKS); i++) {
+        struct model *model = opened(WORKS[i].model, WORKS[i].options);
+        const struct op *op = find_op(model, WORKS[i].path);
+        assert_non_null(op);
+        struct work work = op_work(op, op->size, DTYPE_FP32, WORKS[i].phase);
+        bool same = work.flops == WORKS[i].flops &&
+                    (!WORKS[i].read || work.read_bytes == WORKS[i].read) &&
+                    (!WORKS[i].write || work.write_bytes == WORKS[i].write) &&
+                    memcmp(work.shape, WORKS[i].shape, sizeof work.shape) == 0;
+        if (!same)
+            fail_msg("row %zu, %s: %g FLOPs, reads %g, writes %g", i, WORKS[i].path, work.flops,
+                     work.read_bytes, work.write_bytes);
+        model_free(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +344,7 @@ int main(void)
         cmocka_unit_test(every_preset_obeys),
         cmocka_unit_test(layers_are_stored_once),
         cmocka_unit_test(positions_turn_queries_and_keys),
+        cmocka_unit_test(works_are_as_counted_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

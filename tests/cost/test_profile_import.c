@@ -506,6 +506,84 @@ static void test_merged_rows_count_their_samples(void **state)
     profile_close(profile);
 }
 
+/* Sends of 1 MiB at 100 GB/s within a node and at 25 between two: 10.48576 and 41.94304 us. */
+static void test_sends_within_and_between(void **state)
+{
+    (void)state;
+    struct profile *profile;
+    struct import_summary summary;
+    struct kernel_cost cost;
+    assert_int_equal(profile_create(":memory:", &profile), WEFT_OK);
+    assert_int_equal(import_text(profile, "p2p.csv",
+                                 "where,size_mb,gb_per_s\nintra,1,100\ninter,1,25\n", "X",
+                                 &summary),
+                     WEFT_OK);
+    for (int64_t nodes = 1; nodes <= 2; nodes++) {
+        assert_int_equal(profile_collective(profile, "X", COLLECTIVE_SEND, 2, nodes, MIB, &cost),
+                         WEFT_OK);
+        assert_int_equal(cost.ns, nodes == 1 ? 10486 : 41943);
+    }
+    profile_close(profile);
+}
+
+/* Two nodes of 8: consecutive devices fill a node first, others lie in both nodes. Sends go from stage to stage. */
+static void test_galvatron_rates(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file;
+        struct collective_rate rates[8];
+        size_t count;
+    } CASES[] = {
+        {"allreduce_bandwidth_2nodes_8gpus_per_node-3318a0b3.json",
+         {{.devices = 2,
+           .nodes = 1,
+           .stages = 1,
+           .consecutive = true,
+           .bus_bytes_per_s = 151.229e9},
+          {.devices = 2, .nodes = 2, .stages = 1, .bus_bytes_per_s = 9.28218e9},
+          {.devices = 4,
+           .nodes = 1,
+           .stages = 1,
+           .consecutive = true,
+           .bus_bytes_per_s = 152.376e9},
+          {.devices = 4, .nodes = 2, .stages = 1, .bus_bytes_per_s = 19.2516e9},
+          {.devices = 8,
+           .nodes = 1,
+           .stages = 1,
+           .consecutive = true,
+           .bus_bytes_per_s = 153.454e9},
+          {.devices = 8, .nodes = 2, .stages = 1, .bus_bytes_per_s = 32.111e9},
+          {.devices = 16,
+           .nodes = 2,
+           .stages = 1,
+           .consecutive = true,
+           .bus_bytes_per_s = 45.6885e9}},
+         7},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct arena *arena = arena_new();
+        struct import_summary summary;
+        struct profile *profile = import_into(
+            arena, arena_printf(arena, TABLES "galvatron/%s", CASES[i].file), "X", &summary);
+        struct collective_rate *rates;
+        size_t found;
+        assert_int_equal(profile_rates(profile, "X", arena, &rates, &found), WEFT_OK);
+        assert_int_equal(found, CASES[i].count);
+        for (size_t k = 0; k < found; k++) {
+            const struct collective_rate *wanted = &CASES[i].rates[k];
+            assert_int_equal(rates[k].collective, wanted->collective);
+            assert_int_equal(rates[k].devices, wanted->devices);
+            assert_int_equal(rates[k].nodes, wanted->nodes);
+            assert_int_equal(rates[k].stages, wanted->stages);
+            assert_int_equal(rates[k].consecutive, wanted->consecutive);
+            assert_true(fabs(rates[k].bus_bytes_per_s - wanted->bus_bytes_per_s) < 1);
+        }
+        profile_close(profile);
+        arena_free(arena);
+    }
+}
+
 static void test_own_csv(void **state)
 {
     (void)state;
@@ -708,6 +786,8 @@ int main(void)
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_own_csv),
+        cmocka_unit_test(test_sends_within_and_between),
+        cmocka_unit_test(test_galvatron_rates),
         cmocka_unit_test(test_merged_rows_count_their_samples),
         cmocka_unit_test(test_broken_files),
         cmocka_unit_test(test_import_is_atomic),

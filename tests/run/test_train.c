@@ -512,8 +512,9 @@ static void test_learns(void **state)
 
 /* ---- traces ---------------------------------------------------------------------------------- */
 
-/* Invented times on a real plan: dp 2, every compute task takes 2 us on device 0 and 4 on device 1 in
- * the step that counts; exchanges begin 1 us apart and end 5 us after the later begin. */
+/* Invented times on a real plan: dp 2, every compute task takes 2 us on device 0 and 4 on device 1 in the first of
+ * the two steps that count, and twice as long in the other; exchanges begin 1 us apart and end 5 us after the later
+ * begin. The median of two is halfway between them: an iteration of 7 us, of 6 and 8. */
 static void test_overlay_by_hand(void **state)
 {
     struct scratch *scratch = *state;
@@ -524,15 +525,16 @@ static void test_overlay_by_hand(void **state)
     ARRAY(struct measured_task) tasks = {0};
     assert_ok(simulate(opened.plan, &simulation, &prediction));
     const struct graph *graph = prediction->graph;
-    int64_t compute = 0, exchanges = 0, end_ns = 0;
-    for (int64_t step = 1; step <= 2; step++)
+    int64_t compute = 0, exchanges = 0, end_ns = 7000;
+    for (int64_t step = 1; step <= 3; step++)
         for (int32_t i = 0; i < graph->tasks; i++) {
             const struct task *task = &graph->task[i];
-            int64_t at = 1000000 * step, took = step == 1 ? 900000 : 2000 * (1 + task->device);
+            int64_t at = 1000000 * step,
+                    took = step == 1 ? 900000 : 2000 * (step - 1) * (1 + task->device);
             if (task->exchange < 0) {
                 struct measured_task m = {step, i, task->device, at, at + took};
                 array_push(scratch->arena, &tasks, m);
-                compute += step == 2 ? took : 0;
+                compute += step > 1 ? took : 0;
                 continue;
             }
             for (int32_t d = 0; d < 2; d++) {
@@ -540,15 +542,14 @@ static void test_overlay_by_hand(void **state)
                 array_push(scratch->arena, &tasks, m);
             }
             exchanges += step == 2;
-            end_ns = 6000;
         }
     assert_true(compute > 0 && exchanges > 0);
     assert_ok(trace_write_measured(graph, tasks.data, tasks.len, path));
     struct overlay overlay;
     assert_ok(overlay_read(scratch->arena, path, prediction, &overlay));
-    assert_int_equal(overlay.steps, 1);
+    assert_int_equal(overlay.steps, 2);
     assert_float_equal(overlay.iteration.measured_s, (double)end_ns * 1e-9, 1e-12);
-    assert_float_equal(overlay.stage[0].compute.measured_s, (double)compute * 1e-9 / 2, 1e-12);
+    assert_float_equal(overlay.stage[0].compute.measured_s, (double)compute * 1e-9 / 4, 1e-12);
     assert_float_equal(overlay.stage[0].waits.measured_s,
                        overlay.iteration.measured_s - overlay.stage[0].compute.measured_s, 1e-12);
     assert_float_equal(overlay.purpose[PURPOSE_DATA].time.measured_s, (double)exchanges * 5e-6 / 2,

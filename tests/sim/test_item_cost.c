@@ -5,6 +5,7 @@
  *       once for both layouts, and then none with the weight's gradient.
  *   F3  What fp8 saves of a layer is within 15 % of what was measured on an H200
  *       (data/profiles/weft/h200_fp8.csv), but for the case whose compiled kernels were slow.
+ *   F4  What software does otherwise changes the casts, the passes, the host's time and the matrices that it says.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -240,6 +241,121 @@ static void test_fp8_saves_what_was_measured(void **state)
     arena_free(keep);
 }
 
+/* ---- what software changes (F4) -------------------------------------------------------------- */
+
+/* A layer's projection is 4096 x 4096, so is that of its inputs of 256 tokens; four micro-batches. */
+static struct lab open_four(const char *model, enum dtype dtype, struct degrees more)
+{
+    struct lab lab;
+    more.global_batch = 4 * more.dp;
+    more.micro_batch = 1;
+    more.has_dtype = true;
+    more.dtype = dtype;
+    assert_int_equal(model_open(model, "layers: 1, seq: 256", &lab.model), WEFT_OK);
+    assert_int_equal(cluster_open(more.dp > 1 ? "hgx-h200:1" : "hgx-h200:1x1", &lab.cluster),
+                     WEFT_OK);
+    assert_int_equal(plan_from_degrees(lab.model, lab.cluster, &more, &lab.plan), WEFT_OK);
+    return lab;
+}
+
+static void test_casts_of_software(void **state)
+{
+    (void)state;
+    static const double INPUT = 4096. * 256, WEIGHT = 4096. * 4096, QKV = 4096. * 6144;
+    static const struct {
+        const char *op;
+        int weights, fused;
+        double read;
+    } CASES[] = {
+        {"proj", WEIGHT_CASTS_EACH, FUSED_CASTS_NONE, 4 * (INPUT + WEIGHT)},
+        {"proj", WEIGHT_CASTS_ONCE, FUSED_CASTS_NONE, 4 * (INPUT + WEIGHT / 4)},
+        {"proj", WEIGHT_CASTS_EACH, FUSED_CASTS_NORMS, 4 * (INPUT + WEIGHT)},
+        {"qkv", WEIGHT_CASTS_EACH, FUSED_CASTS_NONE, 4 * (INPUT + QKV)},
+        {"qkv", WEIGHT_CASTS_EACH, FUSED_CASTS_NORMS, 4 * QKV},
+        {"down", WEIGHT_CASTS_EACH, FUSED_CASTS_NORMS, 4 * 14336. * (256 + 4096)},
+        {"down", WEIGHT_CASTS_EACH, FUSED_CASTS_ALL, 4 * 14336. * 4096},
+    };
+    struct lab lab = open_four("llama3-8b", DTYPE_FP8, (struct degrees){.dp = 1});
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct work works[MAX_ITEM_WORKS];
+        lab.plan->software.word[FACT_WEIGHT_CASTS] = (uint8_t)CASES[i].weights;
+        lab.plan->software.word[FACT_FUSED_CASTS] = (uint8_t)CASES[i].fused;
+        int count = item_works(lab.plan, find_op(lab.plan, CASES[i].op), PHASE_FORWARD, works);
+        assert_int_equal(count, 2);
+        if (works[1].read_bytes != CASES[i].read)
+            fail_msg("case %zu: %g bytes", i, works[1].read_bytes);
+    }
+    close_lab(&lab);
+}
+
+/* Gradients of products are added by a pass of their own or by the product; those of norms always by a pass. */
+static void test_gradients_are_added(void **state)
+{
+    (void)state;
+    struct lab lab = open_four("llama3-8b", DTYPE_BF16, (struct degrees){.dp = 1});
+    static const struct {
+        const char *op;
+        int saved;
+    } OPS[] = {{"proj", 1}, {"norm", 0}};
+    for (size_t i = 0; i < COUNT_OF(OPS); i++) {
+        struct work works[MAX_ITEM_WORKS];
+        int64_t at = find_op(lab.plan, OPS[i].op);
+        lab.plan->software.word[FACT_ACCUMULATION] = ACCUMULATION_APART;
+        int apart = item_works(lab.plan, at, PHASE_BACKWARD_WEIGHT, works);
+        lab.plan->software.word[FACT_ACCUMULATION] = ACCUMULATION_FUSED;
+        int fused = item_works(lab.plan, at, PHASE_BACKWARD_WEIGHT, works);
+        assert_int_equal(apart - fused, OPS[i].saved);
+    }
+    close_lab(&lab);
+}
+
+/* Of 8 experts the host issues eight products, or one; of graphs nothing. */
+static void test_host_of_software(void **state)
+{
+    (void)state;
+    struct lab lab = open_four("mixtral-8x7b", DTYPE_BF16, (struct degrees){.dp = 1});
+    struct arena *arena = arena_new();
+    struct cost *cost;
+    int64_t ns[3], at = find_op(lab.plan, "gate_up");
+    static const int WORDS[][2] = {
+        {EXPERTS_CALLS, HOST_KERNELS}, {EXPERTS_FUSED, HOST_KERNELS}, {EXPERTS_CALLS, HOST_GRAPHS}};
+    assert_int_equal(cost_open(&lab.cluster->node.device, NULL, &cost), WEFT_OK);
+    for (int i = 0; i < 3; i++) {
+        lab.plan->software.word[FACT_EXPERTS] = (uint8_t)WORDS[i][0];
+        lab.plan->software.word[FACT_HOST] = (uint8_t)WORDS[i][1];
+        struct item_costs costs = item_costs_of(arena, lab.plan, cost);
+        ns[i] = item_cost(&costs, at, PHASE_FORWARD)->host_ns;
+        assert_int_equal(host_step_ns(&costs) > 0, i < 2);
+    }
+    assert_int_equal(ns[0] / 8, ns[1]);
+    assert_int_equal(ns[2], 0);
+    cost_close(cost);
+    arena_free(arena);
+    close_lab(&lab);
+}
+
+/* Eight devices that share a state orthogonalise an eighth of its matrices each; AdamW none. */
+static void test_matrices_are_shared(void **state)
+{
+    (void)state;
+    double ns[3];
+    for (int i = 0; i < 3; i++) {
+        struct degrees d = {
+            .dp = 8, .shard = i == 1, .optimizer = i == 2 ? UPDATE_ADAMW : UPDATE_MUON};
+        struct lab lab = open_four("llama3-8b", DTYPE_BF16, d);
+        struct arena *arena = arena_new();
+        struct cost *cost;
+        assert_int_equal(cost_open(&lab.cluster->node.device, NULL, &cost), WEFT_OK);
+        struct item_costs costs = item_costs_of(arena, lab.plan, cost);
+        ns[i] = (double)orthogonal_ns(&costs, 0);
+        cost_close(cost);
+        arena_free(arena);
+        close_lab(&lab);
+    }
+    assert_true(ns[0] > 0 && fabs(ns[0] / ns[1] / 8 - 1) < 1e-6);
+    assert_true(ns[2] == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +364,10 @@ int main(void)
         cmocka_unit_test(test_bytes_of_casts),
         cmocka_unit_test(test_shared_inputs_are_cast_once),
         cmocka_unit_test(test_fp8_saves_what_was_measured),
+        cmocka_unit_test(test_casts_of_software),
+        cmocka_unit_test(test_gradients_are_added),
+        cmocka_unit_test(test_host_of_software),
+        cmocka_unit_test(test_matrices_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

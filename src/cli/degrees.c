@@ -34,6 +34,7 @@ enum {
     OPTION_CP_HEADS,
     OPTION_SOFTWARE,
     OPTION_REPLICATE,
+    OPTION_LAYOUT,
     OPTION_OPTIMIZER /* the last */
 };
 
@@ -51,6 +52,8 @@ static const struct argp_option OPTIONS[] = {
     {"etp", OPTION_ETP, "N", 0, "tensor parallelism of experts (default tp)", 1},
     {"sp", OPTION_SP, NULL, 0, "sequence parallelism along tp", 1},
     {"virtual", OPTION_VIRTUAL, "N", 0, "pieces of the model per stage (default 1)", 1},
+    {"pipeline-layout", OPTION_LAYOUT, "TEXT", 0,
+     "the layers of each part in Megatron's words: 'Et*3|t*4|t*3L' (default: evenly)", 1},
     {"segments", OPTION_SEGMENTS, "N", 0, "pieces per stage of a folded schedule (default 1)", 1},
     {"microbatch", OPTION_MICROBATCH, "N", 0, "samples of one replica at a time (default 1)", 1},
     {"micro-batch", OPTION_MICROBATCH, "N", OPTION_ALIAS, NULL, 1},
@@ -85,8 +88,7 @@ static const struct argp_option OPTIONS[] = {
     {"software", OPTION_SOFTWARE, "NAME[,FACT=WORD]", 0,
      "what will run the plan, such as megatron-core-0.16 (default: no framework in particular)", 1},
     {"whole-sends", OPTION_WHOLE_SENDS, NULL, 0,
-     "every device sends all it has to the next stage, instead of a part that is gathered there",
-     1},
+     "every device sends all it has to the next stage, not a part that is gathered there", 1},
     {0},
 };
 
@@ -177,6 +179,11 @@ static void take_schedule(struct argp_state *state, struct plan_arguments *in, c
 {
     (void)state; /* plan_from_degrees checks the name */
     in->degrees.schedule = arg;
+}
+
+static void take_layout(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    (void)state, in->degrees.layout = arg; /* plan_from_degrees reads it */
 }
 
 static void take_memory(struct argp_state *state, struct plan_arguments *in, const char *arg)
@@ -270,19 +277,13 @@ static const struct {
     int key;
     void (*take)(struct argp_state *state, struct plan_arguments *in, const char *arg);
 } WORDS[] = {
-    {OPTION_SEQ, take_seq},
-    {OPTION_SET, take_model_set},
-    {OPTION_DTYPE, take_plan_dtype},
-    {OPTION_POLICY, take_policy},
-    {OPTION_ZERO, take_zero},
-    {OPTION_RECOMPUTE, take_recompute},
-    {OPTION_SCHEDULE, take_schedule},
-    {OPTION_MEMORY, take_memory},
-    {OPTION_OVERLAP, take_overlap},
-    {OPTION_BUCKET, take_bucket},
-    {OPTION_MARGIN, take_margin},
-    {OPTION_SOFTWARE, take_software},
-    {OPTION_OPTIMIZER, take_optimizer},
+    {OPTION_SEQ, take_seq},           {OPTION_SET, take_model_set},
+    {OPTION_DTYPE, take_plan_dtype},  {OPTION_POLICY, take_policy},
+    {OPTION_ZERO, take_zero},         {OPTION_RECOMPUTE, take_recompute},
+    {OPTION_SCHEDULE, take_schedule}, {OPTION_LAYOUT, take_layout},
+    {OPTION_MEMORY, take_memory},     {OPTION_OVERLAP, take_overlap},
+    {OPTION_BUCKET, take_bucket},     {OPTION_MARGIN, take_margin},
+    {OPTION_SOFTWARE, take_software}, {OPTION_OPTIMIZER, take_optimizer},
     {OPTION_CP_KIND, take_cp_kind},
 };
 

@@ -1,83 +1,11 @@
-/* import_layout.c - two small languages inside Megatron's arguments: which part holds which layers,
- * and which layers have experts.
+/* import_layout.c - which part holds which layers (plan/pipeline_layout.c reads Megatron's words), and which layers have
+ * experts.
  *
- *   layout     the letters E t m L | with repetition, (body)*n and x*n; commas are ignored
  *   frequency  Python lists of 0 and 1 with + and *: "([0]*3+[1]*58)", or N: every N-th layer
- *
- *   I1  Neither unrolls to more than MOST characters or layers.
  */
 #include "exchange/room.h"
 
-#include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum { MOST = 100000 };
-
-struct unrolled {
-    char *data;
-    size_t len, cap;
-};
-
-/* Repeats what stands from `first` on, so that it stands there `count` times. */
-static bool repeat(struct arena *scratch, struct unrolled *u, size_t first, int64_t count)
-{
-    size_t len = u->len - first;
-    if (count < 0 || count > MOST || (int64_t)(len + 1) * count > MOST)
-        return false;
-    if (count == 0)
-        u->len = first;
-    for (int64_t i = 1; i < count; i++)
-        for (size_t k = 0; k < len; k++) {
-            char copy = u->data[first + k];
-            array_push(scratch, u, copy);
-        }
-    return true;
-}
-
-/* The number after a star; 1 if there is no star. */
-static int64_t take_times(const char **at)
-{
-    if (**at != '*')
-        return 1;
-    char *end;
-    long long count = strtoll(*at + 1, &end, 10);
-    bool digits = end != *at + 1;
-    *at = end;
-    return digits ? count : -1;
-}
-
-/* ---- layouts --------------------------------------------------------------------------------- */
-
-/* A group cannot contain another group. */
-static bool unroll_layout(struct arena *scratch, const char *text, struct unrolled *out)
-{
-    size_t group = 0;
-    bool inside = false;
-    for (const char *at = text; *at;) {
-        size_t first = out->len;
-        char c = *at++;
-        if (c == ',' || isspace((unsigned char)c))
-            continue;
-        if (c == '(' ? inside : c == ')' ? !inside : !strchr("EtmL|", c))
-            return false;
-        if (c == '(') {
-            inside = true;
-            group = out->len;
-            continue;
-        }
-        if (c == ')') {
-            inside = false;
-            first = group;
-        } else {
-            array_push(scratch, out, c);
-        }
-        if (!repeat(scratch, out, first, take_times(&at)))
-            return false;
-    }
-    array_push(scratch, out, '\0');
-    return !inside;
-}
 
 static weft_status bad_layout(const struct arguments *a, const char *what)
 {
@@ -86,47 +14,20 @@ static weft_status bad_layout(const struct arguments *a, const char *what)
                           argument_word(a, NAME, ""), what);
 }
 
-/* Takes out the layers that predict more tokens, which are in the part of the loss, as in Weft's models; the length
- * that is left. */
-static size_t drop_depths(struct unrolled *u)
-{
-    size_t len = strlen(u->data);
-    if (len < 1 || u->data[len - 1] != 'L')
-        return len;
-    while (len > 1 && u->data[len - 2] == 'm')
-        len--;
-    u->data[len - 1] = 'L';
-    u->data[len] = '\0';
-    return len;
-}
-
 static weft_status read_layout(struct arena *keep, const struct arguments *a, int64_t layers,
                                int64_t pp, int64_t *pieces, int64_t **part_layers)
 {
-    struct unrolled u = {0};
-    if (!unroll_layout(keep, argument_word(a, "pipeline-model-parallel-layout", ""), &u))
-        return bad_layout(a, "expected E, t, L and | with (...)*n and x*n");
-    size_t len = drop_depths(&u);
-    if (strchr(u.data, 'm'))
-        return bad_layout(a, "expected layers that predict more tokens (m) in front of the L");
-    if (len < 2 || u.data[0] != 'E' || u.data[len - 1] != 'L' || strchr(u.data + 1, 'E') ||
-        strchr(u.data, 'L') != u.data + len - 1)
-        return bad_layout(a, "expected one E in front and one L at the end");
-    int64_t parts = 1, found = 0;
-    for (const char *at = u.data; *at; at++)
-        parts += *at == '|';
-    if (parts % pp)
+    struct pipeline_layout layout;
+    const char *wrong =
+        pipeline_layout_read(keep, argument_word(a, "pipeline-model-parallel-layout", ""), &layout);
+    if (wrong)
+        return bad_layout(a, wrong);
+    if (layout.parts % pp)
         return bad_layout(a, "the number of parts is no multiple of the pipeline's size");
-    *part_layers = ARENA_ARRAY(keep, int64_t, (size_t)parts);
-    int64_t part = 0;
-    for (const char *at = u.data; *at; at++) {
-        part += *at == '|';
-        (*part_layers)[part] += *at == 't';
-        found += *at == 't';
-    }
-    if (found != layers)
+    if (layout.layers != layers)
         return bad_layout(a, "its layers are not --num-layers many");
-    *pieces = parts / pp;
+    *part_layers = layout.part_layers;
+    *pieces = layout.parts / pp;
     return WEFT_OK;
 }
 
@@ -206,7 +107,7 @@ weft_status layout_read(struct arena *keep, const struct arguments *a, int64_t l
 struct frequency {
     struct arena *scratch;
     const char *at;
-    struct unrolled bits;
+    struct letters bits;
     int depth;
     bool bad;
 };
@@ -244,7 +145,7 @@ static void pattern_factor(struct frequency *p)
         p->at -= open == '\0';
     }
     while (!p->bad && *p->at == '*')
-        p->bad = !repeat(p->scratch, &p->bits, first, take_times(&p->at));
+        p->bad = !letters_repeat(p->scratch, &p->bits, first, &p->at);
 }
 
 static void pattern_sum(struct frequency *p)

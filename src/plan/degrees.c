@@ -291,8 +291,33 @@ static weft_status complete_schedule(struct degrees *d)
     return schedule_find(d->schedule) ? WEFT_OK : unknown_schedule(d->schedule);
 }
 
+static weft_status bad_layout(const struct degrees *d, const char *what)
+{
+    return bad_argument("an example: Et*3|(tt|)*29,L", "the pipeline's layout is '%.60s': %s",
+                        d->layout, what);
+}
+
+/* The pieces follow from the parts. */
+static weft_status complete_layout(struct degrees *d, struct arena *scratch,
+                                   struct pipeline_layout *out)
+{
+    if (!d->layout)
+        return WEFT_OK;
+    const char *wrong = pipeline_layout_read(scratch, d->layout, out);
+    int64_t given = d->segments > d->pieces ? d->segments : d->pieces;
+    if (wrong)
+        return bad_layout(d, wrong);
+    if (out->parts % d->pp)
+        return bad_layout(d, "the number of parts is no multiple of the pipeline's size");
+    if (given > 1 && given != out->parts / d->pp)
+        return bad_layout(d, "it has other pieces per stage than were given");
+    d->pieces = out->parts / d->pp;
+    return WEFT_OK;
+}
+
 static weft_status complete(struct degrees *d, const struct model *model,
-                            const struct cluster *cluster)
+                            const struct cluster *cluster, struct arena *scratch,
+                            struct pipeline_layout *layout)
 {
     weft_status status;
     TRY(check_range(d));
@@ -306,6 +331,7 @@ static weft_status complete(struct degrees *d, const struct model *model,
     TRY(check_experts(d, model));
     TRY(check_replicate(d));
     TRY(complete_batch(d));
+    TRY(complete_layout(d, scratch, layout));
     TRY(complete_schedule(d));
 done:
     return status;
@@ -352,6 +378,20 @@ static double *layer_weights(const struct plan *plan, struct arena *scratch)
     return any ? weight : NULL;
 }
 
+static weft_status map_by_layout(struct plan *plan, const struct degrees *d,
+                                 const struct pipeline_layout *layout, struct arena *scratch)
+{
+    int64_t *cut, *devices = ARENA_ARRAY(scratch, int64_t, (size_t)d->pp);
+    for (int64_t s = 0; s < d->pp; s++)
+        devices[s] = d->dp * d->cp * d->tp;
+    if (layout->layers != plan->model->layers)
+        return bad_layout(d, arena_printf(scratch, "%s has %lld layers, expected as many t",
+                                          plan->model->name, (long long)plan->model->layers));
+    if (!cuts_after_layers(scratch, plan, layout->parts, layout->part_layers, &cut))
+        return bad_layout(d, "one of its parts is empty");
+    return plan_map(plan, (int32_t)d->pp, d->pieces, cut, devices);
+}
+
 weft_status plan_from_degrees(const struct model *model, const struct cluster *cluster,
                               const struct degrees *degrees, struct plan **out)
 {
@@ -360,11 +400,15 @@ weft_status plan_from_degrees(const struct model *model, const struct cluster *c
     struct choice *choice;
     struct arena *scratch = arena_new();
     struct degrees d = *degrees;
-    TRY(complete(&d, model, cluster));
+    struct pipeline_layout layout = {0};
+    TRY(complete(&d, model, cluster, scratch, &layout));
     TRY(lower_degrees(model, &d, scratch, &choice));
     TRY(plan_new(model, cluster, &plan));
     set_fields(plan, &d);
-    TRY(plan_map_even(plan, (int32_t)d.pp, d.pieces, layer_weights(plan, scratch)));
+    if (d.layout)
+        TRY(map_by_layout(plan, &d, &layout, scratch));
+    else
+        TRY(plan_map_even(plan, (int32_t)d.pp, d.pieces, layer_weights(plan, scratch)));
     for (int64_t i = 0; i < plan->instances; i++)
         TRY(plan_choose(plan, i, &choice[plan->instance[i].op]));
     *out = plan;

@@ -271,6 +271,7 @@ struct degrees {
     unsigned
         modules; /* what selective recomputation takes (modules.c); 0: the scores of attention */
     const char *schedule; /* NULL: schedule_default */
+    const char *layout;   /* the layers of each part (pipeline_layout_read); NULL: evenly */
     bool offload;
     bool has_shard, has_recompute; /* given by the user, so that planners keep them */
     /* otherwise the model's dtype, and the policy that goes with the dtype */
@@ -297,6 +298,26 @@ int64_t degrees_bucket_bytes(const struct degrees *degrees);
  * then ep. */
 weft_status plan_from_degrees(const struct model *model, const struct cluster *cluster,
                               const struct degrees *degrees, struct plan **out);
+/* ---- the layers of each part (pipeline_layout.c) ---------------------------------------------- */
+
+struct pipeline_layout {
+    int64_t parts, layers; /* layers of all parts, without those that predict more tokens */
+    int64_t *part_layers;
+};
+/* Reads "Et*3|(t*4|)*30,t*3L". Returns NULL, or what is wrong with it. */
+const char *pipeline_layout_read(struct arena *keep, const char *text, struct pipeline_layout *out);
+/* Where to cut so that each part has the given number of layers: with a_0 instances before the first layer and layer k ending
+ * at e_k, the cut after n layers is at e_(n-1), that before the first at a_0. False if a part would be empty. */
+bool cuts_after_layers(struct arena *keep, const struct plan *plan, int64_t parts,
+                       const int64_t *part_layers, int64_t **cut);
+/* Letters that a text with repetitions stands for. Repeats those from `first` on as often as a star at `at` says, and goes
+ * past its number; false: there is none, or they become too many. */
+struct letters {
+    char *data;
+    size_t len, cap;
+};
+bool letters_repeat(struct arena *scratch, struct letters *letters, size_t first, const char **at);
+
 /* Recomputation in words: "full", or "core_attn,moe_act". */
 extern const char RECOMPUTE_WORDS[]; /* for messages */
 bool recompute_parse(struct arena *scratch, const char *text,

@@ -1,8 +1,6 @@
 /* layers.c - the layers of a plan: which layer an instance belongs to, and how many a part holds.
  *
- * Frameworks cut between layers. With a_0 instances before the first layer and layer k ending at e_k,
- * the cut after n layers is at e_(n-1), and the cut before the first layer is at a_0. Layers after the first loss
- * predict more tokens, and frameworks count them apart.
+ * Layers after the first loss predict more tokens, and frameworks count them apart.
  */
 #include "target/target.h"
 
@@ -54,33 +52,6 @@ int64_t layers_after_loss(const struct plan *plan)
     for (int64_t i = first_loss(plan); i < plan->instances; i++)
         layers += plan->ends_layer[i];
     return layers;
-}
-
-/* The first instance after n layers. */
-static int64_t after(const struct plan *plan, int64_t n)
-{
-    int64_t i = 0;
-    while (n == 0 && i < plan->instances &&
-           !op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]))
-        i++;
-    for (; n > 0 && i < plan->instances; i++)
-        n -= plan->ends_layer[i];
-    return i;
-}
-
-bool cuts_after_layers(struct arena *keep, const struct plan *plan, int64_t parts,
-                       const int64_t *part_layers, int64_t **cut)
-{
-    int64_t layers = 0, before = 0;
-    *cut = ARENA_ARRAY(keep, int64_t, (size_t)parts);
-    for (int64_t p = 0; p + 1 < parts; p++) {
-        layers += part_layers[p];
-        (*cut)[p] = after(plan, layers);
-        if ((*cut)[p] <= before || (*cut)[p] >= plan->instances)
-            return false;
-        before = (*cut)[p];
-    }
-    return true;
 }
 
 void add_text(struct arena *keep, struct texts *texts, const char *text)

@@ -68,9 +68,6 @@ int64_t *layers_of_instances(struct arena *keep, const struct plan *plan, int64_
 int64_t *layers_of_parts(struct arena *keep, const struct plan *plan);
 int64_t *layers_before_loss(struct arena *keep, const struct plan *plan);
 int64_t layers_after_loss(const struct plan *plan); /* which predict more tokens */
-/* Where to cut so that each part has the given number of layers. False if a part would be empty. */
-bool cuts_after_layers(struct arena *keep, const struct plan *plan, int64_t parts,
-                       const int64_t *part_layers, int64_t **cut);
 
 /* ---- the table ------------------------------------------------------------------------------- */
 

@@ -95,6 +95,19 @@ static void uneven_stages_have_pieces_too(void **state)
     plan_close(&opened);
 }
 
+static void degrees_have_a_layout(void **state)
+{
+    (void)state;
+    struct opened_plan opened = parsed(HEAD "degrees: {tp: 4, pp: 2, layout: 'Et*3|t*30|t*7|L'}\n");
+    assert_int_equal(opened.plan->pieces, 2);
+    assert_string_equal(opened.plan->schedule, "interleaved");
+    assert_int_equal(opened.plan->part[1].first, at(opened.plan, "layers.3.attn.norm"));
+    assert_int_equal(opened.plan->part[2].first, at(opened.plan, "layers.33.attn.norm"));
+    assert_int_equal(opened.plan->part[3].first, at(opened.plan, "norm"));
+    expect_round_trip(opened.plan);
+    plan_close(&opened);
+}
+
 /* ---- the tree -------------------------------------------------------------------------------- */
 
 /* A deeper line wins over a higher one wherever it stands, a later one over an equally deep one. */
@@ -372,6 +385,7 @@ int main(void)
         cmocka_unit_test(stages_of_different_sizes),
         cmocka_unit_test(pieces_are_cut_where_until_says),
         cmocka_unit_test(uneven_stages_have_pieces_too),
+        cmocka_unit_test(degrees_have_a_layout),
         cmocka_unit_test(deeper_then_later_lines_win),
         cmocka_unit_test(outputs_are_saved_or_discarded),
         cmocka_unit_test(settings_are_inherited_one_by_one),

@@ -187,6 +187,67 @@ static void documents_balance_consecutive_ranks(void **state)
     }
 }
 
+/* ---- the layers of each part -------------------------------------------------------------------- */
+
+/* Layers that end in each part: "E" and "L" alone are parts without any. */
+static void layouts_say_what_parts_hold(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t pp, pieces, layers[8];
+    } CASES[] = {
+        {"Et|t*3|t*2L", 3, 1, {1, 3, 2}},
+        {"E|(t|)*6,L", 4, 2, {0, 1, 1, 1, 1, 1, 1, 0}},
+        {"E t t , | (tt|)*2 L", 2, 2, {2, 2, 2, 0}},
+        {"Et*5|tL", 2, 1, {5, 1}},
+    };
+    struct opened o = open_both("llama3-8b", "layers: 6, seq: 2048", "dgx-h100:1");
+    struct opened six = open_both("llama3-8b", "layers: 6, seq: 2048", "dgx-h100:1x6");
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct degrees d = {.pp = CASES[i].pp, .layout = CASES[i].text, .shard = 1};
+        d.global_batch = 48;
+        struct plan *plan = plan_of(CASES[i].pp == 3 ? &six : &o, d);
+        assert_int_equal(plan->pieces, CASES[i].pieces);
+        for (int32_t p = 0; p < plan->parts; p++) {
+            int64_t layers = 0;
+            for (int64_t k = 0; k < plan->part[p].count; k++)
+                layers += plan->ends_layer[plan->part[p].first + k];
+            assert_int_equal(layers, CASES[i].layers[p]);
+        }
+        expect_sound(plan, CASES[i].text);
+        plan_free(plan);
+    }
+    close_both(&six);
+    close_both(&o);
+}
+
+static void wrong_layouts_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } CASES[] = {
+        {"Et*5|L", "the pipeline's layout is 'Et*5|L': llama3-8b has 6 layers, expected as many t"},
+        {"Et*6|x|L",
+         "the pipeline's layout is 'Et*6|x|L': expected E, t, L and | with (...)*n and x*n"},
+        {"t*6|EL",
+         "the pipeline's layout is 't*6|EL': expected one E in front and one L at the end"},
+        {"Et*3|t*3|L",
+         "the pipeline's layout is 'Et*3|t*3|L': the number of parts is no multiple of the "
+         "pipeline's size"},
+        {"Et*3||t*3|L", "the pipeline's layout is 'Et*3||t*3|L': one of its parts is empty"},
+    };
+    struct opened o = open_both("llama3-8b", "layers: 6", "dgx-h100:1");
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct degrees d = {.pp = 2, .layout = CASES[i].text};
+        struct plan *plan;
+        assert_int_equal(plan_from_degrees(o.model, o.cluster, &d, &plan), WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, CASES[i].says);
+    }
+    close_both(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +255,8 @@ int main(void)
         cmocka_unit_test(the_fullest_device_has_its_tokens),
         cmocka_unit_test(documents_do_not_see_each_other),
         cmocka_unit_test(documents_balance_consecutive_ranks),
+        cmocka_unit_test(layouts_say_what_parts_hold),
+        cmocka_unit_test(wrong_layouts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,8 +3,12 @@
  *
  * The first n layers of each part are recomputed. Memory falls and time grows with n, so the least
  * n that fits is the fastest. It is found by bisection, from degrees that fit with all layers
- * recomputed. Or all but attention and every second product is recomputed. These take at most RECOMPUTED_AT_MOST times as long as without recomputation, so few
- * of them are worth it.
+ * recomputed. Or all but attention and every second product is recomputed. All L layers of a part recomputed take at
+ * most R = RECOMPUTED_AT_MOST times as long as none, so few degrees are worth it, and a bisection ends where
+ *
+ *   time of n layers >= time of L layers * (1 / R + (1 - 1 / R) * n / L)                        (0)
+ *
+ * is no faster than the best.
  *
  * If the embedding counts as a layers, and norm, head and loss as b, L + a + b units are shared out
  * evenly,
@@ -58,18 +62,26 @@ static int64_t layers_per_part(const struct plan_request *request, const struct 
     return ceil_div(request->model->layers, d->pp * d->pieces);
 }
 
+/* Whether more than n of all the layers of a part would be slower than the best, by (0). */
+static bool is_beaten(const struct join *join, double full_ns, int64_t n, int64_t all)
+{
+    const struct trial *best = join_best(join->out, NULL);
+    double none = 1 / RECOMPUTED_AT_MOST, least = none + (1 - none) * (double)n / (double)all;
+    return best && full_ns * least > (double)best->iteration_ns;
+}
+
 /* Finds the least block that fits by bisection; where the target can keep products instead, that is tried, too. */
-static weft_status try_blocks(struct join *join, struct degrees d)
+static weft_status try_blocks(struct join *join, struct degrees d, double full_ns)
 {
     /* `low` does not fit, `high` does */
     const struct abilities *can = &join->request->target->can;
-    int64_t low = 0, high = can->block ? layers_per_part(join->request, &d) : 0;
+    int64_t all = layers_per_part(join->request, &d), low = 0, high = can->block ? all : 0;
     const struct trial *kept;
     weft_status status = WEFT_OK;
     d.recompute = RECOMPUTE_FULL;
     if (can->products)
         TRY(try_tuned(join, &d, NULL, BLOCK_PRODUCTS, ", all but products", &kept));
-    while (high - low > 1 && !join_over(join)) {
+    while (high - low > 1 && !is_beaten(join, full_ns, low, all) && !join_over(join)) {
         int64_t middle = (low + high) / 2;
         const struct trial *trial;
         const char *words =
@@ -108,7 +120,7 @@ static weft_status tune_blocks(struct join *join)
             continue;
         TRY(try_degrees(&request, join->cost, &point->degrees, join->out, &trial));
         if (trial && trial->fits && (i < MOST_FULL_BLOCKS || is_roomy(trial)))
-            TRY(try_blocks(join, point->degrees));
+            TRY(try_blocks(join, point->degrees, (double)trial->iteration_ns));
     }
 done:
     arena_free(scratch);

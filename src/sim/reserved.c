@@ -13,10 +13,13 @@
  *   I3  Slots that are executed as one are played one after the other.
  *   I4  Each stream has an allocator of its own, for what one has freed is given to no other. Shares of gradients that
  *       were summed stay in theirs from one iteration to the next, freed or not.
+ *   I5  In a forward pass a layer's gathered weights wait in their stream until those of the next are copied out
+ *       (FSDPParamGroup.wait_for_unshard): there are two layers' at a time, also where weights then stay whole.
  */
 #include "sim/allocator.h"
 #include "sim/player.h"
 
+#include <math.h>
 #include <string.h>
 
 struct handles {
@@ -156,6 +159,34 @@ static int64_t late_shares(const struct plan *plan, const struct state *state)
     return policy_memory(plan->policy).own_streams && whole ? (int64_t)shares : 0;
 }
 
+/* I5: of the layer with most weights, what is gathered of it. */
+static double gathered_layer(const struct player *player)
+{
+    const struct plan *plan = player->plan;
+    double most = 0, layer = 0;
+    for (int32_t part = player->stage; part < plan->parts; part += plan->stages, layer = 0)
+        for (int64_t k = 0; k < plan->part[part].count; k++) {
+            int64_t i = plan->part[part].first + k;
+            if (plan_choice(plan, i)->shard &&
+                op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]))
+                layer += parameters_of(plan, i) * policy_gather_bytes(plan->policy, plan->dtype);
+            most = fmax(most, layer);
+            layer = plan->ends_layer[i] ? 0 : layer;
+        }
+    return most;
+}
+
+/* I5: those of shard 3 are among the lifetimes, with one at a time. */
+static void take_gathered(const struct replay *r)
+{
+    const struct plan *plan = r->player->plan;
+    const struct part *part = &plan->part[r->player->stage];
+    int32_t held = plan_choice(plan, part->first + part->count - 1)->shard == 3 ? 1 : 2;
+    if (policy_memory(plan->policy).own_streams)
+        for (int32_t i = 0; i < held; i++)
+            allocator_take(r->allocator[MEMORY_GATHERED], (int64_t)gathered_layer(r->player));
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 int64_t find_reserved(const struct player *player, const struct state *state)
@@ -182,6 +213,7 @@ int64_t find_reserved(const struct player *player, const struct state *state)
     for (size_t i = 0; i < COUNT_OF(first); i++)
         allocator_take(r.allocator[MEMORY_COMPUTED], first[i]);
     allocator_take(r.allocator[MEMORY_REDUCED], late_shares(plan, state));
+    take_gathered(&r);
     play(&r, &slots);
     step(&r, state, moments);
     play(&r, &slots);

@@ -675,6 +675,12 @@ static void memory_of_streams(void **state)
         shares += l->life[i].stream == MEMORY_REDUCED ? l->life[i].bytes : 0;
     assert_int_equal(shares, (3 * 656 + 256 + 8 + 256) * 4 / 8);
     assert_int_equal(s.prediction->stage[0].memory.reserved, 3 << 21);
+    degrees.shard = 2; /* weights are gathered once, and stay */
+    assert_true(predict(family("llama", OPTIONS), "dgx-a100", &degrees,
+                        &(struct simulate_options){0}, &other));
+    assert_int_equal(other.prediction->stage[0].memory.reserved, 3 << 21);
+    drop(&other);
+    degrees.shard = 3;
     degrees.policy = POLICY_MIXED_FP32_GRADIENTS;
     assert_true(predict(family("llama", OPTIONS), "dgx-a100", &degrees,
                         &(struct simulate_options){0}, &other));

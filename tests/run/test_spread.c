@@ -66,6 +66,15 @@ static void group_of(const struct move *move, int64_t device, int64_t devices, i
     }
 }
 
+/* Runs of a device that the host shares, or that is given them all at once. */
+static struct runs runs_of(const struct move *move, const float *from, float *to, bool apart)
+{
+    static struct compute_device device;
+    device = CPU_DEVICE;
+    device.shared = !apart;
+    return runs_between(&device, NULL, from, to, move->run);
+}
+
 static void do_one(const struct move *move, int kind, const struct devices *before, int64_t device,
                    float *out)
 {
@@ -74,20 +83,24 @@ static void do_one(const struct move *move, int kind, const struct devices *befo
     int32_t own = move_member(move, device);
     int64_t n = kind == COLLECTIVE_ALL_GATHER ? move->before_count : move->count;
     float *at = blocks;
+    bool apart = device % 2;
+    struct runs runs;
     group_of(move, device, before->count, member);
     if (kind == STEP_SLICE) {
-        move_slice(move, device, before->data[device], out);
+        runs = runs_of(move, before->data[device], out, apart);
+        move_slice(move, device, &runs);
         return;
     }
     for (int64_t i = 0; i < move->count; i++)
         out[i] = 0;
     for (int32_t m = 0; m < move->members; m++) {
         const float *from = before->data[member[m]];
+        runs = runs_of(move, from, from_member[m], apart);
         if (kind == COLLECTIVE_REDUCE_SCATTER)
-            move_scatter(move, from, from_member[m]);
+            move_scatter(move, &runs);
         if (kind == COLLECTIVE_ALL_TO_ALL) {
             move_counts(move, m, sends, takes);
-            move_pack(move, m, from, from_member[m]);
+            move_pack(move, m, &runs);
             float *part = from_member[m];
             for (int32_t k = 0; k < own; k++)
                 part += sends[k];
@@ -101,11 +114,12 @@ static void do_one(const struct move *move, int kind, const struct devices *befo
         if (kind == COLLECTIVE_ALL_GATHER)
             memcpy(blocks + m * n, from, (size_t)n * sizeof *from);
     }
+    runs = runs_of(move, blocks, out, apart);
     if (kind == COLLECTIVE_ALL_GATHER)
-        move_gather(move, blocks, out);
+        move_gather(move, &runs);
     if (kind == COLLECTIVE_ALL_TO_ALL) {
         assert_int_equal(at - blocks, move->count);
-        move_unpack(move, own, blocks, out);
+        move_unpack(move, own, &runs);
     }
 }
 
@@ -180,21 +194,6 @@ static void test_steps_leave_what_layouts_say(void **state)
 
 /* ---- parts of fused tensors ------------------------------------------------------------------ */
 
-static void test_parts_go_back_where_they_came_from(void **state)
-{
-    (void)state;
-    struct fused share = {6, 2, 3};
-    float whole[24], part[8], back[24] = {0};
-    for (int i = 0; i < 24; i++)
-        whole[i] = (float)i;
-    fused_take(share, 8, whole, part);
-    const float expected[] = {3, 4, 9, 10, 15, 16, 21, 22};
-    assert_memory_equal(part, expected, sizeof part);
-    fused_add(share, 8, part, back);
-    for (int i = 0; i < 24; i++)
-        assert_true(back[i] == (i % 6 == 3 || i % 6 == 4 ? whole[i] : 0));
-}
-
 /* 8 heads of 4 features over 2 keys: a share of a fused tensor is 4 queries, a key and a value; with as many keys as
  * heads one of each. Of tensors of their own all is read. */
 static void test_queries_keys_and_values_stand_apart(void **state)
@@ -240,7 +239,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps_leave_what_layouts_say),
-        cmocka_unit_test(test_parts_go_back_where_they_came_from),
         cmocka_unit_test(test_queries_keys_and_values_stand_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

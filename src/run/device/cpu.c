@@ -6,9 +6,21 @@
 
 enum { ALIGNMENT = 64 }; /* bytes of a cache line */
 
-static void *cpu_allocate(int64_t bytes)
+static void *host_allocate(int64_t bytes)
 {
     return aligned_alloc(ALIGNMENT, (size_t)((bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT));
+}
+
+static void *cpu_allocate(struct device_stream *stream, int64_t bytes)
+{
+    (void)stream;
+    return host_allocate(bytes);
+}
+
+static void cpu_release(struct device_stream *stream, void *memory)
+{
+    (void)stream;
+    free(memory);
 }
 
 static void cpu_copy(struct device_stream *stream, enum copy_way way, void *to, const void *from,
@@ -19,10 +31,22 @@ static void cpu_copy(struct device_stream *stream, enum copy_way way, void *to, 
     memcpy(to, from, (size_t)bytes);
 }
 
+static void cpu_upload(struct device_stream *stream, void *to, const void *from, int64_t bytes)
+{
+    cpu_copy(stream, COPY_FROM_HOST, to, from, bytes);
+}
+
 static void cpu_clear(struct device_stream *stream, void *to, int64_t bytes)
 {
     (void)stream;
     memset(to, 0, (size_t)bytes);
+}
+
+static void cpu_fill(struct device_stream *stream, float *to, float value, int64_t count)
+{
+    (void)stream;
+    for (int64_t i = 0; i < count; i++)
+        to[i] = value;
 }
 
 static void cpu_cast(struct device_stream *stream, enum dtype from_dtype, const void *from,
@@ -51,21 +75,64 @@ static void cpu_add(struct device_stream *stream, enum dtype dtype, const void *
     }
 }
 
-static double cpu_squares(struct device_stream *stream, const float *x, int64_t count)
+static void cpu_copy_rows(struct device_stream *stream, enum dtype dtype, struct row_copy rows,
+                          const void *from, void *to)
 {
     (void)stream;
-    return sum_of_squares(x, count);
+    for (int64_t i = 0; i < rows.rows; i++)
+        copy_elements(dtype, from, i * rows.from_step, rows.width, to, i * rows.to_step);
+}
+
+static void cpu_add_rows(struct device_stream *stream, enum dtype dtype, struct row_copy rows,
+                         const void *from, void *to)
+{
+    int64_t each = dtype_bytes(dtype);
+    for (int64_t i = 0; i < rows.rows; i++)
+        cpu_add(stream, dtype, (const char *)from + i * rows.from_step * each, rows.width,
+                (char *)to + i * rows.to_step * each);
+}
+
+static void cpu_copy_runs(struct device_stream *stream, const float *from, float *to, int64_t run,
+                          int64_t runs, const int64_t *place)
+{
+    (void)stream;
+    for (int64_t i = 0; i < runs; i++)
+        memcpy(to + place[2 * i + 1], from + place[2 * i], (size_t)run * sizeof *to);
+}
+
+static void cpu_add_sum(struct device_stream *stream, const float *x, int64_t count, double divisor,
+                        double *sum)
+{
+    double all = 0;
+    (void)stream;
+    for (int64_t i = 0; i < count; i++)
+        all += (double)x[i];
+    *sum += all / divisor;
+}
+
+static void cpu_add_squares(struct device_stream *stream, const float *x, int64_t count,
+                            double *sum)
+{
+    (void)stream;
+    *sum += sum_of_squares(x, count);
 }
 
 const struct compute_device CPU_DEVICE = {
     .name = "cpu",
+    .shared = true,
     .allocate = cpu_allocate,
-    .release = free,
-    .allocate_host = cpu_allocate,
+    .release = cpu_release,
+    .allocate_host = host_allocate,
     .release_host = free,
     .copy = cpu_copy,
+    .upload = cpu_upload,
     .clear = cpu_clear,
+    .fill = cpu_fill,
     .cast = cpu_cast,
     .add = cpu_add,
-    .squares = cpu_squares,
+    .copy_rows = cpu_copy_rows,
+    .add_rows = cpu_add_rows,
+    .copy_runs = cpu_copy_runs,
+    .add_sum = cpu_add_sum,
+    .add_squares = cpu_add_squares,
 };

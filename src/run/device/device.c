@@ -1,6 +1,8 @@
 /* device.c - what devices that work at once leave out of their table (device.h, I3). */
 #include "run/device/device.h"
 
+#include <stdlib.h>
+
 struct device_stream *device_stream(const struct compute_device *device)
 {
     return device->stream_new ? device->stream_new() : NULL;
@@ -29,4 +31,38 @@ void device_finish(const struct compute_device *device, struct device_event *eve
 {
     if (device->finish)
         device->finish(event);
+}
+
+const char *device_failed(const struct compute_device *device)
+{
+    return device->failed ? device->failed() : NULL;
+}
+
+void device_download(const struct compute_device *device, struct device_stream *stream, void *to,
+                     const void *from, int64_t bytes)
+{
+    device->copy(stream, COPY_TO_HOST, to, from, bytes);
+    device_finish(device, device_record(device, stream));
+}
+
+struct host_view host_view(const struct compute_device *device, struct device_stream *stream,
+                           void *memory, int64_t bytes, bool reads)
+{
+    struct host_view view = {.at = memory, .memory = memory, .bytes = bytes};
+    if (device->shared)
+        return view;
+    view.at = malloc((size_t)bytes + 1);
+    if (view.at && reads)
+        device_download(device, stream, view.at, memory, bytes);
+    return view;
+}
+
+void host_view_end(const struct compute_device *device, struct device_stream *stream,
+                   struct host_view *view, bool wrote)
+{
+    if (device->shared)
+        return;
+    if (view->at && wrote)
+        device->upload(stream, view->memory, view->at, view->bytes);
+    free(view->at);
 }

@@ -46,6 +46,7 @@ struct kernel_call {
 
     void (*reduce)(void *context, enum reduce op, float *data, int64_t count); /* I3 */
     void *context;
+    struct device_stream *stream; /* that the call's work is given to */
 };
 
 /* I5, by the dim's place in the kind's row: windows of an image that reach over a border, and who of a
@@ -64,6 +65,7 @@ struct optimizer_step {
     void *weight;             /* in the storage dtype, NULL: master is the weight */
     enum dtype dtype;
     int64_t count;
+    struct device_stream *stream;
 };
 /* The first step of AdamW at usual rates, to be given its tensors: what is measured. */
 extern const struct optimizer_step ADAMW_STEP;
@@ -97,5 +99,7 @@ uint32_t cpu_features(void);
 const char *blas_core(void);
 /* A core whose kernels are better on a processor with these features, or NULL: `core` is right. */
 const char *better_blas_core(const char *core, uint32_t features);
+
+#include "run/kernels/operands.h"
 
 #endif

@@ -142,7 +142,8 @@ static void prepare_caches(const struct session *s, const struct rig *rig)
 {
     for (int64_t i = 0; i < s->options->away_bytes; i += CACHE_LINE)
         s->away[i]++;
-    touch(rig->handed, rig->handed_bytes);
+    if (rig->kernels->device->shared)
+        touch(rig->handed, rig->handed_bytes);
 }
 
 static double one_sample(const struct session *s, const struct rig *rig)

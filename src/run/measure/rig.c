@@ -31,7 +31,9 @@ static void *take(struct rig *rig, int64_t bytes, bool measure_only)
     rig->bytes += bytes;
     if (measure_only)
         return NULL;
-    void *memory = calloc((size_t)bytes + 1, 1);
+    void *memory = rig->kernels->device->allocate(rig->stream, bytes + 1);
+    if (memory)
+        rig->kernels->device->clear(rig->stream, memory, bytes + 1);
     rig->buffer[rig->buffers++] = memory;
     return memory;
 }
@@ -42,14 +44,19 @@ struct operand_request {
     int64_t count, below; /* below: of ids */
 };
 
-static bool fill(struct rig *rig, void *to, const struct operand_request *request)
+static bool fill(struct rig *rig, void *to, int64_t bytes, const struct operand_request *request)
 {
-    if (!to)
+    const struct compute_device *device = rig->kernels->device;
+    if (!to || request->content == CONTENT_ZEROS)
+        return to != NULL;
+    struct host_view view = host_view(device, rig->stream, to, bytes, false);
+    if (!view.at)
         return false;
     if (request->content == CONTENT_NUMBERS)
-        fill_numbers(rig, request->dtype, to, request->count);
+        fill_numbers(rig, request->dtype, view.at, request->count);
     for (int64_t i = 0; request->content == CONTENT_IDS && i < request->count; i++)
-        ((int64_t *)to)[i] = rng_below(&rig->rng, request->below);
+        ((int64_t *)view.at)[i] = rng_below(&rig->rng, request->below);
+    host_view_end(device, rig->stream, &view, true);
     return true;
 }
 
@@ -58,7 +65,7 @@ static bool make(struct rig *rig, bool count_only, struct operand_request reques
 {
     int64_t each = request.content == CONTENT_IDS ? 8 : dtype_bytes(request.dtype);
     *out = take(rig, request.count * each, count_only);
-    return count_only || fill(rig, *out, &request);
+    return count_only || fill(rig, *out, request.count * each, &request);
 }
 
 /* ---- an operator's operands ------------------------------------------------------------------ */
@@ -178,7 +185,9 @@ static bool make_step(struct rig *rig, const struct ask *ask, enum policy policy
     rig->step.weight = weight;
     rig->step.dtype = ask->work.dtype;
     rig->step.count = count;
-    return fits;
+    rig->step.stream = rig->stream;
+    rig->squares = take(rig, sizeof *rig->squares, count_only);
+    return fits && (count_only || rig->squares);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -194,7 +203,8 @@ static void set_call(struct rig *rig, const struct ask *ask, const struct asker 
                                      .adds_once = true,
                                      .dtype = ask->work.dtype,
                                      .seed = 1,
-                                     .dropout = 0.1F};
+                                     .dropout = 0.1F,
+                                     .stream = rig->stream};
 }
 
 static bool build(struct rig *rig, const struct kernels *kernels, const struct ask *ask,
@@ -203,6 +213,7 @@ static bool build(struct rig *rig, const struct kernels *kernels, const struct a
     memset(rig, 0, sizeof *rig);
     rig->kernels = kernels;
     rig->phase = ask->work.phase;
+    rig->stream = count_only ? NULL : device_stream(kernels->device);
     rng_seed(&rig->rng, 1);
     if (!asker->op)
         return make_step(rig, ask, policy, count_only);
@@ -263,18 +274,29 @@ bool rig_open(struct rig *rig, const struct kernels *kernels, const struct ask *
 void rig_close(struct rig *rig)
 {
     for (int i = 0; i < rig->buffers; i++)
-        free(rig->buffer[i]);
+        rig->kernels->device->release(rig->stream, rig->buffer[i]);
+    device_stream_free(rig->kernels->device, rig->stream);
+}
+
+/* What a run does with gradients at its end. */
+static void optimize(const struct rig *rig)
+{
+    const struct compute_device *device = rig->kernels->device;
+    struct optimizer_step step = rig->step;
+    double squares = 0;
+    device->clear(step.stream, rig->squares, sizeof *rig->squares);
+    device->add_squares(step.stream, step.gradient, step.count, rig->squares);
+    device_download(device, step.stream, &squares, rig->squares, sizeof squares);
+    step.scale = (float)clip_factor(sqrt(squares), 1);
+    rig->kernels->optimize(&step);
+    device->clear(step.stream, step.gradient, step.count * (int64_t)sizeof *step.gradient);
 }
 
 void rig_run(const struct rig *rig)
 {
-    if (rig->call.op) {
+    if (rig->call.op)
         rig->kernels->run(&rig->call, rig->phase);
-        return;
-    }
-    struct optimizer_step step = rig->step;
-    step.scale =
-        (float)clip_factor(sqrt(rig->kernels->device->squares(NULL, step.gradient, step.count)), 1);
-    rig->kernels->optimize(&step);
-    memset(step.gradient, 0, (size_t)step.count * sizeof *step.gradient);
+    else
+        optimize(rig);
+    device_finish(rig->kernels->device, device_record(rig->kernels->device, rig->stream));
 }

@@ -12,8 +12,10 @@ enum { RIG_BUFFERS = 2 * CALL_INPUTS + 2 * MAX_KIND_WEIGHTS + 8 };
 struct rig {
     const struct kernels *kernels;
     enum phase phase;
+    struct device_stream *stream; /* NULL: the device works at once */
     struct kernel_call call;
     struct optimizer_step step;
+    double *squares; /* of the gradients: their sum */
     int64_t size[OP_MAX_DIMS], begin[OP_MAX_DIMS], whole[OP_MAX_DIMS];
     void *buffer[RIG_BUFFERS]; /* to be freed */
     int buffers;

@@ -105,7 +105,8 @@ struct value *border_gather(struct rank *r, const struct border_moves *border, i
                               .to = blocks,
                               .count = move->before_count});
     struct value *whole = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &move->after, move->count);
-    move_gather(move, blocks, whole->data);
+    struct runs runs = rank_runs(r, blocks, whole->data, move);
+    move_gather(move, &runs);
     floats_free(r, MEMORY_WORKSPACE, blocks, all);
     value_release(r, value);
     return value_as(r, whole, stored);
@@ -126,7 +127,8 @@ struct value *border_give_back(struct rank *r, const struct border_moves *border
     value = value_as(r, value, DTYPE_FP32);
     float *blocks = floats_counted(r, MEMORY_WORKSPACE, value->count);
     struct value *part = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &move->after, move->count);
-    move_scatter(move, value->data, blocks);
+    struct runs runs = rank_runs(r, value->data, blocks, move);
+    move_scatter(move, &runs);
     ask(r, &(struct transfer){.kind = TRANSFER_REDUCE_SCATTER,
                               .group = border->group,
                               .from = blocks,

@@ -27,17 +27,12 @@ static int64_t rounded(int64_t bytes)
     return (bytes + GRAIN) / GRAIN * GRAIN;
 }
 
-static const struct compute_device *device_of(const struct rank *r)
-{
-    return r->options->kernels->device;
-}
-
 static void release(const struct rank *r, enum memory_side side, void *memory)
 {
     if (side == SIDE_HOST)
-        device_of(r)->release_host(memory);
+        rank_device(r)->release_host(memory);
     else
-        device_of(r)->release(memory);
+        rank_device(r)->release(r->work, memory);
 }
 
 static struct buffer_shelf *shelf_for(struct rank *r, enum memory_side side, int64_t bytes)
@@ -83,8 +78,8 @@ static void *take(struct rank *r, enum memory_side side, int64_t size)
         return shelf_pop(b, shelf);
     while (b->now + b->spare + bytes > b->most.peak && throw_away(r)) /* I1 */
         ;
-    void *memory =
-        side == SIDE_HOST ? device_of(r)->allocate_host(bytes) : device_of(r)->allocate(bytes);
+    void *memory = side == SIDE_HOST ? rank_device(r)->allocate_host(bytes)
+                                     : rank_device(r)->allocate(r->work, bytes);
     if (!memory)
         memory_ran_out((size_t)bytes);
     return memory;
@@ -181,7 +176,8 @@ struct value *value_as(struct rank *r, struct value *value, enum dtype dtype)
         return value;
     struct value *out =
         value_new(r, (enum memory_class)value->memory, dtype, &value->layout, value->count);
-    device_of(r)->cast(NULL, (enum dtype)value->dtype, value->data, dtype, out->data, value->count);
+    rank_device(r)->cast(r->work, (enum dtype)value->dtype, value->data, dtype, out->data,
+                         value->count);
     value_release(r, value);
     return out;
 }
@@ -204,7 +200,7 @@ float *floats_new(struct rank *r, enum memory_class memory, int64_t elements)
 float *floats_counted(struct rank *r, enum memory_class memory, int64_t elements)
 {
     float *floats = floats_new(r, memory, elements);
-    device_of(r)->clear(NULL, floats, bytes_of(elements));
+    rank_device(r)->clear(r->work, floats, bytes_of(elements));
     return floats;
 }
 
@@ -220,10 +216,12 @@ void floats_free(struct rank *r, enum memory_class memory, float *floats, int64_
 
 /* ---- to the host and back -------------------------------------------------------------------- */
 
-/* The copy is complete on return: the calling thread is the one that works for the stream of copies. */
+/* The copy is complete on return: the calling thread is the one that works for the stream of copies. It
+ * begins after what was computed so far: what it reads was made there, and what it fills may have been read. */
 static void move_bytes(struct rank *r, enum copy_way way, void *to, const void *from, int64_t bytes)
 {
-    const struct compute_device *device = device_of(r);
+    const struct compute_device *device = rank_device(r);
+    device_await(device, r->copies, device_record(device, r->work));
     device->copy(r->copies, way, to, from, bytes);
     device_finish(device, device_record(device, r->copies));
 }

@@ -39,7 +39,9 @@ void read_source(struct rank *r, int32_t micro_batch, int32_t input, const struc
     int64_t each = elements_per_sample(operand), now = -1;
     int64_t first = r->first_sample + micro_batch * r->plan->step_samples;
     char *whole = malloc((size_t)(each * bytes));
-    if (!whole)
+    struct host_view here =
+        host_view(rank_device(r), r->work, out, layout_local(layout) * bytes, false);
+    if (!whole || !here.at)
         memory_ran_out((size_t)(each * bytes));
     for (int64_t i = 0; i < layout_local(layout); i++) {
         int64_t element = layout_element(layout, r->device, i);
@@ -47,8 +49,9 @@ void read_source(struct rank *r, int32_t micro_batch, int32_t input, const struc
             now = element / each;
             source->read(source->context, first + now, input, whole);
         }
-        memcpy((char *)out + i * bytes, whole + element % each * bytes, (size_t)bytes);
+        memcpy((char *)here.at + i * bytes, whole + element % each * bytes, (size_t)bytes);
     }
+    host_view_end(rank_device(r), r->work, &here, true);
     free(whole);
 }
 

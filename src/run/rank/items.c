@@ -22,7 +22,7 @@ struct calling {
     struct kernel_call call;
     struct value *input[CALL_INPUTS], *output, *kept, *gradient;
     struct value *input_gradient[CALL_INPUTS];
-    int64_t *labels;
+    void *labels; /* 8-byte indices, in the device's memory */
     int64_t begin[OP_MAX_DIMS];
 };
 
@@ -43,7 +43,8 @@ static struct calling calling_of(struct rank *r, struct spot at)
                                   .adds_once = local_op->adds_once,
                                   .dtype = stored_as(r, ELEMENT_COMPUTE),
                                   .seed = hash_bytes(&r->step, sizeof r->step, local_op->path_hash),
-                                  .dropout = r->evaluates ? 0 : r->options->dropout};
+                                  .dropout = r->evaluates ? 0 : r->options->dropout,
+                                  .stream = r->work};
     return c;
 }
 
@@ -100,12 +101,12 @@ static void find_labels(struct calling *c)
     struct rank *r = c->r;
     if (laid->op->kind != OP_LOSS)
         return;
-    size_t bytes = (size_t)layout_local(&laid->output) * sizeof *c->labels;
-    c->labels = malloc(bytes);
+    int64_t each = (int64_t)sizeof(int64_t), bytes = layout_local(&laid->output) * each;
+    c->labels = rank_device(r)->allocate(r->work, bytes);
     if (!c->labels)
-        memory_ran_out(bytes);
+        memory_ran_out((size_t)bytes);
     read_source(r, c->at.micro_batch, SOURCE_LABELS - loss_number(r->plan->model, laid->op),
-                &laid->op->output, &laid->output, sizeof *c->labels, c->labels);
+                &laid->op->output, &laid->output, each, c->labels);
     c->call.input[laid->op->inputs] = c->labels;
 }
 
@@ -136,7 +137,7 @@ static void give_back(struct calling *c)
     value_drop(c->r, c->kept);
     value_drop(c->r, c->gradient);
     pthread_mutex_unlock(&c->r->lock);
-    free(c->labels);
+    rank_device(c->r)->release(c->r->work, c->labels);
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -148,12 +149,10 @@ static double rows_of(const struct rank *r, const struct op *loss)
 
 static void count_loss(struct calling *c)
 {
-    const float *rows = c->output->data;
-    double sum = 0;
-    for (int64_t i = 0; i < c->output->count; i++)
-        sum += (double)rows[i];
+    struct rank *r = c->r;
     if (c->local_op->counts)
-        c->r->loss += sum / rows_of(c->r, c->call.op);
+        rank_device(r)->add_sum(r->work, c->output->data, c->output->count, rows_of(r, c->call.op),
+                                r->loss_sum);
 }
 
 static void run_forward(struct calling *c, enum purpose purpose)
@@ -192,7 +191,7 @@ static void run_forward(struct calling *c, enum purpose purpose)
 /* A sum of two, in a tensor that nobody else sees (I2). Takes over both references. */
 static struct value *add_values(struct rank *r, struct value *sum, struct value *more)
 {
-    const struct compute_device *device = r->options->kernels->device;
+    const struct compute_device *device = rank_device(r);
     if (!sum)
         return more;
     pthread_mutex_lock(&r->lock);
@@ -201,12 +200,12 @@ static struct value *add_values(struct rank *r, struct value *sum, struct value 
     if (shared) {
         struct value *own = value_new(r, (enum memory_class)sum->memory, (enum dtype)sum->dtype,
                                       &sum->layout, sum->count);
-        device->copy(NULL, COPY_ON_DEVICE, own->data, sum->data,
+        device->copy(r->work, COPY_ON_DEVICE, own->data, sum->data,
                      sum->count * dtype_bytes((enum dtype)sum->dtype));
         value_release(r, sum);
         sum = own;
     }
-    device->add(NULL, (enum dtype)sum->dtype, more->data, sum->count, sum->data);
+    device->add(r->work, (enum dtype)sum->dtype, more->data, sum->count, sum->data);
     value_release(r, more);
     return sum;
 }
@@ -216,7 +215,7 @@ static bool add_part(struct rank *r, const struct joint *joint, struct value *su
                      struct value *part)
 {
     if (!sum || !joint->part || part->layout.elements == sum->layout.elements ||
-        sum->dtype != DTYPE_FP32 || part->dtype != DTYPE_FP32)
+        sum->dtype != part->dtype)
         return false;
     struct fused share = fused_of(r->plan->model, joint->to->op, joint->operand);
     pthread_mutex_lock(&r->lock);
@@ -224,7 +223,7 @@ static bool add_part(struct rank *r, const struct joint *joint, struct value *su
     pthread_mutex_unlock(&r->lock);
     if (!alone || part->count / share.part * share.whole != sum->count)
         return false;
-    fused_add(share, part->count, part->data, sum->data);
+    fused_add(r, (enum dtype)sum->dtype, share, part, sum);
     value_release(r, part);
     return true;
 }
@@ -250,9 +249,7 @@ static struct value *loss_gradient(struct rank *r, const struct laid *laid)
     struct value *value = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &laid->output_grad,
                                     layout_local(&laid->output_grad));
     double gradient = laid->op->kind == OP_LOSS ? 1 / rows_of(r, laid->op) : 0; /* (2) */
-    float *rows = value->data;
-    for (int64_t i = 0; i < value->count; i++)
-        rows[i] = (float)gradient;
+    rank_device(r)->fill(r->work, value->data, (float)gradient, value->count);
     return value_as(r, value, stored_as(r, laid->op->output.element));
 }
 

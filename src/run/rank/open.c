@@ -66,6 +66,9 @@ static weft_status prepare(struct rank *r)
     TRY(find_ties(r));
     TRY(find_program(r));
     TRY(make_groups(r));
+    r->loss_sum = rank_device(r)->allocate(r->work, sizeof *r->loss_sum);
+    if (!r->loss_sum)
+        memory_ran_out(sizeof *r->loss_sum);
     make_stores(r);
     fill_weights(r);
 done:
@@ -86,7 +89,10 @@ weft_status run_open(const struct run_options *options, struct rank **out)
     r->rate = options->optimizer.rate;
     r->gradient_norm = NAN;
     r->started_s = wall_seconds();
-    r->copies = device_stream(options->kernels->device);
+    r->work = device_stream(rank_device(r));
+    r->copies = device_stream(rank_device(r));
+    if (!rank_device(r)->shared)
+        r->transport = transport_staged(options->transport, rank_device(r), r->work);
     pthread_mutex_init(&r->lock, NULL);
     pthread_mutex_init(&r->driving, NULL);
     pthread_cond_init(&r->called, NULL);
@@ -109,6 +115,13 @@ done:
     return status;
 }
 
+static void forget_shown(struct rank *r)
+{
+    for (size_t i = 0; i < r->shown.len; i++)
+        free(r->shown.data[i]);
+    r->shown.len = 0;
+}
+
 static void free_values(struct rank *r)
 {
     for (int64_t i = 0; r->value && i < r->micro_batches * r->keys; i++)
@@ -123,7 +136,12 @@ void run_close(struct rank *r)
     free_stores(r);
     floats_free(r, MEMORY_WORKSPACE, r->scratch, r->scratch_bytes / (int64_t)sizeof(float));
     buffers_clear(r);
-    device_stream_free(r->options->kernels->device, r->copies);
+    forget_shown(r);
+    if (r->transport != r->options->transport)
+        r->transport->kind->close(r->transport);
+    rank_device(r)->release(r->work, r->loss_sum);
+    device_stream_free(rank_device(r), r->copies);
+    device_stream_free(rank_device(r), r->work);
     pthread_mutex_destroy(&r->lock);
     pthread_mutex_destroy(&r->driving);
     pthread_cond_destroy(&r->called);
@@ -203,22 +221,66 @@ static struct run_weight part_of(const struct rank *r, const struct held_weight 
     return weight;
 }
 
+/* Numbers of the device's as the host sees them, until others are shown. */
+static float *show(struct rank *r, float *memory, int64_t count)
+{
+    int64_t bytes = count * (int64_t)sizeof *memory;
+    if (!memory || rank_device(r)->shared)
+        return memory;
+    struct host_view view = host_view(rank_device(r), r->work, memory, bytes, true);
+    if (!view.at)
+        memory_ran_out((size_t)bytes);
+    array_push(r->arena, &r->shown, view.at);
+    return view.at;
+}
+
+static float *offset(float *numbers, int64_t by)
+{
+    return numbers ? numbers + by : NULL;
+}
+
 weft_status run_weights(struct rank *r, void (*visit)(void *context, struct run_weight *weight),
                         void *context)
 {
     weft_status status;
     TRY(run_deferred(r));
+    forget_shown(r);
     for (int32_t i = 0; i < r->weights; i++) {
         const struct held_weight *held = &r->weight[i];
         struct store *s = &r->store[held->store];
         struct run_weight weight = part_of(r, held, s->member * held->share, held->share);
-        weight.value = master_data(r, held, weight.first);
-        weight.moment1 = s->moment1 ? s->moment1 + held->place : NULL;
-        weight.moment2 = s->moment2 ? s->moment2 + held->place : NULL;
-        if (shows_weight(r, held) && weight.count > 0)
-            visit(context, &weight);
+        if (!shows_weight(r, held) || weight.count <= 0)
+            continue;
+        weight.value = show(r, master_data(r, held, weight.first), weight.count);
+        weight.moment1 = show(r, offset(s->moment1, held->place), weight.count);
+        weight.moment2 = show(r, offset(s->moment2, held->place), weight.count);
+        visit(context, &weight);
     }
 done:
+    return status;
+}
+
+/* Fills up to three arrays of a weight's numbers through the host. */
+static weft_status fill_part(struct rank *r, struct run_weight *weight, float *const memory[3],
+                             weft_status (*visit)(void *context, const struct run_weight *weight),
+                             void *context)
+{
+    const struct compute_device *device = rank_device(r);
+    float **const seen[] = {&weight->value, &weight->moment1, &weight->moment2};
+    int64_t bytes = weight->count * (int64_t)sizeof(float);
+    struct host_view view[3] = {0};
+    for (int k = 0; k < 3; k++) {
+        if (!memory[k])
+            continue;
+        view[k] = host_view(device, r->work, memory[k], bytes, true);
+        if (!view[k].at)
+            memory_ran_out((size_t)bytes);
+        *seen[k] = view[k].at;
+    }
+    weft_status status = visit(context, weight);
+    for (int k = 0; k < 3; k++)
+        if (memory[k])
+            host_view_end(device, r->work, &view[k], status == WEFT_OK);
     return status;
 }
 
@@ -233,16 +295,15 @@ weft_status run_fill(struct rank *r,
         struct run_weight moments = part_of(r, held, s->member * held->share, held->share);
         struct run_weight value = s->shard == 3 ? moments : part_of(r, held, 0, held->count);
         float *all = floats_counted(r, MEMORY_WORKSPACE, value.count);
-        value.value = all;
-        moments.moment1 = s->moment1 ? s->moment1 + held->place : NULL;
-        moments.moment2 = s->moment2 ? s->moment2 + held->place : NULL;
-        status = visit(context, &value);
+        status = fill_part(r, &value, (float *const[3]){all}, visit, context);
         if (status == WEFT_OK)
             set_weight(r, held, value.first, value.count, all);
         floats_free(r, MEMORY_WORKSPACE, all, value.count);
         TRY(status);
-        if (moments.moment1 || moments.moment2)
-            TRY(visit(context, &moments));
+        float *const state[3] = {NULL, offset(s->moment1, held->place),
+                                 offset(s->moment2, held->place)};
+        if (state[1] || state[2])
+            TRY(fill_part(r, &moments, state, visit, context));
     }
 done:
     return status;

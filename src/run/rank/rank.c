@@ -92,7 +92,12 @@ static void scale_back(struct rank *r)
 {
     double squares = gradient_squares(r);
     float parts[] = {(float)squares, (float)(squares - (double)(float)squares)};
-    ask_sum(r, r->world, REDUCE_SUM, parts, COUNT_OF(parts));
+    ask(r, &(struct transfer){.kind = TRANSFER_ALL_REDUCE,
+                              .group = r->world,
+                              .from = parts,
+                              .to = parts,
+                              .count = COUNT_OF(parts),
+                              .on_host = true});
     r->gradient_norm = sqrt((double)parts[0] + (double)parts[1]);
     r->pace[r->step & 1].scale =
         isfinite(r->gradient_norm) ? (float)clip_factor(r->gradient_norm, (double)r->options->clip)
@@ -147,6 +152,9 @@ static void *execute(void *context)
             run_optimizer(r);
         else
             run_items(r, &r->graph->task[job->task]);
+        const char *why = device_failed(rank_device(r));
+        if (why)
+            rank_fail(r, "%s", why);
         if (has_failed(r))
             break;
         end_job(r, job);
@@ -407,7 +415,7 @@ static void reset(struct rank *r)
     memset(r->next, 0, sizeof r->next);
     r->next_receive = r->done = r->slot = 0;
     r->executor_drives = r->executor_ended = false;
-    r->loss = 0;
+    rank_device(r)->clear(r->work, r->loss_sum, sizeof *r->loss_sum);
     for (int32_t i = 0; i < p->jobs; i++) {
         p->job[i].waits = p->job[i].dependencies;
         p->job[i].started = p->job[i].over = false;
@@ -433,15 +441,21 @@ static const double PATIENCE_S = 0.0005; /* between looks at a slowed transport'
 /* A blocking sum over all ranks, by the communicator itself. */
 static weft_status sum_over_all(struct rank *r, float *data, int64_t count)
 {
-    struct transfer transfer = {
-        .kind = TRANSFER_ALL_REDUCE, .group = r->world, .from = data, .to = data, .count = count};
+    struct transfer transfer = {.kind = TRANSFER_ALL_REDUCE,
+                                .group = r->world,
+                                .from = data,
+                                .to = data,
+                                .count = count,
+                                .on_host = true};
     return transport_run(r->transport, &transfer);
 }
 
 /* A float holds 24 bits of it: the rest goes beside it. */
 static weft_status mean_loss(struct rank *r, double *loss)
 {
-    float parts[] = {(float)r->loss, (float)(r->loss - (double)(float)r->loss)};
+    double own;
+    device_download(rank_device(r), r->work, &own, r->loss_sum, sizeof own);
+    float parts[] = {(float)own, (float)(own - (double)(float)own)};
     weft_status status = sum_over_all(r, parts, COUNT_OF(parts));
     *loss = (double)parts[0] + (double)parts[1];
     return status;

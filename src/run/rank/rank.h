@@ -74,7 +74,7 @@ weft_status run_evaluate(struct rank *rank, const struct batch_source *source, i
 /* Where weights and optimizer state are between steps: this rank's part of each, without what other
  * ranks have too. Elements `first` .. `first + count` of those that the layout puts on this device;
  * layout_element says which of the whole's each is. Also completes what schedules leave to the next
- * iteration. */
+ * iteration. Of a device apart from the host they are copies, which live until the next call. */
 struct run_weight {
     const char *name; /* "layers.0.attn.qkv.weight" */
     int64_t elements; /* of the whole, without padding */

@@ -271,7 +271,10 @@ struct rank {
 
     pthread_mutex_t lock;
     struct buffers buffers;
-    struct device_stream *copies; /* to the host and back; NULL: the device works at once */
+    /* Computation and what transfers do here; copies to the host and back. NULL: the device works at once. */
+    struct device_stream *work, *copies;
+    ARRAY(void *) shown; /* copies for the host (open.c) */
+    double *loss_sum;    /* in the device's memory: what this rank's rows add to the mean */
     void *scratch;
     int64_t scratch_bytes;
 
@@ -287,7 +290,6 @@ struct rank {
     int64_t first_sample;
     bool evaluates;          /* changes no weight */
     bool deferred;           /* gradients of the step before are still to be synchronised */
-    double loss;             /* what this rank's rows add to the mean */
     pthread_mutex_t driving; /* progress_thread.c, I1 */
     pthread_cond_t called;   /* what the communicator sleeps on */
     int64_t calls;           /* so far */
@@ -297,6 +299,11 @@ struct rank {
     double started_s;
     ARRAY(struct run_event) events;
 };
+
+static inline const struct compute_device *rank_device(const struct rank *r)
+{
+    return r->options->kernels->device;
+}
 
 static inline struct value **value_at(const struct rank *r, int32_t micro_batch, int64_t key)
 {
@@ -357,6 +364,12 @@ void run_slice(struct rank *r, struct spot at);
 /* I2 */
 void item_over(struct rank *r, struct spot at);
 
+static inline struct runs rank_runs(const struct rank *r, const float *from, float *to,
+                                    const struct move *move)
+{
+    return runs_between(rank_device(r), r->work, from, to, move->run);
+}
+
 /* ---- steps.c --------------------------------------------------------------------------------- */
 
 void step_begin(struct rank *r, struct errand *work);
@@ -367,6 +380,11 @@ void receive_begin(struct rank *r, struct errand *work);
 void receive_end(struct rank *r, struct errand *work);
 /* With what it still holds: after a failure. */
 void errand_free(struct rank *r, struct errand *work);
+/* Parts of a fused tensor, of these elements, out of the whole and added to it. */
+void fused_take(struct rank *r, enum dtype dtype, struct fused share, const struct value *whole,
+                struct value *part);
+void fused_add(struct rank *r, enum dtype dtype, struct fused share, const struct value *part,
+               struct value *whole);
 /* A tensor as the next step of its way takes it: a part of a fused one or the whole of a part, and
  * with the padding of the other side. Takes over and gives back a reference. */
 struct value *fit_forward(struct rank *r, const struct joint *joint, struct value *value);
@@ -396,7 +414,7 @@ void drop_outlived(struct rank *r);
 bool gather_next(struct rank *r, struct errand *work);
 void optimize_store(struct rank *r, struct store *store, int64_t first, int64_t end, int64_t step);
 /* Of this rank's part of all gradients, without what others have too. */
-double gradient_squares(const struct rank *r);
+double gradient_squares(struct rank *r);
 
 /* ---- ties.c ---------------------------------------------------------------------------------- */
 

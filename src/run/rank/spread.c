@@ -115,10 +115,11 @@ struct layout layout_received(const struct layout *sent, int64_t from, int64_t t
     return out;
 }
 
-int64_t layout_element(const struct layout *layout, int64_t device, int64_t i)
+int32_t layout_strides(const struct layout *layout, int64_t device, struct layout_stride *out)
 {
     struct fine fine = fine_of(layout);
     int64_t done = 0; /* the largest stride so far */
+    int32_t count = 0;
     for (int32_t n = 0; n < fine.digits; n++) {
         int32_t next = -1;
         for (int32_t k = 0; k < fine.digits; k++) /* the smallest stride above: (2) */
@@ -128,10 +129,19 @@ int64_t layout_element(const struct layout *layout, int64_t device, int64_t i)
         if (next < 0)
             break;
         const struct fine_digit *at = &fine.digit[next];
-        i = i / at->hold * (at->hold * at->degree) + device / at->mesh % at->degree * at->hold +
-            i % at->hold;
+        out[count++] = (struct layout_stride){at->hold, at->degree, device / at->mesh % at->degree};
         done = at->hold;
     }
+    return count;
+}
+
+int64_t layout_element(const struct layout *layout, int64_t device, int64_t i)
+{
+    struct layout_stride stride[MAX_LAYOUT_DIGITS];
+    int32_t count = layout_strides(layout, device, stride);
+    for (int32_t n = 0; n < count; n++)
+        i = i / stride[n].hold * (stride[n].hold * stride[n].degree) +
+            stride[n].value * stride[n].hold + i % stride[n].hold;
     return i;
 }
 
@@ -261,31 +271,31 @@ static int32_t holder(const struct move *move, const struct step_splits *splits,
 
 static const int64_t NO_VALUES[MAX_STEP_DIGITS] = {0};
 
-void move_slice(const struct move *move, int64_t device, const float *from, float *to)
+void move_slice(const struct move *move, int64_t device, struct runs *runs)
 {
     struct step_splits splits = splits_of(move, false);
     int64_t value[MAX_STEP_DIGITS];
     values_of(move, move_member(move, device), value);
     for (int64_t i = 0; i < move->count; i += move->run)
-        memcpy(to + i, from + without(&splits, value, i), (size_t)move->run * sizeof *to);
+        runs_add(runs, without(&splits, value, i), i);
+    runs_end(runs);
 }
 
-void move_scatter(const struct move *move, const float *from, float *blocks)
+void move_scatter(const struct move *move, struct runs *runs)
 {
     struct step_splits splits = splits_of(move, false);
     for (int64_t x = 0; x < move->space; x += move->run)
-        memcpy(blocks + holder(move, &splits, NO_VALUES, x) * move->count + within(&splits, x),
-               from + x, (size_t)move->run * sizeof *from);
+        runs_add(runs, x, holder(move, &splits, NO_VALUES, x) * move->count + within(&splits, x));
+    runs_end(runs);
 }
 
-void move_gather(const struct move *move, const float *blocks, float *to)
+void move_gather(const struct move *move, struct runs *runs)
 {
     struct step_splits splits = splits_of(move, true);
     for (int64_t x = 0; x < move->space; x += move->run)
-        memcpy(to + x,
-               blocks + holder(move, &splits, NO_VALUES, x) * move->before_count +
-                   within(&splits, x),
-               (size_t)move->run * sizeof *to);
+        runs_add(runs,
+                 holder(move, &splits, NO_VALUES, x) * move->before_count + within(&splits, x), x);
+    runs_end(runs);
 }
 
 /* ---- all-to-all: from the member that has it and shares the receiver's other digits ---------- */
@@ -325,31 +335,33 @@ void move_counts(const struct move *move, int32_t member, int64_t *sends, int64_
     }
 }
 
-void move_pack(const struct move *move, int32_t member, const float *from, float *blocks)
+void move_pack(const struct move *move, int32_t member, struct runs *runs)
 {
-    int64_t x;
+    int64_t x, at = 0;
     for (int32_t to = 0; to < move->members; to++) {
         struct move_walk walk = walk_to(move, to);
         for (int64_t i = 0; i < move->count; i += move->run) {
             if (sender(&walk, i, &x) != member)
                 continue;
-            memcpy(blocks, from + within(&walk.before, x), (size_t)move->run * sizeof *from);
-            blocks += move->run;
+            runs_add(runs, within(&walk.before, x), at);
+            at += move->run;
         }
     }
+    runs_end(runs);
 }
 
-void move_unpack(const struct move *move, int32_t member, const float *blocks, float *to)
+void move_unpack(const struct move *move, int32_t member, struct runs *runs)
 {
     struct move_walk walk = walk_to(move, member);
-    int64_t x;
+    int64_t x, at = 0;
     for (int32_t from = 0; from < move->members; from++)
         for (int64_t i = 0; i < move->count; i += move->run) {
             if (sender(&walk, i, &x) != from)
                 continue;
-            memcpy(to + i, blocks, (size_t)move->run * sizeof *to);
-            blocks += move->run;
+            runs_add(runs, at, i);
+            at += move->run;
         }
+    runs_end(runs);
 }
 
 /* ---- parts of fused tensors ------------------------------------------------------------------ */
@@ -373,18 +385,4 @@ struct fused fused_of(const struct model *model, const struct op *op, int32_t op
     else if (same)
         share.first = op->input[0].size[last] / shares;
     return share;
-}
-
-void fused_take(struct fused share, int64_t count, const float *whole, float *part)
-{
-    for (int64_t i = 0; i < count / share.part; i++)
-        memcpy(part + i * share.part, whole + i * share.whole + share.first,
-               (size_t)share.part * sizeof *part);
-}
-
-void fused_add(struct fused share, int64_t count, const float *part, float *whole)
-{
-    for (int64_t i = 0; i < count / share.part; i++)
-        for (int64_t k = 0; k < share.part; k++)
-            whole[i * share.whole + share.first + k] += part[i * share.part + k];
 }

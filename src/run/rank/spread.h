@@ -18,6 +18,7 @@
 #define WEFT_RUN_RANK_SPREAD_H
 
 #include "compile/compile.h"
+#include "run/device/device.h"
 
 /* One step, on a tensor that lies so. */
 struct move {
@@ -36,15 +37,22 @@ bool move_of(const struct layout *layout, const struct reshard_step *step, struc
 /* The place of a device of the stage (from 0) in its group. */
 int32_t move_member(const struct move *move, int64_t device);
 
-/* What a step does beside its transfer. */
-void move_slice(const struct move *move, int64_t device, const float *from, float *to);
+/* What a step does beside its transfer: copies of runs of move->run elements, which these functions end. */
+void move_slice(const struct move *move, int64_t device, struct runs *runs);
 /* From and to one block per member: of a reduce-scatter, of an all-gather. */
-void move_scatter(const struct move *move, const float *from, float *blocks);
-void move_gather(const struct move *move, const float *blocks, float *to);
+void move_scatter(const struct move *move, struct runs *runs);
+void move_gather(const struct move *move, struct runs *runs);
 /* What `member` sends to each, or takes from each: counts, and the elements one after the other. */
 void move_counts(const struct move *move, int32_t member, int64_t *sends, int64_t *takes);
-void move_pack(const struct move *move, int32_t member, const float *from, float *blocks);
-void move_unpack(const struct move *move, int32_t member, const float *blocks, float *to);
+void move_pack(const struct move *move, int32_t member, struct runs *runs);
+void move_unpack(const struct move *move, int32_t member, struct runs *runs);
+
+/* The splits that a device's elements are cut out by, the smallest stride first, and its place in each; up to
+ * MAX_LAYOUT_DIGITS (layout_element). */
+struct layout_stride {
+    int64_t hold, degree, value;
+};
+int32_t layout_strides(const struct layout *layout, int64_t device, struct layout_stride *out);
 
 /* What one digit does: the devices `mesh` apart, `degree` of them. */
 int64_t layout_hold(const struct layout *layout, int64_t mesh, int64_t degree);
@@ -57,7 +65,5 @@ struct fused {
     int64_t whole, part, first; /* elements of one share, of the part's, and where that begins */
 };
 struct fused fused_of(const struct model *model, const struct op *op, int32_t operand);
-void fused_take(struct fused share, int64_t count, const float *whole, float *part); /* of part */
-void fused_add(struct fused share, int64_t count, const float *part, float *whole);
 
 #endif

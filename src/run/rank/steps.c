@@ -35,16 +35,34 @@ static struct value *pad(struct rank *r, const struct joint *joint, struct value
     int64_t have = value->count / rows, want = elements / rows, both = have < want ? have : want;
     struct layout layout = value->layout;
     enum dtype dtype = (enum dtype)value->dtype;
-    const struct compute_device *device = r->options->kernels->device;
+    const struct compute_device *device = rank_device(r);
     layout.elements = elements;
     struct value *out = value_new(r, MEMORY_ACTIVATIONS, dtype, &layout, elements);
-    int64_t each = dtype_bytes(dtype);
-    device->clear(NULL, out->data, elements * each);
-    for (int64_t i = 0; i < rows; i++)
-        device->copy(NULL, COPY_ON_DEVICE, (char *)out->data + i * want * each,
-                     (const char *)value->data + i * have * each, both * each);
+    device->clear(r->work, out->data, elements * dtype_bytes(dtype));
+    device->copy_rows(r->work, dtype, (struct row_copy){rows, both, have, want}, value->data,
+                      out->data);
     value_release(r, value);
     return out;
+}
+
+void fused_take(struct rank *r, enum dtype dtype, struct fused share, const struct value *whole,
+                struct value *part)
+{
+    const char *first = (const char *)whole->data + share.first * dtype_bytes(dtype);
+    rank_device(r)->copy_rows(
+        r->work, dtype,
+        (struct row_copy){part->count / share.part, share.part, share.whole, share.part}, first,
+        part->data);
+}
+
+void fused_add(struct rank *r, enum dtype dtype, struct fused share, const struct value *part,
+               struct value *whole)
+{
+    char *first = (char *)whole->data + share.first * dtype_bytes(dtype);
+    rank_device(r)->add_rows(
+        r->work, dtype,
+        (struct row_copy){part->count / share.part, share.part, share.part, share.whole},
+        part->data, first);
 }
 
 static bool is_padded(const struct value *value, int64_t elements)
@@ -63,13 +81,12 @@ struct value *fit_forward(struct rank *r, const struct joint *joint, struct valu
     struct fused share = fused_of(r->plan->model, op, joint->operand);
     struct layout whole = value->layout;
     struct layout layout = layout_part(r->plan->model, op, &op->input[joint->operand], &whole);
-    enum dtype stored = (enum dtype)value->dtype;
-    value = value_as(r, value, DTYPE_FP32);
-    struct value *part = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &layout,
-                                   value->count / share.whole * share.part);
-    fused_take(share, part->count, value->data, part->data);
+    enum dtype dtype = (enum dtype)value->dtype;
+    struct value *part =
+        value_new(r, MEMORY_ACTIVATIONS, dtype, &layout, value->count / share.whole * share.part);
+    fused_take(r, dtype, share, value, part);
     value_release(r, value);
-    return value_as(r, part, stored);
+    return part;
 }
 
 struct value *fit_gradient(struct rank *r, const struct joint *joint, struct value *value)
@@ -86,14 +103,13 @@ struct value *fit_gradient(struct rank *r, const struct joint *joint, struct val
         layout_add(&layout, value->layout.digit[i].degree,
                    hold > 0 ? hold * share.whole / share.part : hold);
     }
-    enum dtype stored = (enum dtype)value->dtype;
-    value = value_as(r, value, DTYPE_FP32);
-    struct value *whole = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &layout,
-                                    value->count / share.part * share.whole);
-    r->options->kernels->device->clear(NULL, whole->data, whole->count * (int64_t)sizeof(float));
-    fused_add(share, value->count, value->data, whole->data);
+    enum dtype dtype = (enum dtype)value->dtype;
+    struct value *whole =
+        value_new(r, MEMORY_ACTIVATIONS, dtype, &layout, value->count / share.part * share.whole);
+    rank_device(r)->clear(r->work, whole->data, whole->count * dtype_bytes(dtype));
+    fused_add(r, dtype, share, value, whole);
     value_release(r, value);
-    return value_as(r, whole, stored);
+    return whole;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -180,7 +196,8 @@ void run_slice(struct rank *r, struct spot at)
         return;
     }
     struct value *result = room_for(r, &move);
-    move_slice(&move, r->device, value->data, result->data);
+    struct runs runs = rank_runs(r, value->data, result->data, &move);
+    move_slice(&move, r->device, &runs);
     value_release(r, value);
     put_value(r, at.micro_batch, place.to, value_as(r, result, stored));
 }
@@ -219,7 +236,8 @@ static void begin_reduce_scatter(struct rank *r, struct errand *w)
     w->transfer.from = w->from->data;
     if (!is_plain(&w->move, false)) {
         stage_out(r, w, w->from->count);
-        move_scatter(&w->move, w->from->data, w->out);
+        struct runs runs = rank_runs(r, w->from->data, w->out, &w->move);
+        move_scatter(&w->move, &runs);
     }
     w->result = room_for(r, &w->move);
     w->transfer.to = w->result->data;
@@ -249,7 +267,8 @@ static void begin_all_to_all(struct rank *r, struct errand *w)
     for (int32_t m = 0; m < w->move.members; m++)
         w->out_count += w->counts[m];
     stage_out(r, w, w->out_count);
-    move_pack(&w->move, member, w->from->data, w->out);
+    struct runs runs = rank_runs(r, w->from->data, w->out, &w->move);
+    move_pack(&w->move, member, &runs);
     stage_in(r, w, w->move.count);
     w->result = room_for(r, &w->move);
 }
@@ -300,10 +319,11 @@ void errand_free(struct rank *r, struct errand *w)
 void step_end(struct rank *r, struct errand *w)
 {
     const struct task *task = &r->graph->task[r->program.job[w->job].task];
+    struct runs runs = rank_runs(r, w->in, w->result->data, &w->move);
     if (w->transfer.kind == TRANSFER_ALL_GATHER && w->in)
-        move_gather(&w->move, w->in, w->result->data);
+        move_gather(&w->move, &runs);
     if (w->transfer.kind == TRANSFER_ALL_TO_ALL)
-        move_unpack(&w->move, move_member(&w->move, r->device), w->in, w->result->data);
+        move_unpack(&w->move, move_member(&w->move, r->device), &runs);
     w->result->layout = w->move.after;
     give_back(r, w);
     if (w->from != w->result)
@@ -378,13 +398,15 @@ void send_begin(struct rank *r, struct errand *w)
             break;
         }
         struct value *sliced = room_for(r, &move);
-        move_slice(&move, c.place, value->data, sliced->data);
+        struct runs runs = rank_runs(r, value->data, sliced->data, &move);
+        move_slice(&move, c.place, &runs);
         value_release(r, value);
         value = sliced;
         layout = move.after;
     }
     stage_out(r, w, value->count);
-    memcpy(w->out, value->data, (size_t)value->count * sizeof(float));
+    rank_device(r)->copy(r->work, COPY_ON_DEVICE, w->out, value->data,
+                         value->count * (int64_t)sizeof(float));
     value_release(r, value);
     w->transfer.kind = TRANSFER_SEND;
     w->transfer.peer = c.receiver;

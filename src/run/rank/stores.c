@@ -64,12 +64,12 @@ static int64_t element_of(const struct stretch *s, int32_t member)
 
 static void copy(const struct rank *r, float *to, const float *from, int64_t count)
 {
-    r->options->kernels->device->copy(NULL, COPY_ON_DEVICE, to, from, count * (int64_t)sizeof *to);
+    rank_device(r)->copy(r->work, COPY_ON_DEVICE, to, from, count * (int64_t)sizeof *to);
 }
 
 static void clear(const struct rank *r, float *to, int64_t count)
 {
-    r->options->kernels->device->clear(NULL, to, count * (int64_t)sizeof *to);
+    rank_device(r)->clear(r->work, to, count * (int64_t)sizeof *to);
 }
 
 /* ---- how weights are stored ------------------------------------------------------------------ */
@@ -83,14 +83,14 @@ static void read_stored(const struct rank *r, const void *from, int64_t first, i
                         float *to)
 {
     const char *at = (const char *)from + first * dtype_bytes(dtype_of(r));
-    r->options->kernels->device->cast(NULL, dtype_of(r), at, DTYPE_FP32, to, count);
+    rank_device(r)->cast(r->work, dtype_of(r), at, DTYPE_FP32, to, count);
 }
 
 static void write_stored(const struct rank *r, const float *from, int64_t count, void *to,
                          int64_t first)
 {
     char *at = (char *)to + first * dtype_bytes(dtype_of(r));
-    r->options->kernels->device->cast(NULL, DTYPE_FP32, from, dtype_of(r), at, count);
+    rank_device(r)->cast(r->work, DTYPE_FP32, from, dtype_of(r), at, count);
 }
 
 /* Where an element of what lies here is in the store's weights. */
@@ -236,8 +236,9 @@ static void take_sum(const struct rank *r, struct store *s, int64_t first, int64
         int64_t real = real_count(&at, s->member);
         if (s->shard == 1)
             copy(r, s->gradients + element_of(&at, s->member), in + at.within, real);
-        for (int64_t i = 0; s->shard >= 2 && i < real; i++)
-            s->gradients[at.held->place + at.at + i] += in[at.within + i];
+        if (s->shard >= 2)
+            rank_device(r)->add(r->work, DTYPE_FP32, in + at.within, real,
+                                s->gradients + at.held->place + at.at);
     }
 }
 
@@ -450,6 +451,7 @@ void optimize_store(struct rank *r, struct store *s, int64_t first, int64_t end,
         o.scale = r->pace[step & 1].scale;
         o.count = real_count(&at, s->member);
         o.dtype = dtype_of(r);
+        o.stream = r->work;
         o.master = master_data(r, at.held, s->member * at.held->share + at.at);
         if (s->master)
             o.weight =
@@ -464,15 +466,17 @@ void optimize_store(struct rank *r, struct store *s, int64_t first, int64_t end,
     clear_gradients(r, s, first, end);
 }
 
-double gradient_squares(const struct rank *r)
+double gradient_squares(struct rank *r)
 {
-    double sum = 0;
+    double sum = 0, *there = (double *)(void *)floats_counted(r, MEMORY_WORKSPACE, 2);
     for (int32_t i = 0; i < r->weights; i++) {
         int64_t count;
         const float *gradient = gradient_part(r, i, &count);
         if (!shows_weight(r, &r->weight[i]))
             continue;
-        sum += r->options->kernels->device->squares(NULL, gradient, count);
+        rank_device(r)->add_squares(r->work, gradient, count, there);
     }
+    device_download(rank_device(r), r->work, &sum, there, sizeof sum);
+    floats_free(r, MEMORY_WORKSPACE, (float *)(void *)there, 2);
     return sum;
 }

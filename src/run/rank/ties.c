@@ -117,8 +117,8 @@ static void tie_here(struct rank *r, const struct tie *tie)
     int64_t count;
     float *a = gradient_part(r, weight_at(r, tie->copy[0]), &count);
     float *b = gradient_part(r, weight_at(r, tie->copy[1]), &count);
-    for (int64_t i = 0; i < count; i++)
-        a[i] = b[i] = a[i] + b[i];
+    rank_device(r)->add(r->work, DTYPE_FP32, b, count, a);
+    rank_device(r)->copy(r->work, COPY_ON_DEVICE, b, a, count * (int64_t)sizeof *a);
 }
 
 /* Whether this device is the first of those that have the same of it. */
@@ -134,15 +134,21 @@ static bool is_first(const struct rank *r, const struct held_weight *held)
     return true;
 }
 
-/* The elements of a copy's gradients that this device answers for, into the whole or out of it. */
+/* The elements of a copy's gradients that this device answers for, into the whole or out of it; the whole
+ * is in the host's memory. */
 static void exchange_copy(struct rank *r, int64_t instance, float *whole, bool out)
 {
     const struct held_weight *held = &r->weight[weight_at(r, instance)];
     const struct store *s = &r->store[held->store];
     int64_t count, first = s->shard ? s->member * held->share : 0;
-    float *gradient = gradient_part(r, weight_at(r, instance), &count);
+    float *part = gradient_part(r, weight_at(r, instance), &count);
     if (!out && !s->shard && !is_first(r, held))
         return;
+    struct host_view view =
+        host_view(rank_device(r), r->work, part, count * (int64_t)sizeof *part, true);
+    float *gradient = view.at;
+    if (!gradient)
+        memory_ran_out((size_t)count * sizeof *part);
     for (int64_t i = 0; i < count; i++) {
         int64_t element = layout_element(&held->layout, r->device, first + i);
         if (element >= held->elements)
@@ -152,6 +158,7 @@ static void exchange_copy(struct rank *r, int64_t instance, float *whole, bool o
         else
             whole[element] += gradient[i];
     }
+    host_view_end(rank_device(r), r->work, &view, out);
 }
 
 static void tie_whole(struct rank *r, const struct tie *tie)
@@ -162,9 +169,14 @@ static void tie_whole(struct rank *r, const struct tie *tie)
         elements *= operand->size[axis];
     float *whole = floats_counted(r, MEMORY_WORKSPACE, elements);
     for (int out = 0; out < 2; out++) {
+        struct host_view view =
+            host_view(rank_device(r), r->work, whole, elements * (int64_t)sizeof *whole, true);
+        if (!view.at)
+            memory_ran_out((size_t)elements * sizeof *whole);
         for (int32_t i = 0; i < tie->copies; i++)
             if (is_here(r, tie->copy[i]))
-                exchange_copy(r, tie->copy[i], whole, out);
+                exchange_copy(r, tie->copy[i], view.at, out);
+        host_view_end(rank_device(r), r->work, &view, !out);
         if (!out && tie->group >= 0)
             ask_sum(r, tie->group, REDUCE_SUM, whole, elements);
     }

@@ -212,6 +212,43 @@ static float first_value(const struct rank *r, const struct held_weight *held, u
     return (float)deviation * normal_of(seed, element);
 }
 
+/* Whether (1) is all that a weight begins with. */
+static bool is_drawn(const struct op *op, const struct weight *weight)
+{
+    return strcmp(weight->name, "bias") != 0 && !is_norm(op->kind) && op->kind != OP_SCAN &&
+           op->kind != OP_DELTA;
+}
+
+static void draw_there(struct rank *r, const struct held_weight *held, uint64_t seed,
+                       double deviation, int64_t first, int64_t count, float *to)
+{
+    struct normal_draw draw = {
+        .seed = seed, .deviation = deviation, .elements = held->elements, .first = first};
+    struct layout_stride stride[MAX_LAYOUT_DIGITS];
+    _Static_assert((int)DRAW_DIGITS >= (int)MAX_LAYOUT_DIGITS, "a digit without a place");
+    draw.digits = layout_strides(&held->layout, r->device, stride);
+    for (int32_t n = 0; n < draw.digits; n++) {
+        draw.digit[n].hold = stride[n].hold;
+        draw.digit[n].degree = stride[n].degree;
+        draw.digit[n].value = stride[n].value;
+    }
+    rank_device(r)->draw_normal(r->work, &draw, count, to);
+}
+
+static void draw_here(struct rank *r, const struct held_weight *held, uint64_t seed,
+                      double deviation, int64_t first, int64_t count, float *to)
+{
+    struct host_view view =
+        host_view(rank_device(r), r->work, to, count * (int64_t)sizeof *to, false);
+    float *value = view.at;
+    if (!value)
+        memory_ran_out((size_t)count * sizeof *to);
+    for (int64_t k = 0; k < count; k++)
+        value[k] = first_value(r, held, seed, deviation,
+                               layout_element(&held->layout, r->device, first + k));
+    host_view_end(rank_device(r), r->work, &view, true);
+}
+
 void fill_weights(struct rank *r)
 {
     for (int32_t i = 0; i < r->weights; i++) {
@@ -227,9 +264,9 @@ void fill_weights(struct rank *r)
         if (count > held->count - first)
             count = held->count > first ? held->count - first : 0;
         float *begin = floats_counted(r, MEMORY_WORKSPACE, count);
-        for (int64_t k = 0; k < count; k++)
-            begin[k] = first_value(r, held, seed, deviation,
-                                   layout_element(&held->layout, r->device, first + k));
+        const struct op *own = r->local_op[held->instance].laid->op;
+        bool there = rank_device(r)->draw_normal && is_drawn(own, &own->weight[held->weight]);
+        (there ? draw_there : draw_here)(r, held, seed, deviation, first, count, begin);
         set_weight(r, held, first, count, begin);
         floats_free(r, MEMORY_WORKSPACE, begin, count);
     }

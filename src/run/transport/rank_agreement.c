@@ -29,7 +29,8 @@ static weft_status gather_floats(const struct rank_agreement *agreement, const f
                                 .group = agreement->group,
                                 .from = mine,
                                 .to = all,
-                                .count = count};
+                                .count = count,
+                                .on_host = true};
     return transport_run(agreement->transport, &transfer);
 }
 

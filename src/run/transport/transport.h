@@ -36,6 +36,7 @@ struct transfer {
     float *to;
     int64_t count; /* elements: of all; scattered or gathered: of one member's */
     const int64_t *from_counts, *to_counts; /* all-to-all: per member; they stay like buffers */
+    bool on_host; /* buffers of the host's, whatever device the rank computes on */
 };
 
 /* A transfer on its way; each kind of transport begins its own record of one with it. */
@@ -86,6 +87,12 @@ struct transport *transport_threads(struct hub *hub, int32_t rank);
 
 /* Under any launcher that starts MPI ranks. Fails where Weft was built without MPI. */
 weft_status transport_mpi(struct transport **out);
+
+/* ---- for devices apart from the host ----------------------------------------------------------- */
+
+/* Transfers of a device's memory over a transport of the host's; closing it leaves the inner one open. */
+struct transport *transport_staged(struct transport *inner, const struct compute_device *device,
+                                   struct device_stream *stream);
 
 /* Until when pthread_cond_timedwait waits for so long. */
 struct timespec realtime_in(double seconds);

@@ -432,11 +432,6 @@ static void attention_weight(const struct kernel_call *call)
         }
 }
 
-static const char *attention_refuses(const struct op *op)
-{
-    return op->shared_depth ? "an index chooses its keys" : NULL;
-}
-
 const struct cpu_kernel CPU_ATTENTION = {
     .refuses = attention_refuses,
     .kept_bytes = attention_kept,

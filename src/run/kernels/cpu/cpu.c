@@ -97,22 +97,3 @@ float *whole_write(enum dtype dtype, void *to, int64_t count, float **room)
 {
     return tile_write(dtype, to, 0, take(room, whole_floats(dtype, count)));
 }
-
-struct extent axis_extent(const struct kernel_call *call, const struct operand *operand, int axis)
-{
-    int dim = operand->dims[axis][0];
-    if (dim < 0 || call->op->size[dim] == 0)
-        return (struct extent){operand->size[axis], 0, operand->size[axis]};
-    int64_t each = operand->size[axis] / call->op->size[dim]; /* two in a fused gate and up */
-    return (struct extent){call->size[dim] * each, call->begin[dim] * each,
-                           call->whole[dim] * each};
-}
-
-int64_t axes_product(const struct kernel_call *call, const struct operand *operand, int from,
-                     int to)
-{
-    int64_t all = 1;
-    for (int axis = from; axis < to; axis++)
-        all *= axis_extent(call, operand, axis).size;
-    return all;
-}

@@ -67,22 +67,6 @@ float *whole_write(enum dtype dtype, void *to, int64_t count, float **room);
 /* What whole_read and whole_write take of the scratch memory. */
 int64_t whole_floats(enum dtype dtype, int64_t count);
 
-/* Of outputs: fp32 where the model says so, as of router scores. */
-INLINE enum dtype output_dtype(const struct kernel_call *call)
-{
-    return call->op->output.element == ELEMENT_FP32 ? DTYPE_FP32 : call->dtype;
-}
-
-/* One axis of an operand: local elements, the first one's index, elements of the whole. */
-struct extent {
-    int64_t size, begin, whole;
-};
-/* Of an axis made of at most one dim. */
-struct extent axis_extent(const struct kernel_call *call, const struct operand *operand, int axis);
-/* Elements of all axes in from <= axis < to. */
-int64_t axes_product(const struct kernel_call *call, const struct operand *operand, int from,
-                     int to);
-
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 float row_most(const float *x, int64_t count); /* -INFINITY of none */

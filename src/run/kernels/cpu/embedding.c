@@ -24,13 +24,6 @@ static int64_t embedding_scratch(const struct kernel_call *call)
     return whole_floats(call->dtype, 2 * call->size[3]);
 }
 
-static const char *embedding_refuses(const struct op *op)
-{
-    return op->weights > 1 && op->weight[1].operand.size[0] < op->size[1]
-               ? "it has fewer learned positions than the sequence"
-               : NULL;
-}
-
 /* The local row of a token, or -1. */
 static int64_t row_of(const struct kernel_call *call, int64_t token)
 {

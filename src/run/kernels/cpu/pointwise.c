@@ -423,18 +423,6 @@ const struct cpu_kernel CPU_DROPOUT_ADD = {
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-static const char *add_refuses(const struct op *op)
-{
-    int64_t sample = 1;
-    for (int i = 1; i < op->output.axes; i++)
-        sample *= op->output.size[i];
-    if (op->inputs == 2 && op->weights == 0)
-        return NULL;
-    return op->inputs == 1 && op->weights == 1 && op->weight[0].operand.size[0] == sample
-               ? NULL
-               : "it adds neither two tensors nor a weight as large as a sample";
-}
-
 VECTOR static void sum_tiles(const float *restrict x, const float *restrict y, int64_t count,
                              float *restrict z)
 {

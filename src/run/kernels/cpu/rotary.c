@@ -12,13 +12,6 @@
 
 #include "run/kernels/cpu/cpu.h"
 
-static const char *rotary_refuses(const struct op *op)
-{
-    if (op->head_depth == 0)
-        return "the model does not say how wide its heads are (depth, in a model file)";
-    return op->head_depth % 2 ? "its heads have an odd number of features" : NULL;
-}
-
 static int64_t rotary_scratch(const struct kernel_call *call)
 {
     return 2 * call->op->head_depth + whole_floats(call->dtype, 2 * call->size[2]);

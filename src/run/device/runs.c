@@ -1,0 +1,44 @@
+/* runs.c - short copies, at once where the host can do them itself, else all in one call (runs.h). */
+#include "run/device/runs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct runs runs_between(const struct compute_device *device, struct device_stream *stream,
+                         const float *from, float *to, int64_t run)
+{
+    return (struct runs){.device = device, .stream = stream, .from = from, .to = to, .run = run};
+}
+
+static void grow(struct runs *runs)
+{
+    runs->room = runs->room ? 2 * runs->room : 256;
+    size_t bytes = 2 * (size_t)runs->room * sizeof *runs->place;
+    int64_t *grown = realloc(runs->place, bytes);
+    if (!grown)
+        memory_ran_out(bytes);
+    runs->place = grown;
+}
+
+void runs_add(struct runs *runs, int64_t from, int64_t to)
+{
+    if (runs->device->shared) {
+        memcpy(runs->to + to, runs->from + from, (size_t)runs->run * sizeof *runs->to);
+        return;
+    }
+    if (runs->count == runs->room)
+        grow(runs);
+    runs->place[2 * runs->count] = from;
+    runs->place[2 * runs->count + 1] = to;
+    runs->count++;
+}
+
+void runs_end(struct runs *runs)
+{
+    if (runs->count)
+        runs->device->copy_runs(runs->stream, runs->from, runs->to, runs->run, runs->count,
+                                runs->place);
+    free(runs->place);
+    runs->place = NULL;
+    runs->count = runs->room = 0;
+}

@@ -1,0 +1,52 @@
+/* operands.c - facts about a call that are the same for every backend (operands.h). */
+#include "run/kernels/operands.h"
+
+struct extent axis_extent(const struct kernel_call *call, const struct operand *operand, int axis)
+{
+    int dim = operand->dims[axis][0];
+    if (dim < 0 || call->op->size[dim] == 0)
+        return (struct extent){operand->size[axis], 0, operand->size[axis]};
+    int64_t each = operand->size[axis] / call->op->size[dim]; /* two in a fused gate and up */
+    return (struct extent){call->size[dim] * each, call->begin[dim] * each,
+                           call->whole[dim] * each};
+}
+
+int64_t axes_product(const struct kernel_call *call, const struct operand *operand, int from,
+                     int to)
+{
+    int64_t all = 1;
+    for (int axis = from; axis < to; axis++)
+        all *= axis_extent(call, operand, axis).size;
+    return all;
+}
+
+const char *add_refuses(const struct op *op)
+{
+    int64_t sample = 1;
+    for (int i = 1; i < op->output.axes; i++)
+        sample *= op->output.size[i];
+    if (op->inputs == 2 && op->weights == 0)
+        return NULL;
+    return op->inputs == 1 && op->weights == 1 && op->weight[0].operand.size[0] == sample
+               ? NULL
+               : "it adds neither two tensors nor a weight as large as a sample";
+}
+
+const char *embedding_refuses(const struct op *op)
+{
+    return op->weights > 1 && op->weight[1].operand.size[0] < op->size[1]
+               ? "it has fewer learned positions than the sequence"
+               : NULL;
+}
+
+const char *rotary_refuses(const struct op *op)
+{
+    if (op->head_depth == 0)
+        return "the model does not say how wide its heads are (depth, in a model file)";
+    return op->head_depth % 2 ? "its heads have an odd number of features" : NULL;
+}
+
+const char *attention_refuses(const struct op *op)
+{
+    return op->shared_depth ? "an index chooses its keys" : NULL;
+}

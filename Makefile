@@ -18,7 +18,7 @@ CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
 # Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19
 
-.PHONY: all weft quickstart test test-frameworks smoke cross bare tsan mutants bench bench-papers fuzz install format lint analyze deps docs \
+.PHONY: all weft quickstart test test-gpu test-frameworks smoke cross bare tsan mutants bench bench-papers fuzz install format lint analyze deps docs \
         clean
 
 all: $(BUILD)/build.ninja
@@ -49,6 +49,11 @@ test:
 # AGAINST="--against megatron-0.16.1=SOURCE_TREE ...".
 test-frameworks: weft
 	tools/test-frameworks.sh $(BUILD)/weft $(BUILD)/frameworks $(AGAINST)
+
+# Kernels and runs on this machine's GPU, by the tests that hold the CPU's.
+test-gpu: $(BUILD)/build.ninja
+	ninja -C $(BUILD) -j $(JOBS) test_kernels test_run test_run_bf16
+	WEFT_TEST_DEVICE=cuda $(CTEST) -j 1 --test-dir $(BUILD) -R '^test_(kernels|run|run_bf16)$$'
 
 # Bytes, numbers and files of models, plans and tensors, an event simulation, kernels: what a processor
 # may change, and quick enough to be emulated. Of random cases few, for emulation is slow.

@@ -91,6 +91,8 @@ static const struct cli_option OPTIONS[] = {
     {"vocab", "FILE", "vocab.json of a byte-pair encoding (default: bytes)", OPTION_TEXT,
      AT(training.data.tokens.vocab)},
     {"merges", "FILE", "its merges.txt", OPTION_TEXT, AT(training.data.tokens.merges)},
+    {"device", "NAME", "what ranks compute on, cpu or cuda (default cpu)", OPTION_TEXT,
+     AT(training.device)},
     {"steps", "N", "steps in all, those before --resume included (default 100)", OPTION_COUNT,
      AT(training.steps), .least = 1},
     {"seed", "N", "seed of weights, order and dropout (default 1)", OPTION_COUNT,

@@ -1,7 +1,8 @@
 /* run.h - plans that run.
  *
  *   device      where numbers lie: memory, copies, streams and events, a table per backend
- *   kernels     what operators do to numbers: a table of functions per backend, and the CPU's
+ *   kernels     what operators do to numbers: a table of functions per backend, the CPU's and the GPU's
+ *   backends    the devices that a run can compute on, by name
  *   transport   how ranks exchange buffers: threads of one process, or MPI
  *   data        what a model is trained on
  *   checkpoint  the state of a run on disk
@@ -12,6 +13,7 @@
 #ifndef WEFT_RUN_H
 #define WEFT_RUN_H
 
+#include "run/backends/backends.h"
 #include "run/checkpoint/checkpoint.h"
 #include "run/data/data.h"
 #include "run/device/device.h"

@@ -129,8 +129,10 @@ static void for_all(void (*check)(struct lab *lab))
             const char *why;
             lab_open(&lab, CASES[i].make, 1000 * i + (uint64_t)round);
             assert_int_equal(lab.op->kind, CASES[i].kind);
-            assert_true(CPU_KERNELS.has(lab.op, &why));
-            check(&lab);
+            bool has = lab_backend()->has(lab.op, &why);
+            assert_true(has || lab_backend() != &CPU_KERNELS);
+            if (has)
+                check(&lab);
             lab_close(&lab);
         }
 }

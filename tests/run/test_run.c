@@ -556,7 +556,7 @@ static void test_plans_compute_what_one_rank_does(void **state)
     const char *only = getenv("WEFT_RUN_ROW");
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
         char why[512] = "";
-        if (only && !strstr(ROWS[i].name, only))
+        if ((only && !strstr(ROWS[i].name, only)) || !lab_runs(models[ROWS[i].model]))
             continue;
         struct plan *plan = plan_of_row(&ROWS[i]);
         bool same = same_runs(plan, steps, why, sizeof why);
@@ -601,7 +601,7 @@ static const struct model *random_model(struct rng *rng)
         bool skipped = model->seq > 100;
         for (size_t i = 0; i < COUNT_OF(SKIPPED); i++)
             skipped |= strcmp(model->family, SKIPPED[i]) == 0;
-        if (!skipped)
+        if (!skipped && lab_runs(model))
             return model;
     }
 }
@@ -627,6 +627,37 @@ static void test_random_plans(void **state)
         plan_free(plan);
     }
     assert_int_equal(wrong, 0);
+}
+
+/* ---- devices apart from the host -------------------------------------------------------------- */
+
+/* The same on a device whose memory the host does not share: whatever it reads or writes without asking the
+ * device is lost on the way. */
+static void test_devices_apart_from_the_host(void **state)
+{
+    struct compute_device device = CPU_DEVICE;
+    struct kernels kernels = CPU_KERNELS;
+    (void)state;
+    device.shared = false;
+    kernels.device = &device;
+    if (lab_backend() != &CPU_KERNELS)
+        skip();
+    for (size_t i = 0; i < COUNT_OF(ROWS); i += 5) {
+        struct plan *plan = plan_of_row(&ROWS[i]);
+        struct conditions c = {FEWEST_STEPS, 3, NULL};
+        const struct trained *one = run_alone(plan, &c);
+        struct laboratory lab = {
+            .plan = plan, .options = lab_options(plan->model), .steps = c.steps};
+        lab.options.dropout = 0.1F;
+        lab.options.kernels = &kernels;
+        struct trained *all = run_lab(&lab);
+        if (all->status != WEFT_OK)
+            fail_msg("%s", all->why);
+        for (int64_t k = 0; k < c.steps; k++)
+            assert_true(fabs(all->loss[k] - one->loss[k]) <= 1e-5 * one->loss[k]);
+        trained_free(all);
+        plan_free(plan);
+    }
 }
 
 /* ---- a slow and uneven network --------------------------------------------------------------- */
@@ -896,6 +927,8 @@ static void test_failures_at_any_time(void **state)
     rng_seed(&rng, 1);
     for (int round = 0; round < rounds_of(60); round++) {
         const struct row *row = &ROWS[rng_below(&rng, COUNT_OF(ROWS))];
+        if (!lab_runs(models[row->model]))
+            continue;
         struct plan *plan = plan_of_row(row);
         struct laboratory lab = {.plan = plan,
                                  .options = lab_options(plan->model),
@@ -917,6 +950,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_compute_what_one_rank_does),
         cmocka_unit_test(test_random_plans),
+        cmocka_unit_test(test_devices_apart_from_the_host),
         cmocka_unit_test(test_delays_change_nothing),
         cmocka_unit_test(test_late_steps_find_checkpoints),
         cmocka_unit_test(test_runs_repeat),

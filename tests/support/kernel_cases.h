@@ -52,6 +52,13 @@ static void make_linear(struct builder *b, struct rng *rng)
     build_linear(b, "op", x, from_to(rng, 1, 40), maybe(rng));
 }
 
+/* Rows that are no multiple of 16 bytes, and many of them. */
+static void make_odd_linear(struct builder *b, struct rng *rng)
+{
+    build_linear(b, "op", sequence(b, from_to(rng, 70, 90), from_to(rng, 1, 9)),
+                 1001 + from_to(rng, 0, 6), maybe(rng));
+}
+
 static struct attention draw_heads(struct rng *rng)
 {
     int64_t kv_heads = from_to(rng, 1, 3);
@@ -108,6 +115,20 @@ static void make_long_attention(struct builder *b, struct rng *rng)
 {
     int64_t seq = from_to(rng, 257, 300);
     attention_of(b, rng, seq, seq);
+}
+
+/* Heads as wide as models have them, for which a device may have kernels of their own. */
+static void make_wide_attention(struct builder *b, struct rng *rng)
+{
+    int64_t kv_heads = from_to(rng, 1, 2), seq = from_to(rng, 1, 200);
+    struct attention a = {kv_heads * from_to(rng, 1, 2), kv_heads, maybe(rng) ? 64 : 128, 0,
+                          maybe(rng)};
+    int64_t kv = a.causal ? seq : from_to(rng, 1, 200);
+    a.window = draw_span(rng, &a, seq);
+    a.chunked = a.window && maybe(rng);
+    build_attention(b, "op", sequence(b, seq, a.heads * a.depth),
+                    sequence(b, kv, a.kv_heads * a.depth), sequence(b, kv, a.kv_heads * a.depth),
+                    &a);
 }
 
 /* A weight of this many numbers that no split touches. */
@@ -442,6 +463,8 @@ static const struct {
     {OP_INTERACTION, make_interaction, 30},
     {OP_LOSS, make_loss, 60},
     {OP_RESHAPE, make_reshape, 40},
+    {OP_ATTENTION, make_wide_attention, 6},
+    {OP_LINEAR, make_odd_linear, 3},
 };
 
 /* ---- a lab of one operator ------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "kernel_reference.h"
-#include "run/kernels/kernels.h"
+#include "lab_device.h"
 
 enum { LAB_PARTS = 4 };
 
@@ -220,8 +220,8 @@ static bool same_meeting(const struct lab *lab, const struct part *a, const stru
 
 static void *fresh(int64_t bytes)
 {
-    void *memory = malloc((size_t)bytes + 1); /* never NULL for 0 bytes */
-    memset(memory, 0xff, (size_t)bytes);      /* I2: NaN in fp32 and bf16 */
+    void *memory = lab_new(bytes);
+    memset(memory, 0xff, (size_t)bytes); /* I2: NaN in fp32 and bf16 */
     return memory;
 }
 
@@ -234,7 +234,7 @@ static void *part_of(const struct lab *lab, const struct operand *operand, const
                      const double *from, enum dtype dtype)
 {
     int64_t count = elements_in(lab->op, operand, part->size);
-    void *to = malloc((size_t)bytes_of(dtype, count) + 1);
+    void *to = lab_new(bytes_of(dtype, count));
     for (int64_t i = 0; i < count; i++)
         store_at(dtype, to, i, from[place_in_whole(lab, operand, part, i)]);
     return to;
@@ -245,7 +245,7 @@ static int64_t *ids_of(const struct lab *lab, const struct operand *operand,
                        const struct part *part)
 {
     int64_t count = elements_in(lab->op, operand, part->size);
-    int64_t *to = malloc((size_t)count * sizeof *to + 1);
+    int64_t *to = lab_new(count * (int64_t)sizeof *to);
     for (int64_t i = 0; i < count; i++)
         to[i] = lab->ids[place_in_whole(lab, operand, part, i)];
     return to;
@@ -280,12 +280,12 @@ static void local_op_results(struct local_op *s)
                                                        elements_in(op, &op->input[i], reach.size)));
     for (int i = 0; i < op->weights; i++) {
         int64_t count = elements_in(op, &op->weight[i].operand, s->part->size);
-        s->call.weight_gradient[i] = malloc((size_t)count * sizeof(float) + 1);
+        s->call.weight_gradient[i] = lab_new(count * (int64_t)sizeof(float));
         for (int64_t k = 0; k < count; k++)
             s->call.weight_gradient[i][k] = (float)(k % 3) * 0.5F;
     }
-    s->call.kept = fresh(CPU_KERNELS.kept_bytes(&s->call));
-    s->call.scratch = fresh(CPU_KERNELS.scratch_bytes(&s->call));
+    s->call.kept = fresh(lab_backend()->kept_bytes(&s->call));
+    s->call.scratch = fresh(lab_backend()->scratch_bytes(&s->call));
 }
 
 /* I2 */
@@ -304,11 +304,11 @@ static struct kernel_call backward_call(const struct local_op *s)
 static void *run_seat(void *argument)
 {
     struct local_op *s = argument;
-    CPU_KERNELS.run(&s->call, PHASE_FORWARD);
+    lab_call(lab_backend(), &s->call, PHASE_FORWARD);
     struct kernel_call call = backward_call(s);
-    CPU_KERNELS.run(&call, PHASE_BACKWARD_INPUT);
-    memset(call.scratch, 0xff, (size_t)CPU_KERNELS.scratch_bytes(&call));
-    CPU_KERNELS.run(&call, PHASE_BACKWARD_WEIGHT);
+    lab_call(lab_backend(), &call, PHASE_BACKWARD_INPUT);
+    memset(call.scratch, 0xff, (size_t)lab_backend()->scratch_bytes(&call));
+    lab_call(lab_backend(), &call, PHASE_BACKWARD_WEIGHT);
     return NULL;
 }
 
@@ -369,17 +369,17 @@ static void free_seat(struct local_op *s)
 {
     struct kernel_call *c = &s->call;
     for (int i = 0; i < CALL_INPUTS; i++) {
-        free((void *)(uintptr_t)c->input[i]);
-        free(c->input_gradient[i]);
+        lab_free(c->input[i]);
+        lab_free(c->input_gradient[i]);
     }
     for (int i = 0; i < MAX_KIND_WEIGHTS; i++) {
-        free((void *)(uintptr_t)c->weight[i]);
-        free(c->weight_gradient[i]);
+        lab_free(c->weight[i]);
+        lab_free(c->weight_gradient[i]);
     }
-    free(c->output);
-    free((void *)(uintptr_t)c->output_gradient);
-    free(c->kept);
-    free(c->scratch);
+    lab_free(c->output);
+    lab_free(c->output_gradient);
+    lab_free(c->kept);
+    lab_free(c->scratch);
 }
 
 static double *zeros(const struct lab *lab, const struct operand *operand)
@@ -446,7 +446,7 @@ static struct answer lab_run(const struct lab *lab, const struct part *part, int
         pthread_create(&threads[i], NULL, run_seat, &local_ops[i]);
     for (int i = 0; i < parts; i++)
         pthread_join(threads[i], NULL);
-    int64_t kept = CPU_KERNELS.kept_bytes(&local_ops[0].call);
+    int64_t kept = lab_backend()->kept_bytes(&local_ops[0].call);
     answer.kept = ARENA_ARRAY(lab->arena, uint8_t, (size_t)kept + 1);
     memcpy(answer.kept, local_ops[0].call.kept, (size_t)kept);
     for (int i = 0; i < parts; i++) {

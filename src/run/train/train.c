@@ -1,6 +1,8 @@
 /* train.c - the loop of a run over its steps, with its log, its checkpoints and its end (train.h). */
 #include "run/train/train.h"
 
+#include "run/backends/backends.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,7 +180,6 @@ static weft_status open_rank(void *context)
     const struct training_options *o = t->o;
     struct run_options run = {.plan = o->plan,
                               .transport = t->agreement.transport,
-                              .kernels = &CPU_KERNELS,
                               .source = corpus_training(&t->corpus),
                               .optimizer = o->optimizer,
                               .seed = t->seed,
@@ -187,6 +188,7 @@ static weft_status open_rank(void *context)
                               .first_step = t->out->step,
                               .trace = o->trace};
     weft_status status;
+    TRY(backend_open(o->device ? o->device : "cpu", t->agreement.transport->rank, &run.kernels));
     TRY(run_open(&run, &t->rank));
     if (t->checkpoint)
         TRY(load_state(t->rank, t->checkpoint));

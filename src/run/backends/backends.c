@@ -1,0 +1,41 @@
+/* backends.c - the table of backends (backends.h). */
+#include "run/backends/backends.h"
+
+#include <string.h>
+
+#ifdef WEFT_CUDA
+#include "run/kernels/cuda/cuda.h"
+#else
+static weft_status cuda_kernels(int32_t place, const struct kernels **out)
+{
+    (void)place;
+    (void)out;
+    return failure(
+        "this program was built without kernels for GPUs: nvcc of CUDA 12 or 13 was not found "
+        "when it was configured");
+}
+#endif
+
+static weft_status cpu_kernels(int32_t place, const struct kernels **out)
+{
+    (void)place;
+    *out = &CPU_KERNELS;
+    return WEFT_OK;
+}
+
+const char *const BACKEND_NAMES = "cpu, cuda";
+static const struct {
+    const char *name;
+    weft_status (*open)(int32_t place, const struct kernels **out);
+} BACKENDS[] = {
+    {"cpu", cpu_kernels},
+    {"cuda", cuda_kernels},
+};
+
+weft_status backend_open(const char *name, int32_t place, const struct kernels **out)
+{
+    for (size_t i = 0; i < COUNT_OF(BACKENDS); i++)
+        if (strcmp(BACKENDS[i].name, name) == 0)
+            return BACKENDS[i].open(place, out);
+    return bad_argument(NULL, "no device is called '%s'; there are: %s", name, BACKEND_NAMES);
+}

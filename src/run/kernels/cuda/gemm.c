@@ -1,0 +1,216 @@
+/* gemm.c - matrix products by cuBLASLt (gemm.h).
+ *
+ *   I1  How a product of certain sizes is computed is asked for once and kept.
+ */
+#include "run/kernels/cuda/gemm.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include <cublasLt.h>
+
+/* ---- the library ----------------------------------------------------------------------------- */
+
+#define LT_FUNCTIONS(X)                                                                            \
+    X(cublasLtCreate)                                                                              \
+    X(cublasLtMatmulDescCreate)                                                                    \
+    X(cublasLtMatmulDescDestroy)                                                                   \
+    X(cublasLtMatmulDescSetAttribute)                                                              \
+    X(cublasLtMatrixLayoutCreate)                                                                  \
+    X(cublasLtMatrixLayoutDestroy)                                                                 \
+    X(cublasLtMatrixLayoutSetAttribute)                                                            \
+    X(cublasLtMatmulPreferenceCreate)                                                              \
+    X(cublasLtMatmulPreferenceDestroy)                                                             \
+    X(cublasLtMatmulPreferenceSetAttribute)                                                        \
+    X(cublasLtMatmulAlgoGetHeuristic)                                                              \
+    X(cublasLtMatmul)
+
+static struct {
+#define LT_FIELD(name) __typeof__(&name) name##_;
+    LT_FUNCTIONS(LT_FIELD)
+#undef LT_FIELD
+    cublasLtHandle_t handle;
+} lt;
+#define LT(name) (lt.name##_)
+
+weft_status products_open(void)
+{
+    static const char *const NAMES[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
+    const char *why = "", *missing = NULL;
+    if (lt.handle)
+        return WEFT_OK;
+    void *library = cuda_library(NAMES, &why);
+    if (!library)
+        return failure(
+            "products on a GPU need cuBLAS of CUDA 12 or 13, which cannot be opened (%s); "
+            "add its folder to LD_LIBRARY_PATH",
+            why);
+#define LT_FIND(name)                                                                              \
+    if (!cuda_symbol(library, #name, &lt.name##_))                                                 \
+        missing = #name;
+    LT_FUNCTIONS(LT_FIND)
+#undef LT_FIND
+    if (missing)
+        return failure("libcublasLt has no %s", missing);
+    return LT(cublasLtCreate)(&lt.handle) == CUBLAS_STATUS_SUCCESS
+               ? WEFT_OK
+               : failure("cuBLASLt does not start on this GPU");
+}
+
+/* ---- a product ------------------------------------------------------------------------------- */
+
+struct found_gemm {
+    struct gemm gemm;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algorithm;
+};
+
+static cudaDataType_t type_of(enum dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static bool works(cublasStatus_t status)
+{
+    if (status != CUBLAS_STATUS_SUCCESS)
+        cuda_fail("a product", "cuBLASLt refuses it");
+    return status == CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasLtMatrixLayout_t layout(enum dtype dtype, int64_t rows, int64_t columns, int64_t step,
+                                     int64_t batch, int64_t apart)
+{
+    cublasLtMatrixLayout_t out = NULL;
+    int32_t count = (int32_t)batch;
+    works(LT(cublasLtMatrixLayoutCreate)(&out, type_of(dtype), (uint64_t)rows, (uint64_t)columns,
+                                         step));
+    if (batch > 1) {
+        works(LT(cublasLtMatrixLayoutSetAttribute)(out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                   sizeof count));
+        works(LT(cublasLtMatrixLayoutSetAttribute)(out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                   &apart, sizeof apart));
+    }
+    return out;
+}
+
+static cublasLtMatmulDesc_t describe(const struct gemm *g)
+{
+    cublasLtMatmulDesc_t out = NULL;
+    cublasOperation_t a = g->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t b = g->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    works(LT(cublasLtMatmulDescCreate)(&out, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    works(LT(cublasLtMatmulDescSetAttribute)(out, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
+    works(LT(cublasLtMatmulDescSetAttribute)(out, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
+    if (g->biased) {
+        cudaDataType_t type = type_of(g->in); /* of the weights, whatever the output is */
+        works(LT(cublasLtMatmulDescSetAttribute)(out, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                                 sizeof epilogue));
+        works(LT(cublasLtMatmulDescSetAttribute)(out, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type,
+                                                 sizeof type));
+    }
+    return out;
+}
+
+static void choose(struct found_gemm *f)
+{
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t result = {0};
+    uint64_t bytes = WORKSPACE;
+    int count = 0;
+    works(LT(cublasLtMatmulPreferenceCreate)(&preference));
+    works(LT(cublasLtMatmulPreferenceSetAttribute)(
+        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t which;
+        uint32_t bytes;
+    } units[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)f->gemm.a_unit},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)f->gemm.b_unit},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)f->gemm.c_unit},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)f->gemm.c_unit}};
+    for (size_t i = 0; i < COUNT_OF(units); i++)
+        works(LT(cublasLtMatmulPreferenceSetAttribute)(preference, units[i].which, &units[i].bytes,
+                                                       sizeof units[i].bytes));
+    works(LT(cublasLtMatmulAlgoGetHeuristic)(lt.handle, f->desc, f->a, f->b, f->c, f->c, preference,
+                                             1, &result, &count));
+    if (count < 1)
+        cuda_fail("a product", "cuBLASLt has no way to compute it");
+    f->algorithm = result.algo;
+    LT(cublasLtMatmulPreferenceDestroy)(preference);
+}
+
+static void find(struct found_gemm *f, const struct gemm *g)
+{
+    f->gemm = *g;
+    f->desc = describe(g);
+    f->a = layout(g->in, g->a_turned ? g->k : g->m, g->a_turned ? g->m : g->k, g->a_step, g->batch,
+                  g->a_apart);
+    f->b = layout(g->in, g->b_turned ? g->n : g->k, g->b_turned ? g->k : g->n, g->b_step, g->batch,
+                  g->b_apart);
+    f->c = layout(g->out, g->m, g->n, g->c_step, g->batch, g->c_apart);
+    choose(f);
+}
+
+static void forget(struct found_gemm *f)
+{
+    LT(cublasLtMatmulDescDestroy)(f->desc);
+    LT(cublasLtMatrixLayoutDestroy)(f->a);
+    LT(cublasLtMatrixLayoutDestroy)(f->b);
+    LT(cublasLtMatrixLayoutDestroy)(f->c);
+}
+
+/* I1; the last ones, each in the place that its sizes say. The caller holds the lock. */
+static pthread_mutex_t finding = PTHREAD_MUTEX_INITIALIZER;
+static struct found_gemm *found_of(const struct gemm *g)
+{
+    enum { KEPT = 1024 };
+    static struct found_gemm kept[KEPT];
+    struct found_gemm *f = &kept[hash_bytes(g, sizeof *g, 0) % KEPT];
+    if (f->desc && memcmp(&f->gemm, g, sizeof *g) == 0)
+        return f;
+    if (f->desc)
+        forget(f);
+    find(f, g);
+    return f;
+}
+
+/* The largest power of two that divides an address, up to what cuBLASLt asks about. */
+static int32_t unit_of(const void *address)
+{
+    enum { MOST = 256 };
+    uintptr_t bits = (uintptr_t)address | MOST;
+    return (int32_t)(bits & (~bits + 1));
+}
+
+void multiply(const struct kernel_call *call, const struct gemm *sizes, float alpha, const void *a,
+              const void *b, const void *bias, float beta, void *c)
+{
+    struct gemm g = *sizes;
+    if (g.m == 0 || g.n == 0 || CUDA_DEVICE.failed())
+        return;
+    g.a_unit = unit_of(a);
+    g.b_unit = unit_of(b);
+    g.c_unit = unit_of(c);
+    pthread_mutex_lock(&finding);
+    struct found_gemm *f = found_of(&g);
+    if (g.biased)
+        works(LT(cublasLtMatmulDescSetAttribute)(f->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                                 sizeof bias));
+    if (!CUDA_DEVICE.failed())
+        works(LT(cublasLtMatmul)(lt.handle, f->desc, &alpha, a, f->a, b, f->b, &beta, c, f->c, c,
+                                 f->c, &f->algorithm, call->scratch, WORKSPACE,
+                                 cuda_stream_handle(call->stream)));
+    pthread_mutex_unlock(&finding);
+}
+
+/* Zeroed first: it is compared byte by byte. */
+struct gemm gemm_of(enum dtype in, enum dtype out)
+{
+    struct gemm g;
+    memset(&g, 0, sizeof g);
+    g.batch = 1;
+    g.in = in;
+    g.out = out;
+    return g;
+}

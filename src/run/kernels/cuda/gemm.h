@@ -1,0 +1,26 @@
+/* gemm.h - matrix products by cuBLASLt; private to the room.
+ *
+ * It stores matrices by columns, so what lies here by rows is its transpose there.
+ */
+#ifndef WEFT_RUN_KERNELS_CUDA_GEMM_H
+#define WEFT_RUN_KERNELS_CUDA_GEMM_H
+
+#include "run/kernels/cuda/room.h"
+
+enum { WORKSPACE = 32 << 20 }; /* bytes; NVIDIA's recommendation for Hopper (cuBLAS, 2.1.7) */
+
+/* C = alpha A B + beta C + bias of m x n, by columns; A is m x k where it is not turned. Batches stand so
+ * many elements apart. */
+struct gemm {
+    int64_t m, n, k, a_step, b_step, c_step;
+    int64_t batch, a_apart, b_apart, c_apart;
+    bool a_turned, b_turned, biased;
+    enum dtype in, out;
+    int32_t a_unit, b_unit, c_unit; /* bytes that the addresses are multiples of */
+};
+struct gemm gemm_of(enum dtype in, enum dtype out); /* one matrix, no sizes yet */
+/* Into the call's stream; its scratch memory begins with WORKSPACE bytes. */
+void multiply(const struct kernel_call *call, const struct gemm *sizes, float alpha, const void *a,
+              const void *b, const void *bias, float beta, void *c);
+
+#endif

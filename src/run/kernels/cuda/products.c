@@ -1,0 +1,340 @@
+/* products.c - linear layers and the products of plain attention on a GPU, by cuBLASLt
+ * (kernels/cpu/matmul.c).
+ *
+ * cuBLASLt stores matrices by columns, so what lies here by rows is its transpose there:
+ *
+ *   Y = X W^T + b    as   Y' = W'^T X' + b        dX = dY W   as   dX' = W' dY'
+ *   dW += dY^T X     as   dW' += X' dY'^T
+ */
+#include "run/kernels/cuda/gemm.h"
+#include "run/kernels/cuda/shape.h"
+
+/* ---- linear ---------------------------------------------------------------------------------- */
+
+/* Outputs of a width that is no multiple of 16 bytes leave cuBLASLt its oldest kernels, several times as slow
+ * (a vocabulary of 50257). Such outputs and their gradients go through rows that are, some at a time, with
+ * zeros at their ends; and so do the weights. */
+enum {
+    UNIT = 8,
+    SPREAD = 256 << 20,
+    ROWS = 128
+}; /* elements of bf16 in 16 bytes; bytes of such rows;
+                                                    * they come in multiples of ROWS */
+
+struct gpu_linear {
+    int64_t rows, in, out, step; /* step: of rows of outputs in the room for them */
+    int64_t at_once;             /* rows there; 0: outputs are multiplied where they lie */
+};
+
+static struct gpu_linear linear_of(const struct kernel_call *call)
+{
+    struct gpu_linear l = {call->size[0] * call->size[1], call->size[2], call->size[3]};
+    l.step = ceil_div(l.out, UNIT) * UNIT;
+    bool worth = l.rows * l.out > 1 << 16; /* else copies cost more than they bring */
+    if (call->dtype == DTYPE_BF16 && l.step != l.out && worth && call->op->weights == 1) {
+        l.at_once = SPREAD / (l.step * dtype_bytes(call->dtype)) / ROWS * ROWS;
+        l.at_once = l.at_once < l.rows ? l.at_once : l.rows;
+    }
+    return l;
+}
+
+/* Where in the scratch memory, after the workspace, rooms begin: for sums of columns, and as above. */
+struct linear_room {
+    int64_t columns, rows, weight, bytes;
+};
+
+static int64_t take(struct linear_room *room, int64_t bytes)
+{
+    int64_t at = room->bytes;
+    room->bytes += ceil_div(bytes, 256) * 256;
+    return at;
+}
+
+static struct linear_room linear_room(const struct kernel_call *call)
+{
+    struct gpu_linear l = linear_of(call);
+    struct linear_room room = {.bytes = WORKSPACE};
+    int64_t each = dtype_bytes(call->dtype);
+    room.columns = take(&room, call->op->weights > 1 ? column_room(l.rows, l.out) : 0);
+    room.rows = take(&room, l.at_once * l.step * each);
+    room.weight = take(&room, l.at_once ? l.step * l.in * each : 0);
+    return room;
+}
+
+static int64_t linear_scratch(const struct kernel_call *call)
+{
+    return linear_room(call).bytes;
+}
+
+static char *scratch_at(const struct kernel_call *call, int64_t offset)
+{
+    return (char *)call->scratch + offset;
+}
+
+/* The weights, with zeros for outputs that are not there. */
+static const void *spread_weight(const struct kernel_call *call, const struct gpu_linear *l)
+{
+    char *to = scratch_at(call, linear_room(call).weight);
+    int64_t each = dtype_bytes(call->dtype), there = l->out * l->in * each;
+    CUDA_DEVICE.copy(call->stream, COPY_ON_DEVICE, to, call->weight[0], there);
+    CUDA_DEVICE.clear(call->stream, to + there, (l->step - l->out) * l->in * each);
+    return to;
+}
+
+static const void *rows_at(const struct kernel_call *call, const void *from, int64_t row,
+                           int64_t width)
+{
+    return (const char *)from + row * width * dtype_bytes(call->dtype);
+}
+
+/* Y of `rows` rows of X, with weights of `out` outputs; rows of Y are as far apart. */
+static void product_forward(const struct kernel_call *call, const struct gpu_linear *l,
+                            const void *x, int64_t rows, const void *weight, int64_t out, void *y)
+{
+    struct gemm g = gemm_of(call->dtype, output_dtype(call));
+    g.m = g.c_step = out;
+    g.n = rows;
+    g.k = g.a_step = g.b_step = l->in;
+    g.a_turned = true;
+    g.biased = call->op->weights > 1 && call->adds_once;
+    multiply(call, &g, 1, weight, x, call->weight[1], 0, y);
+}
+
+static int64_t rows_from(const struct gpu_linear *l, int64_t first)
+{
+    return l->rows - first < l->at_once ? l->rows - first : l->at_once;
+}
+
+static void linear_forward(const struct kernel_call *call)
+{
+    struct gpu_linear l = linear_of(call);
+    if (!l.at_once) {
+        product_forward(call, &l, call->input[0], l.rows, call->weight[0], l.out, call->output);
+        return;
+    }
+    const void *weight = spread_weight(call, &l);
+    void *spread = scratch_at(call, linear_room(call).rows);
+    for (int64_t first = 0; first < l.rows; first += l.at_once) {
+        int64_t rows = rows_from(&l, first);
+        product_forward(call, &l, rows_at(call, call->input[0], first, l.in), rows, weight, l.step,
+                        spread);
+        CUDA_DEVICE.copy_rows(call->stream, call->dtype,
+                              (struct row_copy){rows, l.out, l.step, l.out}, spread,
+                              (void *)(uintptr_t)rows_at(call, call->output, first, l.out));
+    }
+}
+
+/* Gradients of outputs, spread over rows with zeros at their ends. */
+static const void *spread_gradients(const struct kernel_call *call, const struct gpu_linear *l,
+                                    int64_t first)
+{
+    char *spread = scratch_at(call, linear_room(call).rows);
+    int64_t rows = rows_from(l, first), each = dtype_bytes(call->dtype);
+    CUDA_DEVICE.clear(call->stream, spread, rows * l->step * each);
+    CUDA_DEVICE.copy_rows(call->stream, call->dtype,
+                          (struct row_copy){rows, l->out, l->out, l->step},
+                          rows_at(call, call->output_gradient, first, l->out), spread);
+    return spread;
+}
+
+static void product_input(const struct kernel_call *call, const struct gpu_linear *l,
+                          const void *dy, int64_t rows, const void *weight, int64_t out, void *dx)
+{
+    struct gemm g = gemm_of(call->dtype, call->dtype);
+    g.m = g.a_step = g.c_step = l->in;
+    g.n = rows;
+    g.k = g.b_step = out;
+    multiply(call, &g, 1, weight, dy, NULL, 0, dx);
+}
+
+static void linear_input(const struct kernel_call *call)
+{
+    struct gpu_linear l = linear_of(call);
+    void *dx = call->input_gradient[0];
+    if (!dx)
+        return;
+    if (!l.at_once) {
+        product_input(call, &l, call->output_gradient, l.rows, call->weight[0], l.out, dx);
+        return;
+    }
+    const void *weight = spread_weight(call, &l);
+    for (int64_t first = 0; first < l.rows; first += l.at_once)
+        product_input(call, &l, spread_gradients(call, &l, first), rows_from(&l, first), weight,
+                      l.step, (void *)(uintptr_t)rows_at(call, dx, first, l.in));
+}
+
+static void product_weight(const struct kernel_call *call, const struct gpu_linear *l,
+                           const void *x, const void *dy, int64_t rows, int64_t step)
+{
+    struct gemm g = gemm_of(call->dtype, DTYPE_FP32);
+    g.m = g.a_step = g.c_step = l->in;
+    g.n = l->out;
+    g.b_step = step;
+    g.k = rows;
+    g.b_turned = true;
+    multiply(call, &g, 1, x, dy, NULL, 1, call->weight_gradient[0]);
+}
+
+static void linear_weight(const struct kernel_call *call)
+{
+    struct gpu_linear l = linear_of(call);
+    if (!l.at_once)
+        product_weight(call, &l, call->input[0], call->output_gradient, l.rows, l.out);
+    for (int64_t first = 0; l.at_once && first < l.rows; first += l.at_once)
+        product_weight(call, &l, rows_at(call, call->input[0], first, l.in),
+                       spread_gradients(call, &l, first), rows_from(&l, first), l.step);
+    if (call->op->weights > 1)
+        add_columns(call, call->dtype, call->output_gradient, l.rows, l.out,
+                    scratch_at(call, linear_room(call).columns), call->weight_gradient[1]);
+}
+
+static const char *linear_refuses(const struct op *op)
+{
+    return op->output.element == ELEMENT_FP32 ? "the GPU's products have no fp32 outputs yet"
+                                              : NULL;
+}
+
+const struct gpu_kind GPU_LINEAR = {
+    .refuses = linear_refuses,
+    .scratch_bytes = linear_scratch,
+    .phase = {linear_forward, linear_input, linear_weight},
+};
+
+/* ---- scores and context (kernels/cpu/matmul.c) ----------------------------------------------- */
+
+/* A batch is the key/value heads of one sample, with one query head of each group. */
+struct head_batch {
+    int64_t sample, member;
+    int64_t queries, keys, pairs; /* where its first matrices begin */
+};
+
+static struct head_batch head_batch(const struct attention_shape *s, int64_t i)
+{
+    int64_t sample = i / s->group, member = i % s->group, heads = s->head * s->group;
+    return (struct head_batch){
+        sample, member, sample * s->seq * heads * s->depth + member * s->depth,
+        sample * s->kv * s->head * s->depth, (sample * heads + member) * s->seq * s->kv};
+}
+
+static const void *at(const struct kernel_call *call, const void *from, int64_t element)
+{
+    return (const char *)from + element * dtype_bytes(call->dtype);
+}
+
+static struct gemm heads_gemm(const struct kernel_call *call, const struct attention_shape *s)
+{
+    struct gemm g = gemm_of(call->dtype, call->dtype);
+    g.batch = s->head;
+    return g;
+}
+
+/* pairs = alpha queries keys^T */
+static void pairs_product(const struct kernel_call *call, float alpha, const void *q, const void *k,
+                          void *pairs)
+{
+    struct attention_shape s = attention_shape_of(call);
+    struct gemm g = heads_gemm(call, &s);
+    g.m = g.c_step = s.kv;
+    g.n = s.seq;
+    g.k = s.depth;
+    g.a_turned = true;
+    g.a_step = s.head * s.depth;
+    g.b_step = s.head * s.group * s.depth;
+    g.a_apart = s.depth;
+    g.b_apart = s.group * s.depth;
+    g.c_apart = s.group * s.seq * s.kv;
+    for (int64_t i = 0; i < s.batch * s.group; i++) {
+        struct head_batch b = head_batch(&s, i);
+        multiply(call, &g, alpha, at(call, k, b.keys), at(call, q, b.queries), NULL, 0,
+                 (void *)(uintptr_t)at(call, pairs, b.pairs));
+    }
+}
+
+/* queries = alpha pairs keys */
+static void queries_product(const struct kernel_call *call, float alpha, const void *pairs,
+                            const void *k, void *q)
+{
+    struct attention_shape s = attention_shape_of(call);
+    struct gemm g = heads_gemm(call, &s);
+    g.m = s.depth;
+    g.n = s.seq;
+    g.k = g.b_step = s.kv;
+    g.a_step = s.head * s.depth;
+    g.c_step = s.head * s.group * s.depth;
+    g.a_apart = s.depth;
+    g.b_apart = s.group * s.seq * s.kv;
+    g.c_apart = s.group * s.depth;
+    for (int64_t i = 0; i < s.batch * s.group; i++) {
+        struct head_batch b = head_batch(&s, i);
+        multiply(call, &g, alpha, at(call, k, b.keys), at(call, pairs, b.pairs), NULL, 0,
+                 (void *)(uintptr_t)at(call, q, b.queries));
+    }
+}
+
+/* keys = alpha pairs^T queries, summed over each group */
+static void keys_product(const struct kernel_call *call, float alpha, const void *pairs,
+                         const void *q, void *k)
+{
+    struct attention_shape s = attention_shape_of(call);
+    struct gemm g = heads_gemm(call, &s);
+    g.m = s.depth;
+    g.n = g.b_step = s.kv;
+    g.k = s.seq;
+    g.b_turned = true;
+    g.a_step = s.head * s.group * s.depth;
+    g.c_step = s.head * s.depth;
+    g.a_apart = s.group * s.depth;
+    g.b_apart = s.group * s.seq * s.kv;
+    g.c_apart = s.depth;
+    for (int64_t i = 0; i < s.batch * s.group; i++) {
+        struct head_batch b = head_batch(&s, i);
+        multiply(call, &g, alpha, at(call, q, b.queries), at(call, pairs, b.pairs), NULL,
+                 b.member ? 1 : 0, (void *)(uintptr_t)at(call, k, b.keys));
+    }
+}
+
+static int64_t heads_scratch(const struct kernel_call *call)
+{
+    (void)call;
+    return WORKSPACE;
+}
+
+static void score_forward(const struct kernel_call *call)
+{
+    struct attention_shape s = attention_shape_of(call);
+    pairs_product(call, s.scale, call->input[0], call->input[1], call->output);
+    if (call->op->causal)
+        mask_scores(call, s.batch * s.head * s.group * s.seq * s.kv);
+}
+
+static void score_input(const struct kernel_call *call)
+{
+    float scale = attention_shape_of(call).scale;
+    if (call->input_gradient[0])
+        queries_product(call, scale, call->output_gradient, call->input[1],
+                        call->input_gradient[0]);
+    if (call->input_gradient[1])
+        keys_product(call, scale, call->output_gradient, call->input[0], call->input_gradient[1]);
+}
+
+static void context_forward(const struct kernel_call *call)
+{
+    queries_product(call, 1, call->input[0], call->input[1], call->output);
+}
+
+static void context_input(const struct kernel_call *call)
+{
+    if (call->input_gradient[1])
+        keys_product(call, 1, call->input[0], call->output_gradient, call->input_gradient[1]);
+    if (call->input_gradient[0])
+        pairs_product(call, 1, call->output_gradient, call->input[1], call->input_gradient[0]);
+}
+
+const struct gpu_kind GPU_SCORE = {
+    .scratch_bytes = heads_scratch,
+    .phase = {score_forward, score_input},
+};
+const struct gpu_kind GPU_CONTEXT = {
+    .scratch_bytes = heads_scratch,
+    .phase = {context_forward, context_input},
+};

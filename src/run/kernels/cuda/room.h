@@ -1,0 +1,61 @@
+/* room.h - what the GPU's kernels share: rows of a table, launches, products; private to the room.
+ *
+ * A kind is a C file that says which kernels run in which phase, over which grid, beside a .cu file with
+ * the kernels. What they compute is what the CPU's do (kernels/cpu), whose files have the equations.
+ *
+ *   I1  Calls are given to the call's stream and not waited for; only `reduce` waits.
+ *   I2  Sums are in fp32, in an order that does not change from run to run.
+ */
+#ifndef WEFT_RUN_KERNELS_CUDA_ROOM_H
+#define WEFT_RUN_KERNELS_CUDA_ROOM_H
+
+#include "run/device/cuda/cuda.h"
+#include "run/kernels/cuda/cuda.h"
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+struct gpu_kind {
+    const char *(*refuses)(const struct op *op);              /* why; NULL: not at all */
+    int64_t (*kept_bytes)(const struct kernel_call *call);    /* NULL: none */
+    int64_t (*scratch_bytes)(const struct kernel_call *call); /* NULL: none */
+    void (*phase[PHASE_COUNT])(const struct kernel_call *call);
+};
+extern const struct gpu_kind GPU_EMBEDDING, GPU_LINEAR, GPU_SCORE, GPU_CONTEXT, GPU_ATTENTION,
+    GPU_SOFTMAX, GPU_LAYER_NORM, GPU_RMS_NORM, GPU_GELU, GPU_RELU, GPU_SILU, GPU_GATED, GPU_DROPOUT,
+    GPU_DROPOUT_ADD, GPU_ADD, GPU_ROTARY, GPU_LOSS;
+void gpu_optimize(const struct optimizer_step *step);
+/* What is missing, where products cannot be had. */
+weft_status products_open(void);
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+#define GPU_KERNEL(variable, code_name, text)                                                      \
+    static struct cuda_kernel variable = {                                                         \
+        .code = &CUDA_CODE_##code_name, .name = (text), .both = true}
+/* A block for each row. */
+static inline struct cuda_grid row_grid(int64_t rows, int32_t threads)
+{
+    return (struct cuda_grid){rows, 1, 1, threads, 0};
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+static inline int64_t elements_of(const struct kernel_call *call)
+{
+    return axes_product(call, &call->op->output, 0, call->op->output.axes);
+}
+
+static inline void call_copy(const struct kernel_call *call, const void *from, void *to,
+                             int64_t count)
+{
+    CUDA_DEVICE.copy(call->stream, COPY_ON_DEVICE, to, from, count * dtype_bytes(call->dtype));
+}
+
+/* ---- sums of columns ------------------------------------------------------------------------- */
+
+/* Columns of x, (rows, width), added to `to`; the room is that of column_room bytes. */
+void add_columns(const struct kernel_call *call, enum dtype dtype, const void *x, int64_t rows,
+                 int64_t width, void *room, float *to);
+int64_t column_room(int64_t rows, int64_t width);
+
+#endif

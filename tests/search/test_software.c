@@ -105,6 +105,44 @@ static void document_is_complete(void **state)
     arena_free(arena);
 }
 
+/* What each profile has otherwise than the default, from the frameworks' sources (software.c names them). */
+static void profiles_have_their_facts(void **state)
+{
+    (void)state;
+#define CORE                                                                                       \
+    " fp8_recipe=delayed weight_casts=once fused_casts=norms accumulation=fused buckets=megatron " \
+    "gathers=pieces inputs=cast"
+    static const struct {
+        const char *name, *facts;
+    } ROWS[] = {
+        {"default", ""},
+        {"megatron-core-0.16", CORE},
+        {"megatron-core-0.19", CORE},
+        {"megatron-local", " buckets=megatron gathers=pieces optimizer_step=foreach"},
+        {"torchtitan-2025", " gradients=freed"},
+        {"fsdp-script", " gradients=freed root=whole"},
+        {"pytorch-eager", " gradients=freed checkpoints=early optimizer_step=foreach"},
+        {"deepspeed-0.19", " buckets=deepspeed"},
+        {"weft", " accumulation=fused experts=fused sequences=consecutive"},
+    };
+#undef CORE
+    const struct software_profile *profiles;
+    assert_int_equal(software_profiles(&profiles), COUNT_OF(ROWS));
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct arena *arena = arena_new();
+        const char *text = "";
+        for (int f = 0; f < SOFTWARE_FACTS; f++) {
+            enum software_fact fact = (enum software_fact)f;
+            int word = software_word(&profiles[i].record, fact);
+            if (word != software_word(&profiles[0].record, fact))
+                text = arena_printf(arena, "%s %s=%s", text, fact_key(fact), fact_word(fact, word));
+        }
+        assert_string_equal(profiles[i].name, ROWS[i].name);
+        assert_string_equal(text, ROWS[i].facts);
+        arena_free(arena);
+    }
+}
+
 /* ---- rules and costs, by hand ---------------------------------------------------------------- */
 
 /* 40 M parameters up to 40 devices, then 1 M for each; 4 bytes of gradient each. */
@@ -285,10 +323,11 @@ static void estimates_follow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_read_back),         cmocka_unit_test(wrong_words_are_named),
-        cmocka_unit_test(plan_files_have_it),          cmocka_unit_test(document_is_complete),
-        cmocka_unit_test(megatron_buckets_grow),       cmocka_unit_test(casts_of_a_product),
-        cmocka_unit_test(checkpoints_that_stop_early), cmocka_unit_test(estimates_follow),
+        cmocka_unit_test(texts_are_read_back),       cmocka_unit_test(wrong_words_are_named),
+        cmocka_unit_test(plan_files_have_it),        cmocka_unit_test(document_is_complete),
+        cmocka_unit_test(profiles_have_their_facts), cmocka_unit_test(megatron_buckets_grow),
+        cmocka_unit_test(casts_of_a_product),        cmocka_unit_test(checkpoints_that_stop_early),
+        cmocka_unit_test(estimates_follow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

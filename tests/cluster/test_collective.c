@@ -690,6 +690,82 @@ static void pairs_that_stay_within_do_not_leave(void **state)
     lab_free(&lab);
 }
 
+/* ---- unlike links ---------------------------------------------------------------------------- */
+
+static const struct channels *channels_of(struct lab *lab, int devices, struct arena *arena)
+{
+    struct device_set set = {{0}};
+    const struct channels *channels;
+    for (int i = 0; i < devices; i++)
+        set_add(&set, i);
+    assert_int_equal(channels_find(&lab->cluster, &set, arena, &channels), WEFT_OK);
+    return channels;
+}
+
+/* A triangle with a slow side of 10 GB/s a wire: one cycle, both ways, each as fast as that side. */
+static void the_slowest_wire_counts(void **state)
+{
+    (void)state;
+    for (int slow = 0; slow < 3; slow++) {
+        struct lab lab;
+        struct arena *arena = arena_new();
+        lab_init(&lab, "volta", 3, 1);
+        for (int32_t a = 0; a < 3; a++)
+            add_link(&lab, LINK_NVLINK, a, (a + 1) % 3, 1, a == slow ? 10 : 25);
+        struct rings rings = rings_of(&lab, 3, arena);
+        assert_int_equal(rings.count, 2);
+        assert_float_equal(rings.bytes_per_s, 2 * 10e9, 1);
+        arena_free(arena);
+        lab_free(&lab);
+    }
+}
+
+/* Four devices at an NVSwitch, one of them by half as many wires: 150 GB/s around the ring, and of an exchange three
+ * parts go through each device's wires. */
+static void the_narrowest_device_counts(void **state)
+{
+    (void)state;
+    for (int narrow = 0; narrow < 4; narrow++) {
+        struct lab lab;
+        struct arena *arena = arena_new();
+        lab_init(&lab, "ampere", 4, 1);
+        int32_t hub = add_vertex(&lab, VERTEX_NVSWITCH);
+        for (int32_t a = 0; a < 4; a++)
+            add_link(&lab, LINK_NVLINK, a, hub, a == narrow ? 6 : 12, 25);
+        const struct channels *channels = channels_of(&lab, 4, arena);
+        assert_true(channels->switched);
+        assert_float_equal(channels->rings.bytes_per_s, 150e9, 1);
+        assert_true(fabs(channels->ring_s_per_byte[LINK_NVLINK] * 150e9 - 1) < 1e-12);
+        assert_true(fabs(channels->exchange_s_per_byte[LINK_NVLINK] * 150e9 - 3) < 1e-12);
+        arena_free(arena);
+        lab_free(&lab);
+    }
+}
+
+/* Two devices behind a PCIe switch share its NIC of 25 GB/s, or of 100 that their slots of 30 GB/s do not fill. */
+static void a_shared_nic_is_divided(void **state)
+{
+    (void)state;
+    static const double NIC[] = {25, 100}, EACH[] = {12.5, 15}, ALL[] = {25, 60};
+    for (int i = 0; i < 2; i++) {
+        struct lab lab;
+        struct arena *arena = arena_new();
+        lab_init(&lab, "ampere", 2, 2);
+        int32_t hub = add_vertex(&lab, VERTEX_PCI_SWITCH), nic = add_vertex(&lab, VERTEX_NIC);
+        for (int32_t a = 0; a < 2; a++)
+            add_link(&lab, LINK_PCI, a, hub, 1, 30);
+        add_link(&lab, LINK_PCI, hub, nic, 1, 1000);
+        lab.cluster.node.nic_bytes_per_s = NIC[i] * 1e9;
+        const struct channels *channels = channels_of(&lab, 2, arena);
+        assert_int_equal(channels->nics, 2);
+        for (int32_t n = 0; n < 2; n++)
+            assert_true(fabs(channels->nic[n].bytes_per_s - EACH[i] * 1e9) < 1);
+        assert_float_equal(channels->nic_bytes_per_s, ALL[i] * 1e9, 1);
+        arena_free(arena);
+        lab_free(&lab);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -698,6 +774,9 @@ int main(void)
         cmocka_unit_test(dgx1_subsets_have_the_rings_that_measurements_show),
         cmocka_unit_test(devices_without_wires_use_pcie),
         cmocka_unit_test(full_mesh_is_used_up),
+        cmocka_unit_test(the_slowest_wire_counts),
+        cmocka_unit_test(the_narrowest_device_counts),
+        cmocka_unit_test(a_shared_nic_is_divided),
         cmocka_unit_test(pcie_ring_crosses_sockets_once),
         cmocka_unit_test(unconnected_devices_are_refused),
         cmocka_unit_test(ring_all_reduce_by_hand),

@@ -186,6 +186,69 @@ static struct work matmul(int64_t batch, int64_t m, int64_t n, int64_t k)
                          .flops = 2.0 * (double)batch * (double)(m * n) * (double)k};
 }
 
+/* Operators of Aceso's T5 770M (hidden 1024, 16 heads of 64, ffn 4096, 30592 words; 2048 positions in the encoder, 512 in
+ * the decoder) with a micro-batch of 2 on tp 4, in fp16: the first kernel that runs forward, how many run, and what is
+ * all-reduced forward and backward. Cross attention's inputs are the decoder's positions and the encoder's. */
+static void test_rows_of_transformers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *op;
+        int64_t algo;
+        enum kernel kernel;
+        int64_t shape[4];
+        int works;
+        double sent[DIRECTION_COUNT];
+    } ROWS[] = {
+        {"enc-attention-qkv", 0, KERNEL_MATMUL, {1, 4096, 768, 1024}, 2, {0, 2. * 4096 * 1024}},
+        {"enc-attention-qkv", 1, KERNEL_MATMUL, {1, 4096, 3072, 256}, 2, {2. * 3 * 4096 * 1024, 0}},
+        {"dec-attention-qkv-1", 0, KERNEL_MATMUL, {1, 1024, 768, 1024}, 2, {0, 2. * 1024 * 1024}},
+        {"dec-attention-qkv-2",
+         0,
+         KERNEL_MATMUL,
+         {1, 1024, 256, 1024},
+         3,
+         {0, 2. * (1024 + 4096) * 1024}},
+        {"dec-attention-qkv-2",
+         1,
+         KERNEL_MATMUL,
+         {1, 1024, 1024, 256},
+         3,
+         {2. * (1024 + 2 * 4096) * 1024, 0}},
+        {"enc-attention-score", 0, KERNEL_MATMUL, {8, 2048, 2048, 64}, 1, {0, 0}},
+        {"dec-attention-score-1", 0, KERNEL_MATMUL, {8, 512, 512, 64}, 1, {0, 0}},
+        {"dec-attention-score-2", 0, KERNEL_MATMUL, {8, 512, 2048, 64}, 1, {0, 0}},
+        {"dec-attention-context-2", 0, KERNEL_MATMUL, {8, 512, 64, 2048}, 1, {0, 0}},
+        {"enc-attention-dense", 0, KERNEL_MATMUL, {1, 4096, 1024, 256}, 1, {2. * 4096 * 1024, 0}},
+        {"enc-MLP-GEMM-1", 0, KERNEL_MATMUL, {1, 4096, 1024, 1024}, 1, {0, 2. * 4096 * 1024}},
+        {"dec-MLP-GEMM-2", 0, KERNEL_MATMUL, {1, 1024, 1024, 1024}, 1, {2. * 1024 * 1024, 0}},
+        {"t5-post-process", 0, KERNEL_MATMUL, {1, 1024, 7648, 1024}, 2, {0, 2. * 1024 * 1024}},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct operator_row op = {.model = "t5_770M",
+                                  .op = ROWS[i].op,
+                                  .dtype = DTYPE_FP16,
+                                  .matrix_dtype = DTYPE_FP16,
+                                  .batch = 2,
+                                  .tp = 4,
+                                  .algo = ROWS[i].algo};
+        struct table_row row = {.operator= & op, .times = DIRECTION_COUNT};
+        transformer_row(&row);
+        const struct timing *time = row.time;
+        bool same = time[FORWARD].works == ROWS[i].works &&
+                    time[FORWARD].work[0].kernel == ROWS[i].kernel &&
+                    memcmp(time[FORWARD].work[0].shape, ROWS[i].shape, sizeof ROWS[i].shape) == 0;
+        for (int d = 0; d < DIRECTION_COUNT; d++)
+            same &= time[d].all_reduce_bytes == ROWS[i].sent[d];
+        if (!same)
+            fail_msg("%s: %d kernels, {%d, %d, %d, %d}, %g and %g bytes", ROWS[i].op,
+                     time[FORWARD].works, (int)time[FORWARD].work[0].shape[0],
+                     (int)time[FORWARD].work[0].shape[1], (int)time[FORWARD].work[0].shape[2],
+                     (int)time[FORWARD].work[0].shape[3], time[FORWARD].all_reduce_bytes,
+                     time[BACKWARD].all_reduce_bytes);
+    }
+}
+
 /* 256 x 64 is four tiles of 64 x 64, one per unit: a single wave of 2 * 64 * 64 * 1000 FLOPs at
  * 1 TFLOP/s = 8.192 us. 320 x 64 is five: two waves, 16.384 us, although 5/4 of the work would be
  * 10.24 us (three tiles of 128 x 64 take one wave of twice the tile: no better). Splitting the
@@ -699,6 +762,7 @@ int main(void)
         cmocka_unit_test(test_waves),
         cmocka_unit_test(test_power_limit),
         cmocka_unit_test(test_memory_and_host),
+        cmocka_unit_test(test_rows_of_transformers),
         cmocka_unit_test(test_bytes_of_losses),
         cmocka_unit_test(test_bytes_of_embeddings),
         cmocka_unit_test(test_causal_attention),

@@ -307,14 +307,14 @@ static void nodes_make_what_the_specification_says(void **state)
 
 /* ---- operators (S2) -------------------------------------------------------------------------- */
 
-/* What the work of a kind is about: its first shape numbers. */
+/* `shape`: of the forward work. */
 static const struct {
     struct onnx_case node;
     int64_t opset;
     enum op_kind kind;
     double flops, parameters;
     unsigned keep;
-    int64_t shape[4];
+    int64_t shape[8];
 } OPERATORS[] = {
     {{"Conv", "(1,8,15,12) <16,8,3,5> <16>", "strides=2,1 pads=1,0,2,3", "()"},
      13,
@@ -322,21 +322,21 @@ static const struct {
      2 * 16 * 8 * 11 * 8 * 15,
      16 * 8 * 15 + 16,
      KEEP_INPUT_0,
-     {1, 16, 8, 11}},
+     {1, 16, 8, 11, 8, 3, 5, 2}},
     {{"Conv", "(1,8,15,12) <16,4,3,3>", "group=2", "()"},
      13,
      OP_CONV,
      2 * 16 * 13 * 10 * 4 * 9,
      16 * 4 * 9,
      KEEP_INPUT_0,
-     {1, 16, 13, 10}},
+     {1, 16, 13, 10, 4, 3, 3, 1}},
     {{"Conv", "(1,8,15) <4,8,4>", "pads=1,1", "()"},
      13,
      OP_CONV,
      2 * 4 * 14 * 8 * 4,
      4 * 8 * 4,
      KEEP_INPUT_0,
-     {1, 4, 14, 1}},
+     {1, 4, 14, 1, 8, 4, 1, 1}},
     {{"Gemm", "(1,5) <5,7> <7>", "", "()"}, 13, OP_LINEAR, 2 * 35, 42, KEEP_INPUT_0, {1, 1, 7, 5}},
     {{"Gemm", "(1,5) <7,5>", "transB=1", "()"},
      13,
@@ -391,7 +391,7 @@ static const struct {
      0,
      0,
      KEEP_INPUT_0,
-     {1, 8, 5, 4}},
+     {1, 8, 5, 4, 6}},
     {{"Relu", "(1,3,4)", "", "()"}, 13, OP_RELU, 0, 0, KEEP_OUTPUT, {12, 0, 0, 0}},
     {{"Gelu", "(1,3,4)", "", "()"}, 20, OP_GELU, 0, 0, KEEP_INPUT_0, {12, 0, 0, 0}},
     {{"Log", "(1,3,4)", "", "()"}, 13, OP_SILU, 0, 0, KEEP_INPUT_0, {12, 0, 0, 0}},

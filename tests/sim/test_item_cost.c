@@ -74,6 +74,20 @@ static void test_which_run_in_fp8(void **state)
     close_lab(&lab);
 }
 
+/* F1: so do products of experts, and the router's do not. */
+static void test_experts_run_in_fp8(void **state)
+{
+    (void)state;
+    struct lab lab = open_lab("mixtral-8x7b", "layers: 1", "hgx-h200:1x1", DTYPE_FP8, 1);
+    struct work works[MAX_ITEM_WORKS];
+    item_works(lab.plan, find_op(lab.plan, "gate_up"), PHASE_FORWARD, works);
+    assert_int_equal(works[0].kernel, KERNEL_GROUPED_MATMUL);
+    assert_int_equal(works[0].dtype, DTYPE_FP8);
+    item_works(lab.plan, find_op(lab.plan, "router"), PHASE_FORWARD, works);
+    assert_int_equal(works[0].dtype, DTYPE_BF16);
+    close_lab(&lab);
+}
+
 static void test_bytes_of_casts(void **state)
 {
     (void)state;
@@ -361,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_which_run_in_fp8),
         cmocka_unit_test(test_nvfp4_products),
+        cmocka_unit_test(test_experts_run_in_fp8),
         cmocka_unit_test(test_bytes_of_casts),
         cmocka_unit_test(test_shared_inputs_are_cast_once),
         cmocka_unit_test(test_fp8_saves_what_was_measured),

@@ -93,6 +93,11 @@ static void stages_have_bars(void **state)
               "    0      0-3  63.0 ms        6.00 ms  32.0 ms  ███████████████████▒··········\n");
     expect_in(text, "stage 0 waits 32 % of the time for gradients from stage 1\n"
                     "stage 1 waits 32 % of the time for activations\n");
+    free(text);
+    fake->prediction.stage[1].waits_most_ns *= 2; /* the longest wait comes first */
+    text = view(fake, VIEW_ALL, 0);
+    expect_in(text, "stage 1 waits 63 % of the time for activations\n"
+                    "stage 0 waits 32 % of the time for gradients from stage 1\n");
     /* up to 2, 3, 9, 11, 12, 12.5 of 32 GiB in 12 columns: 0.75, 1.1, 3.4, 4.1, 4.5, 4.7 */
     expect_in(text, "    0  2.00 GiB   1.00 GiB   6.00 GiB     2.00 GiB   1.00 GiB  12.0 GiB  "
                     "12.5 GiB  █▒▒░-·······\n");

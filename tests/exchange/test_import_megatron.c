@@ -69,6 +69,88 @@ static void scripts_are_read_without_being_run(void **state)
     plan_close(&opened);
 }
 
+/* Rows of the table of words, one argument at a time: padded to 128 * tp, to what --make-vocab-size-divisible-by says, or
+ * as --padded-vocab-size has it; a NullTokenizer adds a token. */
+static void vocabularies_are_padded(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments;
+        int64_t rows;
+    } ROWS[] = {
+        {"--vocab-size 1000", 1024},
+        {"--vocab-size 1024", 1024},
+        {"--vocab-size 1000 --tensor-model-parallel-size 8", 1024},
+        {"--vocab-size 1025 --tensor-model-parallel-size 8", 2048},
+        {"--vocab-size 1000 --make-vocab-size-divisible-by 300", 1200},
+        {"--vocab-size 1000 --make-vocab-size-divisible-by 1", 1000},
+        {"--vocab-size 1024 --tokenizer-type NullTokenizer", 1152},
+        {"--vocab-size 1000 --padded-vocab-size 1040", 1040},
+        {"--vocab-size 1001 --padded-vocab-size 1002 --tensor-model-parallel-size 2", 1001},
+        {"--tokenizer-type GPT2BPETokenizer", 50304},
+        {"--tokenizer-type BertWordPieceLowerCase --make-vocab-size-divisible-by 1", 30522},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan opened;
+        struct texts notes = {0};
+        const char *text = arena_printf(arena,
+                                        "pretrain_gpt.py --num-layers 2 --hidden-size 64 "
+                                        "--num-attention-heads 8 --seq-length 128 "
+                                        "--max-position-embeddings 128 --micro-batch-size 1 %s",
+                                        ROWS[i].arguments);
+        if (import_text(text, &opened, &notes) != WEFT_OK)
+            fail_msg("%s: %s", ROWS[i].arguments, weft_last_error()->message);
+        assert_int_equal(opened.model->op[0].weight[0].operand.size[0], ROWS[i].rows);
+        plan_close(&opened);
+    }
+}
+
+/* Which operators compute attention, how many keys there are, and which loss. */
+static void attentions_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments;
+        bool flash, fused_loss;
+        int64_t keys; /* features of keys */
+    } ROWS[] = {
+        {"", true, false, 64},
+        {"--cross-entropy-loss-fusion", true, true, 64},
+        {"--attention-backend unfused", false, false, 64},
+        {"--attention-backend local", false, false, 64},
+        {"--attention-backend flash", true, false, 64},
+        {"--transformer-impl local", false, false, 64},
+        {"--transformer-impl local --use-flash-attn", true, false, 64},
+        {"--transformer-impl local --attention-backend flash", true, false, 64},
+        {"--normalization RMSNorm --swiglu --group-query-attention --num-query-groups 2", true,
+         false, 16},
+        {"--normalization RMSNorm --swiglu --group-query-attention", true, false, 8},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan opened;
+        struct texts notes = {0};
+        const char *text =
+            arena_printf(arena,
+                         "pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 8 "
+                         "--seq-length 128 "
+                         "--max-position-embeddings 128 --micro-batch-size 1 --vocab-size 1000 %s",
+                         ROWS[i].arguments);
+        if (import_text(text, &opened, &notes) != WEFT_OK)
+            fail_msg("%s: %s", ROWS[i].arguments, weft_last_error()->message);
+        const struct op *flash = model_op_of_kind(opened.model, OP_ATTENTION);
+        const struct op *score = model_op_of_kind(opened.model, OP_SCORE);
+        const struct op *plain = flash ? flash : score;
+        if ((flash != NULL) != ROWS[i].flash ||
+            plain->input[1].size[plain->input[1].axes - 1] != ROWS[i].keys)
+            fail_msg("%s: %s attention, keys of %d", ROWS[i].arguments, flash ? "flash" : "plain",
+                     (int)plain->input[1].size[plain->input[1].axes - 1]);
+        const char *loss =
+            opened.plan->model_options ? strstr(opened.plan->model_options, "loss: fused") : NULL;
+        assert_int_equal(loss != NULL, ROWS[i].fused_loss);
+        plan_close(&opened);
+    }
+}
+
 /* Products beside their own collectives: with an argument of Megatron's, and of torchtitan's. */
 static void products_are_told(void **state)
 {
@@ -417,6 +499,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scripts_are_read_without_being_run),
         cmocka_unit_test(products_are_told),
+        cmocka_unit_test(vocabularies_are_padded),
+        cmocka_unit_test(attentions_are_told),
         cmocka_unit_test(experts_are_told),
         cmocka_unit_test(async_tp_is_told),
         cmocka_unit_test(ways_to_write_arguments_are_alike),

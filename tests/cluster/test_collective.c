@@ -664,6 +664,8 @@ static void latencies_are_those_of_the_tiers_that_are_crossed(void **state)
     /* 15 steps of a ring of 2 * 8, one of which leaves its node */
     assert_int_equal(cost(&lab, COLLECTIVE_ALL_GATHER, group_range(0, 16, 1), 1).ns,
                      6600 + 14 * 600 + 1000);
+    lab.cluster.fabric.tiers = 1;
+    assert_int_equal(cost(&lab, COLLECTIVE_SEND, group_range(0, 2, 8), 1).ns, 6600 + 1000);
     lab_free(&lab);
 }
 

@@ -252,6 +252,51 @@ static void test_budgets(void **state)
     }
 }
 
+/* Muon's products of a matrix of 3 x 5 and of 5 x 3 are the same: X X^T, its square, and that times X. */
+static void matrices_lie_on_their_long_side(void **state)
+{
+    (void)state;
+    static const int64_t SHAPES[ORTHOGONAL_PRODUCTS][4] = {
+        {2, 3, 3, 5}, {2, 3, 3, 3}, {2, 3, 5, 3}};
+    for (int turned = 0; turned < 2; turned++) {
+        struct work works[ORTHOGONAL_PRODUCTS];
+        orthogonal_works(2, turned ? 5 : 3, turned ? 3 : 5, works);
+        for (int i = 0; i < ORTHOGONAL_PRODUCTS; i++) {
+            const int64_t *s = SHAPES[i];
+            assert_memory_equal(works[i].shape, s, sizeof SHAPES[i]);
+            assert_true(works[i].flops == 2. * (double)(s[0] * s[1] * s[2] * s[3]));
+            assert_true(works[i].read_bytes == 2. * (double)(s[0] * s[3] * (s[1] + s[2])));
+            assert_true(works[i].write_bytes == 2. * (double)(s[0] * s[1] * s[2]));
+        }
+    }
+}
+
+/* Products within layers are orthogonalised; embedding, norms and logits have Adam, and no other rule does it. */
+static void matrices_of_layers_are_orthogonal(void **state)
+{
+    (void)state;
+    struct model *model;
+    assert_int_equal(model_open("llama2-7b", "layers: 2", &model), WEFT_OK);
+    for (int32_t i = 0; i < model->ops; i++) {
+        const struct op *op = &model->op[i];
+        bool inside = op->kind == OP_LINEAR && op_in_layer(model, op);
+        assert_int_equal(is_orthogonalised(UPDATE_MUON, op), inside);
+        assert_false(is_orthogonalised(UPDATE_ADAMW, op));
+    }
+    model_free(model);
+}
+
+/* Weights are gathered in the compute type, and as one byte where they are kept in fp8. */
+static void gathers_have_the_computed_type(void **state)
+{
+    (void)state;
+    for (int policy = 0; policy < POLICY_COUNT; policy++) {
+        bool cast = policy == POLICY_FP8_WEIGHTS;
+        assert_int_equal(policy_gather_bytes((enum policy)policy, DTYPE_BF16), cast ? 1 : 2);
+        assert_int_equal(policy_gather_bytes((enum policy)policy, DTYPE_FP32), cast ? 1 : 4);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +308,9 @@ int main(void)
         cmocka_unit_test(test_tied_weights_once),
         cmocka_unit_test(activations_are_those_of_the_literature),
         cmocka_unit_test(sharding_divides_state),
+        cmocka_unit_test(matrices_lie_on_their_long_side),
+        cmocka_unit_test(matrices_of_layers_are_orthogonal),
+        cmocka_unit_test(gathers_have_the_computed_type),
         cmocka_unit_test(pieces_and_offload_keep_their_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

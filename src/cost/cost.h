@@ -282,6 +282,8 @@ bool device_adds_gradients(const struct device *device);
 /* Whether the device's fp8 products take a scale for every 32 elements (MXFP8), so that a cast does
  * not need the largest of all values. */
 bool device_scales_blocks(const struct device *device);
+/* Time to handle a token of an expert in one pass, beyond its bytes (calibration.h). */
+double device_token_ns(const struct device *device);
 /* The factor by which both computation and collectives on the device slow down while they
  * overlap. */
 double cost_slowdown(const struct cost *cost);

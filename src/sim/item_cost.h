@@ -11,6 +11,10 @@
  * shard weights also process them on the device (policy_handling); that cost is found here as well,
  * because a forward pass that is repeated gathers nothing.
  *
+ * Where the software handles experts on streams, bringing tokens to them or back takes, beyond its bytes,
+ *
+ *   device_token_ns for each token that an expert gets, in each pass                          (3)
+ *
  * The host issues every kernel, running ahead of the device from one pass into the next; if a
  * micro-batch takes the host longer than the device, a part's blocks are stretched evenly, so that
  * the way they are cut into runs changes nothing:

@@ -256,6 +256,36 @@ static void checkpoints_that_stop_early(void **state)
     arena_free(arena);
 }
 
+/* 4 samples of 4096 tokens with 8 of 128 experts each on one of 8 devices: as many tokens as it has itself reach it, 131,072,
+ * and each takes 8 ns more in a pass of a B200. */
+static void tokens_of_experts(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    struct model *model;
+    struct cluster *cluster;
+    assert_int_equal(model_open("qwen3-30b-a3b", "layers: 1, seq: 4096", &model), WEFT_OK);
+    assert_int_equal(cluster_open("hgx-b200:1", &cluster), WEFT_OK);
+    struct degrees d = {.dp = 8, .ep = 8, .micro_batch = 4, .global_batch = 32};
+    static const char *const NAMES[] = {"default", "default,experts=streams"};
+    int64_t ns[2];
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
+        struct plan *plan = plan_with(model, cluster, NAMES[i], d);
+        struct cost *cost;
+        assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
+        struct item_costs costs = item_costs_of(arena, plan, cost);
+        ns[i] =
+            item_cost(&costs, find_instance(plan, "layers.0.mlp.experts.dispatch"), PHASE_FORWARD)
+                ->device.ns;
+        cost_close(cost);
+        plan_free(plan);
+    }
+    assert_int_equal(ns[1] - ns[0], 131072 * 8);
+    cluster_free(cluster);
+    model_free(model);
+    arena_free(arena);
+}
+
 /* ---- the estimate ---------------------------------------------------------------------------- */
 
 struct seconds {
@@ -327,7 +357,7 @@ int main(void)
         cmocka_unit_test(plan_files_have_it),        cmocka_unit_test(document_is_complete),
         cmocka_unit_test(profiles_have_their_facts), cmocka_unit_test(megatron_buckets_grow),
         cmocka_unit_test(casts_of_a_product),        cmocka_unit_test(checkpoints_that_stop_early),
-        cmocka_unit_test(estimates_follow),
+        cmocka_unit_test(tokens_of_experts),         cmocka_unit_test(estimates_follow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

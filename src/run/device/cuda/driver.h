@@ -39,7 +39,7 @@
     X(cuGetErrorString, "cuGetErrorString")
 
 struct cuda_driver {
-#define CUDA_FIELD(name, text) __typeof__(&name) name##_;
+#define CUDA_FIELD(name, text) __typeof__(&(name)) name##_;
     CUDA_FUNCTIONS(CUDA_FIELD)
 #undef CUDA_FIELD
 };

@@ -26,7 +26,7 @@
     X(cublasLtMatmul)
 
 static struct {
-#define LT_FIELD(name) __typeof__(&name) name##_;
+#define LT_FIELD(name) __typeof__(&(name)) name##_;
     LT_FUNCTIONS(LT_FIELD)
 #undef LT_FIELD
     cublasLtHandle_t handle;

@@ -104,7 +104,8 @@ static cublasLtMatmulDesc_t describe(const struct gemm *g)
     works(LT(cublasLtMatmulDescSetAttribute)(out, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
     works(LT(cublasLtMatmulDescSetAttribute)(out, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
     if (g->biased) {
-        cudaDataType_t type = type_of(g->in); /* of the weights, whatever the output is */
+        cudaDataType_t type =
+            type_of((enum dtype)g->in); /* of the weights, whatever the output is */
         works(LT(cublasLtMatmulDescSetAttribute)(out, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
                                                  sizeof epilogue));
         works(LT(cublasLtMatmulDescSetAttribute)(out, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type,
@@ -144,11 +145,11 @@ static void find(struct found_gemm *f, const struct gemm *g)
 {
     f->gemm = *g;
     f->desc = describe(g);
-    f->a = layout(g->in, g->a_turned ? g->k : g->m, g->a_turned ? g->m : g->k, g->a_step, g->batch,
-                  g->a_apart);
-    f->b = layout(g->in, g->b_turned ? g->n : g->k, g->b_turned ? g->k : g->n, g->b_step, g->batch,
-                  g->b_apart);
-    f->c = layout(g->out, g->m, g->n, g->c_step, g->batch, g->c_apart);
+    f->a = layout((enum dtype)g->in, g->a_turned ? g->k : g->m, g->a_turned ? g->m : g->k,
+                  g->a_step, g->batch, g->a_apart);
+    f->b = layout((enum dtype)g->in, g->b_turned ? g->n : g->k, g->b_turned ? g->k : g->n,
+                  g->b_step, g->batch, g->b_apart);
+    f->c = layout((enum dtype)g->out, g->m, g->n, g->c_step, g->batch, g->c_apart);
     choose(f);
 }
 
@@ -204,13 +205,7 @@ void multiply(const struct kernel_call *call, const struct gemm *sizes, float al
     pthread_mutex_unlock(&finding);
 }
 
-/* Zeroed first: it is compared byte by byte. */
 struct gemm gemm_of(enum dtype in, enum dtype out)
 {
-    struct gemm g;
-    memset(&g, 0, sizeof g);
-    g.batch = 1;
-    g.in = in;
-    g.out = out;
-    return g;
+    return (struct gemm){.batch = 1, .in = (int32_t)in, .out = (int32_t)out};
 }

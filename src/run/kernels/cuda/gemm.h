@@ -10,12 +10,12 @@
 enum { WORKSPACE = 32 << 20 }; /* bytes; NVIDIA's recommendation for Hopper (cuBLAS, 2.1.7) */
 
 /* C = alpha A B + beta C + bias of m x n, by columns; A is m x k where it is not turned. Batches stand so
- * many elements apart. */
+ * many elements apart. Two are compared byte by byte: there is no room between members. */
 struct gemm {
     int64_t m, n, k, a_step, b_step, c_step;
     int64_t batch, a_apart, b_apart, c_apart;
-    bool a_turned, b_turned, biased;
-    enum dtype in, out;
+    int32_t a_turned, b_turned, biased;
+    int32_t in, out;                /* enum dtype */
     int32_t a_unit, b_unit, c_unit; /* bytes that the addresses are multiples of */
 };
 struct gemm gemm_of(enum dtype in, enum dtype out); /* one matrix, no sizes yet */

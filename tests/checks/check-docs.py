@@ -70,7 +70,7 @@ def commands():
 def options(command):
     help_text = run(f"weft {command} --help").stdout
     found = re.findall(r"^ +(?:-[a-z], +)?(--[a-z][a-z0-9-]*)", help_text, re.MULTILINE)
-    listed = re.findall(r"^ {2,6}(?:-[a-z], )?(--[a-z][a-z0-9-]*)", help_text, re.MULTILINE)
+    listed = re.findall(r"^ {2,6}(?:-[a-z], )?(--[a-z][a-z0-9-]*)(?=[=\[,]|  |$)", help_text, re.MULTILINE)
     for option in sorted({option for option in listed if listed.count(option) > 1}):
         complaints.append(f"weft {command} --help: {option} stands there twice")
     return set(found) - COMMON_OPTIONS

@@ -270,7 +270,7 @@ static const struct {
     {"simumax_b200", {20, 3, 17, 0}},
     {"torchtitan", {15, 0, 12, 3}},
     {"weft_h200", {39, 0, 39, 0}},
-    {"weft_h200_ranks", {15, 0, 15, 0}},
+    {"weft_h200_ranks", {16, 0, 16, 0}},
     {"llm_foundry_fsdp", {70, 0, 70, 0}},
     {"megatron_bridge", {16, 0, 8, 8}, 18},
     {"megatron_golden", {141, 136, 0, 5}},

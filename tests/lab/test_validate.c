@@ -51,7 +51,7 @@ static const struct {
     {"simumax_b200", 20, 20},
     {"torchtitan", 15, 15},
     {"weft_h200", 39, 39},
-    {"weft_h200_ranks", 15, 15},
+    {"weft_h200_ranks", 16, 16},
     {"llm_foundry_fsdp", 70, 70},
     {"megatron_bridge", 127, 125},
     {"megatron_golden", 218, 141},

@@ -120,10 +120,10 @@ static void make_long_attention(struct builder *b, struct rng *rng)
 /* Heads as wide as models have them, for which a device may have kernels of their own. */
 static void make_wide_attention(struct builder *b, struct rng *rng)
 {
-    int64_t kv_heads = from_to(rng, 1, 2), seq = from_to(rng, 1, 200);
+    int64_t kv_heads = from_to(rng, 1, 2), seq = from_to(rng, 1, 80);
     struct attention a = {kv_heads * from_to(rng, 1, 2), kv_heads, maybe(rng) ? 64 : 128, 0,
                           maybe(rng)};
-    int64_t kv = a.causal ? seq : from_to(rng, 1, 200);
+    int64_t kv = a.causal ? seq : from_to(rng, 1, 80);
     a.window = draw_span(rng, &a, seq);
     a.chunked = a.window && maybe(rng);
     build_attention(b, "op", sequence(b, seq, a.heads * a.depth),
@@ -463,8 +463,8 @@ static const struct {
     {OP_INTERACTION, make_interaction, 30},
     {OP_LOSS, make_loss, 60},
     {OP_RESHAPE, make_reshape, 40},
-    {OP_ATTENTION, make_wide_attention, 6},
-    {OP_LINEAR, make_odd_linear, 3},
+    {OP_ATTENTION, make_wide_attention, 2},
+    {OP_LINEAR, make_odd_linear, 1},
 };
 
 /* ---- a lab of one operator ------------------------------------------------------------------- */

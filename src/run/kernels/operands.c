@@ -20,6 +20,19 @@ int64_t axes_product(const struct kernel_call *call, const struct operand *opera
     return all;
 }
 
+bool loss_is_fused(const struct op *op)
+{
+    return (op->keep & KEEP_INPUT_0) != 0;
+}
+
+int64_t loss_columns(const struct kernel_call *call)
+{
+    int64_t left = call->whole[2] - call->begin[2];
+    if (left < 0)
+        return 0;
+    return left < call->size[2] ? left : call->size[2];
+}
+
 const char *add_refuses(const struct op *op)
 {
     int64_t sample = 1;

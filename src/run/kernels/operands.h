@@ -20,6 +20,11 @@ struct extent axis_extent(const struct kernel_call *call, const struct operand *
 int64_t axes_product(const struct kernel_call *call, const struct operand *operand, int from,
                      int to);
 
+/* Of a loss: whether it keeps the logits and computes probabilities again, and how many of its local columns exist,
+ * without the padding of a split after the end of the whole. */
+bool loss_is_fused(const struct op *op);
+int64_t loss_columns(const struct kernel_call *call);
+
 /* Why an operator of a kind cannot be run; NULL: it can. */
 const char *add_refuses(const struct op *op);
 const char *embedding_refuses(const struct op *op);

@@ -185,8 +185,8 @@ static float normal_of(uint64_t seed, int64_t element)
     return (float)(sqrt(-2 * log(uniform_of(a))) * cos(2 * pi * uniform_of(b)));
 }
 
-/* Of a delta rule, as Qwen3-Next begins: decays of 1 to 16, and steps like a scan's. Of a scan, as Mamba-2 begins: decays of 1 to 16, steps of 0.001 to 0.1 (evenly by their
- * logarithms), and the input itself in the output. */
+/* Of a scan, as Mamba-2 begins: decays of 1 to 16, steps of 0.001 to 0.1 (evenly by their logarithms), and the
+ * input itself in the output. A delta rule, as Qwen3-Next begins, has the same decays and steps. */
 static float scan_value(int32_t weight, uint64_t seed, int64_t element)
 {
     double u = uniform_of(hash_bytes(&element, sizeof element, seed));

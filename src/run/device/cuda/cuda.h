@@ -37,8 +37,8 @@ struct cuda_kernel {
     struct cuda_code *code;
     const char *name;
     bool both;
-    void *function[2]; /* by storage: fp32, bf16 */
-    int32_t shared;    /* bytes of its own that it was allowed so far */
+    void *function[2];  /* by storage: fp32, bf16 */
+    int32_t allowed[2]; /* bytes of shared memory that were asked for so far */
 };
 struct cuda_grid {
     int64_t x, y, z;

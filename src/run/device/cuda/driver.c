@@ -193,13 +193,20 @@ static CUfunction find(struct cuda_kernel *kernel, int which)
     return function;
 }
 
-static void allow_shared(struct cuda_kernel *kernel, CUfunction function, int32_t bytes)
+/* Two threads may ask for two sizes at once: the lock keeps the larger one. */
+static void allow_shared(struct cuda_kernel *kernel, int which, int32_t bytes)
 {
     enum { WITHOUT_ASKING = 48 << 10 };
-    if (bytes > WITHOUT_ASKING)
-        cuda_works(CUDA(cuFuncSetAttribute)(function,
+    static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
+    if (bytes <= WITHOUT_ASKING)
+        return;
+    pthread_mutex_lock(&asking);
+    if (bytes > kernel->allowed[which] &&
+        cuda_works(CUDA(cuFuncSetAttribute)(kernel->function[which],
                                             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
-                   kernel->name);
+                   kernel->name))
+        kernel->allowed[which] = bytes;
+    pthread_mutex_unlock(&asking);
 }
 
 void cuda_launch(struct device_stream *stream, struct cuda_kernel *kernel, enum dtype dtype,
@@ -213,7 +220,7 @@ void cuda_launch(struct device_stream *stream, struct cuda_kernel *kernel, enum 
         function = find(kernel, which);
     if (!function)
         return;
-    allow_shared(kernel, function, grid.shared);
+    allow_shared(kernel, which, grid.shared);
     cuda_works(CUDA(cuLaunchKernel)(function, (unsigned)grid.x, (unsigned)grid.y, (unsigned)grid.z,
                                     (unsigned)grid.threads, 1, 1, (unsigned)grid.shared,
                                     stream->stream, (void **)(uintptr_t)arguments, NULL),

@@ -28,20 +28,12 @@ struct loss_rows {
     const int64_t *labels;
 };
 
-static bool is_fused(const struct op *op)
-{
-    return (op->keep & KEEP_INPUT_0) != 0;
-}
-
 static struct loss_rows loss_of(const struct kernel_call *call)
 {
-    int64_t left = call->whole[2] - call->begin[2];
     struct loss_rows l = {.rows = call->size[0] * call->size[1],
                           .columns = call->size[2],
-                          .real = left < 0               ? 0
-                                  : left < call->size[2] ? left
-                                                         : call->size[2],
-                          .fused = is_fused(call->op),
+                          .real = loss_columns(call),
+                          .fused = loss_is_fused(call->op),
                           .labels = call->input[call->op->inputs]};
     float *room = call->scratch;
     l.most = l.fused ? call->kept : room;
@@ -59,7 +51,7 @@ static int64_t loss_scratch(const struct kernel_call *call)
 static int64_t loss_kept(const struct kernel_call *call)
 {
     int64_t rows = call->size[0] * call->size[1];
-    return rows * (is_fused(call->op) ? 2 : call->size[2]) * (int64_t)sizeof(float);
+    return rows * (loss_is_fused(call->op) ? 2 : call->size[2]) * (int64_t)sizeof(float);
 }
 
 /* The row's label among the local columns, or -1. */

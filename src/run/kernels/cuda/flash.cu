@@ -34,6 +34,16 @@ static __device__ __forceinline__ void key_range(const shape &s, int64_t first, 
         *end = (*end - 1) / n * n;
 }
 
+/* A tile of N keys, and one of their values. */
+template <int D, int N>
+static __device__ __forceinline__ void fetch_keys(bf16 *ks, bf16 *vs, const bf16 *k, const bf16 *v,
+                                                  int64_t sample, const shape &s, int64_t head,
+                                                  int64_t first)
+{
+    fetch<D, N, THREADS>(ks, k, sample, s.kv, s.head, head, first);
+    fetch<D, N, THREADS>(vs, v, sample, s.kv, s.head, head, first);
+}
+
 /* Grid: tiles of queries (the longest first), query heads, samples; N keys at a time. */
 template <int D, int N, int R>
 static __device__ __forceinline__ void forward(const bf16 *q, const bf16 *k, const bf16 *v,
@@ -52,14 +62,12 @@ static __device__ __forceinline__ void forward(const bf16 *q, const bf16 *k, con
         most[r][0] = most[r][1] = -INFINITY;
     key_range(s, first, M, N, &key, &end);
     fetch<D, M, THREADS>(qs, q, sample, s.seq, heads, head, first);
-    fetch<D, N, THREADS>(ks, k, sample, s.kv, s.head, key_head, key);
-    fetch<D, N, THREADS>(vs, v, sample, s.kv, s.head, key_head, key);
+    fetch_keys<D, N>(ks, vs, k, v, sample, s, key_head, key);
     fetch_commit();
     for (int turn = 0; key < end; key += N, turn ^= 1) {
         if (key + N < end) {
             bf16 *k_next = ks + (turn ^ 1) * N * ROW, *v_next = vs + (turn ^ 1) * N * ROW;
-            fetch<D, N, THREADS>(k_next, k, sample, s.kv, s.head, key_head, key + N);
-            fetch<D, N, THREADS>(v_next, v, sample, s.kv, s.head, key_head, key + N);
+            fetch_keys<D, N>(k_next, v_next, k, v, sample, s, key_head, key + N);
         }
         fetch_commit();
         fetch_wait<1>();
@@ -152,14 +160,12 @@ static __device__ __forceinline__ void queries(const bf16 *q, const bf16 *k, con
     key_range(s, first, M, N, &key, &end);
     fetch<D, M, THREADS>(qs, q, sample, s.seq, heads, head, first);
     fetch<D, M, THREADS>(ds, d_out, sample, s.seq, heads, head, first);
-    fetch<D, N, THREADS>(ks, k, sample, s.kv, s.head, key_head, key);
-    fetch<D, N, THREADS>(vs, v, sample, s.kv, s.head, key_head, key);
+    fetch_keys<D, N>(ks, vs, k, v, sample, s, key_head, key);
     fetch_commit();
     for (int turn = 0; key < end; key += N, turn ^= 1) {
         if (key + N < end) {
             bf16 *k_next = ks + (turn ^ 1) * N * ROW, *v_next = vs + (turn ^ 1) * N * ROW;
-            fetch<D, N, THREADS>(k_next, k, sample, s.kv, s.head, key_head, key + N);
-            fetch<D, N, THREADS>(v_next, v, sample, s.kv, s.head, key_head, key + N);
+            fetch_keys<D, N>(k_next, v_next, k, v, sample, s, key_head, key + N);
         }
         fetch_commit();
         fetch_wait<1>();

@@ -183,14 +183,11 @@ struct loss_call {
 
 static struct loss_call loss_of(const struct kernel_call *call)
 {
-    int64_t left = call->whole[2] - call->begin[2];
     struct loss_call l = {.rows = call->size[0] * call->size[1],
                           .columns = call->size[2],
-                          .real = left < 0               ? 0
-                                  : left < call->size[2] ? left
-                                                         : call->size[2],
+                          .real = loss_columns(call),
                           .begin = call->begin[2],
-                          .fused = (call->op->keep & KEEP_INPUT_0) != 0,
+                          .fused = loss_is_fused(call->op),
                           .binary = call->whole[2] == 1,
                           .labels = call->input[call->op->inputs]};
     l.most = l.fused ? call->kept : call->scratch;
@@ -206,8 +203,7 @@ static int64_t loss_scratch(const struct kernel_call *call)
 static int64_t loss_kept(const struct kernel_call *call)
 {
     int64_t rows = call->size[0] * call->size[1];
-    bool fused = (call->op->keep & KEEP_INPUT_0) != 0;
-    return rows * (fused ? 2 : call->size[2]) * (int64_t)sizeof(float);
+    return rows * (loss_is_fused(call->op) ? 2 : call->size[2]) * (int64_t)sizeof(float);
 }
 
 static void loss_binary(const struct kernel_call *call, const struct loss_call *l, void *loss,

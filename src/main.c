@@ -19,9 +19,10 @@ static const struct command COMMANDS[] = {
     {"compare", "PLAN PLAN...", "plans, schedules, planners or clusters side by side", cmd_compare},
     {"export", "PLAN --to X", "a plan for Megatron-LM, DeepSpeed, torchtitan, ...", cmd_export},
     {"import", "FILE CLUSTER", "what Megatron-LM, Galvatron or Aceso runs, as a plan", cmd_import},
-    {"validate", "[DATASET...]", "predictions held against published measurements", cmd_validate},
+    {"validate", "[DATASET...]", "predictions held against published runs, or your own",
+     cmd_validate},
     {"profile", "ACTION", "import, show or measure operator times in a database", cmd_profile},
-    {"fit", "FILE...", "latency and bandwidth from measured collectives", cmd_fit},
+    {"fit", "FILE...", "a cluster's numbers from measured collectives or runs", cmd_fit},
 };
 
 static void usage(FILE *out)

@@ -105,19 +105,28 @@ static weft_status bind_columns(const struct csv *csv, const char *const *column
     return WEFT_OK;
 }
 
-static weft_status next_row(struct csv *csv, bool *more)
+int csv_next(struct csv *csv)
 {
+    static char none[] = "";
     char *line = next_line(csv);
-    *more = line != NULL;
     if (!line)
-        return WEFT_OK;
+        return -1;
     csv->rows++;
     size_t fields = csv_split(line, csv->field, CSV_MAX_FIELDS);
-    if (fields == csv->columns)
+    for (size_t i = fields; i < CSV_MAX_FIELDS; i++)
+        csv->field[i] = none;
+    return (int)fields;
+}
+
+static weft_status next_row(struct csv *csv, bool *more)
+{
+    int fields = csv_next(csv);
+    *more = fields >= 0;
+    if (fields < 0 || (size_t)fields == csv->columns)
         return WEFT_OK;
     bool last = *csv->next == '\0';
     return bad_input(csv->file, csv->line, last ? "is the file cut short?" : NULL,
-                     "has %zu fields, expected the %zu of the header", fields, csv->columns);
+                     "has %d fields, expected the %zu of the header", fields, csv->columns);
 }
 
 weft_status csv_error(const struct csv *csv, int at, const char *hint, const char *expected)

@@ -16,6 +16,8 @@ struct csv {
 };
 weft_status csv_open(struct csv *csv, const char *file, char *text, size_t len);
 int csv_column(const struct csv *csv, const char *name); /* -1: none */
+/* The next row that is not blank, whatever its number of fields, which is returned; -1 after the last. Missing fields are empty. */
+int csv_next(struct csv *csv);
 
 /* Calls `row` for every row. Every column must be one of `columns`, and each of these without a
  * leading '?' must be present; at[i] is the position of columns[i], or -1. */

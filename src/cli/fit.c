@@ -1,8 +1,10 @@
-/* fit.c - `weft fit`: derives latency and bandwidth of collectives from measurements. */
+/* fit.c - `weft fit`: derives latency and bandwidth of collectives from measurements; or, with --runs, the paces of a
+ * cluster from training runs (fit_runs.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/fit.h"
 #include "cli/options.h"
 
 enum { MAX_FILES = 256, MAX_DEVICE_COUNTS = 64, SHOWN_SIZES = 16 };
@@ -12,7 +14,7 @@ struct fit_command {
     size_t file_count;
     enum collective collective;
     struct sample_filter filter;
-    const char *cluster;
+    const char *cluster, *runs, *output;
     bool json;
 };
 
@@ -46,6 +48,10 @@ static const struct cli_option OPTIONS[] = {
      .take = take_where},
     {"cluster", "CLUSTER", "fit the share of this cluster's links instead of a bandwidth",
      OPTION_TEXT, AT(cluster), .letter = 'k'},
+    {"runs", "RUNS.csv",
+     "calibrate a cluster by training runs on it instead (docs/reference/runs.md)", OPTION_TEXT,
+     AT(runs), .letter = 'r'},
+    OUTPUT_OPTION(AT(output), "with --runs: write the calibrated cluster file"),
     JSON_OPTION(AT(json)),
     {0},
 };
@@ -60,7 +66,8 @@ static error_t take_names(int key, char *arg, struct argp_state *state)
         options->files[options->file_count++] = arg;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which measurements? Give the output of nccl-tests or a CSV file");
+        if (!options->runs)
+            argp_error(state, "which measurements? Give the output of nccl-tests or a CSV file");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -69,15 +76,19 @@ static error_t take_names(int key, char *arg, struct argp_state *state)
 
 static const struct syntax SYNTAX = {
     OPTIONS,
-    "FILE...",
+    "FILE...\n--runs RUNS.csv",
     "Fits latency, bandwidth and half size of a collective to measurements, and prints them as "
-    "a part of a cluster file.\v"
+    "a part of a cluster file. With --runs, fits how many times as fast products, memory, links, "
+    "network and host of a cluster are as Weft's own numbers, with these as a prior, says how sure "
+    "each is, and leaves what the runs do not determine. The exit code is 1 when the runs are "
+    "predicted no better with other values.\v"
     "A FILE is what nccl-tests printed, or CSV with the columns collective, devices, bytes, "
     "time_us (also: nodes, gpus, size_mb, time_ns, time_ms, ms, time_s).\n\n"
     "Example:\n"
     "  all_reduce_perf -b 1K -e 1G -f 2 -g 8 > a100.txt\n"
     "  weft fit a100.txt\n"
-    "  weft fit table.csv --collective all_gather --devices 8 --json",
+    "  weft fit table.csv --collective all_gather --devices 8 --json\n"
+    "  weft fit --runs runs.csv -o mine.yaml",
     .names = take_names,
 };
 
@@ -284,6 +295,13 @@ int cmd_fit(int argc, char **argv)
     weft_status status = WEFT_OK;
     int code;
     cli_read(&SYNTAX, argc, argv, &options);
+    if (options.runs) {
+        struct fit_runs_options runs = {options.runs, options.cluster, options.output,
+                                        options.json};
+        code = fit_runs(arena, &runs);
+        arena_free(arena);
+        return code;
+    }
     if (options.cluster)
         TRY(cluster_open(options.cluster, &answer->cluster));
     TRY(read_files(arena, &options, &answer->samples));

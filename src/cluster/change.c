@@ -1,6 +1,7 @@
 /* change.c - the same cluster with one of its parts made faster: what a purchase would bring.
  *
  *   I1  Measured bandwidths of collectives scale with the links that they ran over; latencies stay.
+ *   I2  A pace is remembered in the device, whose kernels and host ask it; that of links is applied to them at once.
  */
 #include <string.h>
 
@@ -55,6 +56,21 @@ static void speed_up_host(struct cluster *c, double factor)
     c->node.device.host_bytes_per_s *= factor;
 }
 
+/* A copy that owns its links; names and vertices still belong to the original. */
+static struct cluster *copy_of(const struct cluster *cluster)
+{
+    struct arena *arena = arena_new();
+    struct cluster *copy = ARENA_NEW(arena, struct cluster);
+    *copy = *cluster;
+    copy->arena = arena;
+    copy->channels = channel_cache_new();
+    copy->node.link = ARENA_ARRAY(arena, struct link, (size_t)cluster->node.links);
+    if (cluster->node.links)
+        memcpy(copy->node.link, cluster->node.link,
+               sizeof *copy->node.link * (size_t)cluster->node.links);
+    return copy;
+}
+
 struct cluster *cluster_faster(const struct cluster *cluster, enum cluster_part part, double factor)
 {
     static void (*const SPEED_UP[])(struct cluster *cluster, double factor) = {
@@ -63,15 +79,42 @@ struct cluster *cluster_faster(const struct cluster *cluster, enum cluster_part 
         [PART_HOST_LINKS] = speed_up_host,
     };
     _Static_assert(COUNT_OF(SPEED_UP) == CLUSTER_PART_COUNT, "a part that nobody speeds up");
-    struct arena *arena = arena_new();
-    struct cluster *faster = ARENA_NEW(arena, struct cluster);
-    *faster = *cluster; /* names and vertices still belong to the original */
-    faster->arena = arena;
-    faster->channels = channel_cache_new();
-    faster->node.link = ARENA_ARRAY(arena, struct link, (size_t)cluster->node.links);
-    if (cluster->node.links)
-        memcpy(faster->node.link, cluster->node.link,
-               sizeof *faster->node.link * (size_t)cluster->node.links);
+    struct cluster *faster = copy_of(cluster);
     SPEED_UP[part](faster, factor);
     return faster;
+}
+
+/* ---- paces ----------------------------------------------------------------------------------- */
+
+const char *pace_name(enum pace_part part)
+{
+    static const char *const NAMES[] = {
+        [PACE_PRODUCTS] = "products", [PACE_MEMORY] = "memory", [PACE_INSIDE] = "inside",
+        [PACE_BETWEEN] = "between",   [PACE_HOST] = "host",
+    };
+    _Static_assert(COUNT_OF(NAMES) == PACE_COUNT, "a pace without a name");
+    return NAMES[part];
+}
+
+double pace_of(const struct paces *pace, enum pace_part part)
+{
+    return pace->of[part] > 0 ? pace->of[part] : 1;
+}
+
+void cluster_set_pace(struct cluster *cluster, const struct paces *pace)
+{
+    struct paces *own = &cluster->node.device.paces;
+    for (int p = 0; p < PACE_COUNT; p++)
+        own->of[p] = pace_of(own, p) * pace_of(pace, p); /* I2 */
+    if (pace_of(pace, PACE_INSIDE) != 1)
+        speed_up_node(cluster, pace_of(pace, PACE_INSIDE));
+    if (pace_of(pace, PACE_BETWEEN) != 1)
+        speed_up_network(cluster, pace_of(pace, PACE_BETWEEN));
+}
+
+struct cluster *cluster_paced(const struct cluster *cluster, const struct paces *pace)
+{
+    struct cluster *paced = copy_of(cluster);
+    cluster_set_pace(paced, pace);
+    return paced;
 }

@@ -26,6 +26,22 @@ struct wire_words {
     const char *plural; /* "NVLinks" */
 };
 
+/* What runs on a machine say about Weft's own numbers (`weft fit --runs`): how many times as fast its parts are as
+ * these numbers have them. 0 stands for 1. */
+enum pace_part {
+    PACE_PRODUCTS, /* kernels that multiply matrices, attention among them */
+    PACE_MEMORY,   /* all other kernels, which are as fast as the device's memory */
+    PACE_INSIDE,   /* links within a node */
+    PACE_BETWEEN,  /* the network between nodes */
+    PACE_HOST,     /* the host that issues kernels */
+    PACE_COUNT
+};
+struct paces {
+    double of[PACE_COUNT];
+};
+const char *pace_name(enum pace_part part); /* "products" */
+double pace_of(const struct paces *pace, enum pace_part part);
+
 struct device {
     const char *name; /* "A100-SXM4-80GB" */
     const char *arch; /* "ampere": the key of the analytic defaults */
@@ -46,6 +62,7 @@ struct device {
     /* The factor by which computation and transfers take longer while both run; 0: the usual one. 2
      * if the core that computes also moves the data, as between ranks of one machine. */
     double overlap_slowdown;
+    struct paces paces;
     const char *source; /* datasheet, paper, file */
 };
 
@@ -190,6 +207,10 @@ enum cluster_part { PART_NETWORK, PART_NODE_LINKS, PART_HOST_LINKS, CLUSTER_PART
 const char *cluster_part_name(enum cluster_part part); /* "network" */
 struct cluster *cluster_faster(const struct cluster *cluster, enum cluster_part part,
                                double factor);
+/* The same with its parts so many times as fast, beyond the pace that it has; to be freed likewise. */
+struct cluster *cluster_paced(const struct cluster *cluster, const struct paces *pace);
+/* Changes the cluster itself; its arena owns its links. */
+void cluster_set_pace(struct cluster *cluster, const struct paces *pace);
 
 /* ---- device groups --------------------------------------------------------------------------- */
 

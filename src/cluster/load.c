@@ -4,7 +4,7 @@
  *   I1  Everything is read through doc.h's tables: an unknown key, a wrong type or a number out of
  *       range is an error with its line.
  *   I2  The file's values replace those of the base in this order: device, node, nic, fabric,
- *       collectives. When the NIC changes, the fabric's uplinks scale with it, so that the
+ *       collectives, calibration. When the NIC changes, the fabric's uplinks scale with it, so that the
  *       oversubscription stays the same.
  */
 #include "cluster/load.h"
@@ -15,7 +15,7 @@
 struct cluster_form {
     const char *name, *base, *source;
     int64_t nodes;
-    const struct doc *device, *node, *nic, *fabric, *collectives;
+    const struct doc *device, *node, *nic, *fabric, *collectives, *calibration;
 };
 
 static const struct field CLUSTER_FIELDS[] = {
@@ -29,6 +29,7 @@ static const struct field CLUSTER_FIELDS[] = {
     {"nic", FIELD_DOC, offsetof(struct cluster_form, nic)},
     {"fabric", FIELD_DOC, offsetof(struct cluster_form, fabric)},
     {"collectives", FIELD_DOC, offsetof(struct cluster_form, collectives)},
+    {"calibration", FIELD_DOC, offsetof(struct cluster_form, calibration)},
 };
 
 /* ---- the base -------------------------------------------------------------------------------- */
@@ -266,6 +267,21 @@ static weft_status read_collectives(struct cluster *cluster, const struct doc *d
     return status;
 }
 
+/* ---- what runs say about it ------------------------------------------------------------------ */
+
+static weft_status read_calibration(struct cluster *cluster, const struct doc *doc)
+{
+    struct field fields[PACE_COUNT];
+    struct paces pace = {0};
+    for (int i = 0; i < PACE_COUNT; i++)
+        fields[i] = (struct field){pace_name(i), FIELD_REAL, (size_t)i * sizeof pace.of[0],
+                                   .min = 0.01, .max = 100};
+    weft_status status = doc_read(doc, fields, COUNT_OF(fields), DOC_REFUSE_UNKNOWN, &pace);
+    if (!status)
+        cluster_set_pace(cluster, &pace);
+    return status;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static weft_status check_parts(const struct doc *root, const struct cluster_form *form)
@@ -321,6 +337,8 @@ weft_status yaml_read(struct cluster *cluster, const struct doc *root, int64_t n
         TRY(plain_fabric(cluster, root->file, root->line));
     if (form.collectives)
         TRY(read_collectives(cluster, form.collectives));
+    if (form.calibration)
+        TRY(read_calibration(cluster, form.calibration));
     if (cluster->nodes > 1 && (cluster->fabric.kind == FABRIC_NONE || node->nics == 0))
         status = doc_error(form.fabric ? form.fabric : root,
                            "describe NICs and a fabric, or ask for one node",

@@ -108,7 +108,8 @@ weft_status cost_open(const struct device *device, const char *profile_path, str
     cost->calibration = calibration_for(device);
     cost->sustained = *cost->calibration;
     cost->sustained.power_fraction = cost->calibration->sustained_fraction;
-    cost->sustained.issue_ns = cost->calibration->training_issue_ns;
+    cost->sustained.issue_ns =
+        cost->calibration->training_issue_ns / pace_of(&device->paces, PACE_HOST);
     if (profile_path)
         TRY(add_source(cost, profile_path, device->name, true));
     TRY(add_shipped(cost, device->name));
@@ -174,15 +175,37 @@ static struct kernel_cost formula(int64_t ns)
     return (struct kernel_cost){ns, FROM_FORMULA, "analytic model"};
 }
 
+/* What the device's runs say about Weft's own times (cluster.h). Times that the user measured are as they are. */
+static int64_t paced_ns(const struct cost *cost, const struct work *work, int64_t ns)
+{
+    static const enum pace_part PARTS[KERNEL_COUNT] = {
+        [KERNEL_MATMUL] = PACE_PRODUCTS,       [KERNEL_GROUPED_MATMUL] = PACE_PRODUCTS,
+        [KERNEL_ATTENTION] = PACE_PRODUCTS,    [KERNEL_ATTENTION_V1] = PACE_PRODUCTS,
+        [KERNEL_ATTENTION_V2] = PACE_PRODUCTS, [KERNEL_CONV] = PACE_PRODUCTS,
+        [KERNEL_SCAN] = PACE_PRODUCTS,         [KERNEL_DELTA] = PACE_PRODUCTS,
+        [KERNEL_NORM] = PACE_MEMORY,           [KERNEL_BATCH_NORM] = PACE_MEMORY,
+        [KERNEL_SOFTMAX] = PACE_MEMORY,        [KERNEL_ELEMENTWISE] = PACE_MEMORY,
+        [KERNEL_DROPOUT] = PACE_MEMORY,        [KERNEL_EMBEDDING] = PACE_MEMORY,
+        [KERNEL_LOSS] = PACE_MEMORY,           [KERNEL_LOSS_COMPILED] = PACE_MEMORY,
+        [KERNEL_POOL] = PACE_MEMORY,           [KERNEL_COPY] = PACE_MEMORY,
+        [KERNEL_OPTIMIZER] = PACE_MEMORY,
+    };
+    double pace = pace_of(&cost->device.paces, PARTS[work->kernel]);
+    return pace == 1 ? ns : (int64_t)((double)ns / pace);
+}
+
 struct kernel_cost cost_of(struct cost *cost, const struct work *work)
 {
     struct kernel_cost found = {0};
     bool own;
-    if (!no_work(work))
-        found = look_up(cost, work, &own);
-    if (no_work(work) || found.provenance != FROM_NOTHING)
+    if (no_work(work))
         return found;
-    return formula(analytic_ns(&cost->device, cost->calibration, work));
+    found = look_up(cost, work, &own);
+    if (found.provenance == FROM_NOTHING)
+        found = formula(analytic_ns(&cost->device, cost->calibration, work));
+    if (!own)
+        found.ns = paced_ns(cost, work, found.ns);
+    return found;
 }
 
 static bool is_attention(enum kernel kernel)
@@ -202,6 +225,8 @@ struct kernel_cost cost_on_device(struct cost *cost, const struct work *work)
         found = formula(analytic_device_ns(&cost->device, &cost->sustained, work));
     if (is_attention(work->kernel) && !own)
         found.ns = (int64_t)((double)found.ns / cost->sustained.attention_sustained);
+    if (!own)
+        found.ns = paced_ns(cost, work, found.ns);
     return found;
 }
 

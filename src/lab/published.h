@@ -139,6 +139,15 @@ struct errors {
 struct errors published_errors(const struct published_rows *rows, const struct dataset *dataset,
                                enum half half, enum measure measure);
 
+/* What comes of choosing by prediction among runs that were measured (published_choices.c). */
+struct decisions {
+    int64_t choices, right; /* groups of runs that answer one question; the fastest was chosen */
+    double regret, worst;   /* how much slower the chosen run is: the mean, and the worst */
+    int64_t pairs, in_order;
+};
+struct decisions published_decisions(const struct published_rows *rows,
+                                     const struct dataset *dataset);
+
 /* How much faster one system is than another, in the same group. */
 struct gain {
     const struct published *row, *over;

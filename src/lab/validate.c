@@ -84,18 +84,22 @@ static char *help_filter(int key, const char *text, void *input)
 
 static const struct syntax SYNTAX = {
     OPTIONS,
-    "[DATASET...]",
+    "[DATASET...]\nRUNS.csv",
     "Predicts published measurements of real training runs and says how far off the predictions "
     "are, dataset by dataset. Rows are dealt into two halves by a hash of how they ran: one that "
     "constants may be fitted to, one held out. What no plan can express is listed with its "
     "reason. Published searches are searched anew: which strategies fit, with which batch and how "
     "fast; and how fast what a planner finds is beside the best of a grid. With --plan, published "
     "runs are planned anew; without datasets, those of large models. The exit code is 1 when a "
-    "published plan is faster than what was found.\v"
+    "published plan is faster than what was found. A file of runs of your own, RUNS.csv, is "
+    "predicted likewise: every run's error, how the errors depend on devices, degrees and type, "
+    "and "
+    "what would explain them (docs/reference/runs.md).\v"
     "Example:\n"
     "  weft validate\n"
     "  weft validate vtrain_multi --rows --half held-out\n"
     "  weft validate --plan\n"
+    "  weft validate runs.csv\n"
     "  weft validate galvatron_table2",
     .names = take_names,
     .help_filter = help_filter,
@@ -283,6 +287,13 @@ static int print_answer(const struct validation *v, bool json)
     return cli_fail(WEFT_NO_ANSWER);
 }
 
+/* A dataset's name has no ending. */
+static bool is_runs_file(const char *name)
+{
+    const char *ending = strrchr(name, '.');
+    return ending && strcmp(ending, ".csv") == 0;
+}
+
 int cmd_validate(int argc, char **argv)
 {
     struct options options = {.validation.half = {true, true}};
@@ -297,6 +308,10 @@ int cmd_validate(int argc, char **argv)
         goto done;
     }
     cli_warn_missing();
+    if (options.names == 1 && is_runs_file(options.name[0])) {
+        code = validate_runs(v->arena, options.name[0], options.json);
+        goto done;
+    }
     TRY(choose_datasets(&options));
     TRY(read_datasets(v));
     TRY(predict(v));

@@ -26,6 +26,14 @@ static json_t *half_json(const struct validation *v, const struct dataset *datas
                      errors_json(v, dataset, half, MEASURE_RESERVED));
 }
 
+static json_t *decisions_json(const struct validation *v, const struct dataset *dataset)
+{
+    struct decisions d = published_decisions(&v->rows, dataset);
+    return json_pack("{s:I, s:I, s:f, s:f, s:I, s:I}", "choices", (json_int_t)d.choices, "right",
+                     (json_int_t)d.right, "mean_regret", d.regret, "worst_regret", d.worst, "pairs",
+                     (json_int_t)d.pairs, "in_order", (json_int_t)d.in_order);
+}
+
 static json_t *outcome_json(const struct run_outcome *outcome)
 {
     json_t *json = json_object(), *portions = json_object();
@@ -125,6 +133,7 @@ static json_t *dataset_json(const struct validation *v, const struct dataset *da
                              "refused", excuses_json(v, dataset, "reason", row_reason), "assumed",
                              excuses_json(v, dataset, "assumes", row_assumes));
     json_object_set_new(json, "full", excuses_json(v, dataset, "reason", row_full));
+    json_object_set_new(json, "decisions", decisions_json(v, dataset));
     if (dataset->compares) {
         json_object_set_new(json, "gains", gains_json(v, dataset));
         json_object_set_new(json, "ranks", ranks_json(v, dataset));

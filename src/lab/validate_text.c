@@ -58,6 +58,44 @@ static void print_datasets(const struct validation *v)
         "%%.\nHalves by a hash of case, model, devices, degrees and batch of each row.\n");
 }
 
+/* ---- decisions ------------------------------------------------------------------------------- */
+
+static void decision_line(struct table *table, const char *name, const struct decisions *d)
+{
+    table_cell(table, "%s", name);
+    table_cell(table, "%lld", (long long)d->choices);
+    table_cell(table, "%lld", (long long)d->right);
+    table_cell(table, "%.1f", d->regret * 100);
+    table_cell(table, "%.1f", d->worst * 100);
+    table_cell(table, "%lld", (long long)d->pairs);
+    number_cell(table, d->pairs > 0, "", 1,
+                d->pairs > 0 ? 100 * (double)d->in_order / (double)d->pairs : 0);
+}
+
+static void print_decisions(const struct validation *v)
+{
+    static const char *const HEADERS[] = {
+        "chosen by prediction", "choices", "right", "regret", "worst", "pairs", "in order"};
+    static const enum align ALIGNS[] = {ALIGN_LEFT,  ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
+                                        ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
+    struct table *table = table_new(v->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    bool any = false;
+    for (size_t i = 0; i < v->datasets; i++) {
+        struct decisions decisions = published_decisions(&v->rows, v->dataset[i]);
+        any |= decisions.choices > 0;
+        if (decisions.choices > 0)
+            decision_line(table, v->dataset[i]->name, &decisions);
+    }
+    if (!any)
+        return;
+    putchar('\n');
+    table_print(table, stdout);
+    printf("\nA choice is among measured runs of one model, cluster and batch. regret: how much "
+           "slower the run\nis that was predicted to be fastest than the fastest, in %%. in order: "
+           "of pairs whose measured\ntimes differ by more than 2 %%, those predicted in their "
+           "order, in %%.\n");
+}
+
 /* ---- comparisons ----------------------------------------------------------------------------- */
 
 static void print_gains(const struct validation *v, const struct dataset *dataset)
@@ -200,8 +238,10 @@ int validation_print(const struct validation *v)
         replanned_print(v);
         return WEFT_OK;
     }
-    if (v->datasets)
+    if (v->datasets) {
         print_datasets(v);
+        print_decisions(v);
+    }
     for (size_t i = 0; i < v->datasets; i++) {
         if (v->list_rows) {
             print_rows(v, v->dataset[i]);

@@ -375,6 +375,37 @@ static void errors_by_hand(void **state)
     assert_int_equal(errors.rows, 0);
 }
 
+/* Three runs of one question, measured 1, 2 and 2.01 s: the third and the second are too near to have an order. Predicted
+ * 3, 2 and 1 s, the chosen one is the third: 101 % slower than the first, and both pairs are the wrong way round. With 1,
+ * 2 and 3 s the choice is right, and so are the pairs. */
+static void decisions_by_hand(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_seqsel_table5");
+    static const double MEASURED[] = {1, 2, 2.01};
+    assert_int_equal(rows.len, 3);
+    for (int order = 0; order < 2; order++) {
+        for (size_t i = 0; i < rows.len; i++) {
+            struct published *row = &rows.data[i];
+            *row = rows.data[0];
+            row->done = true;
+            row->measured.time_s = MEASURED[i];
+            row->predicted.time_s = order ? (double)i + 1 : 3 - (double)i;
+        }
+        struct decisions d = published_decisions(&rows, rows.data[0].dataset);
+        assert_int_equal(d.choices, 1);
+        assert_int_equal(d.right, order);
+        assert_int_equal(d.pairs, 2);
+        assert_int_equal(d.in_order, 2 * order);
+        assert_true(order ? d.regret == 0 : d.regret > 1.0099 && d.regret < 1.0101);
+        assert_true(d.worst == d.regret);
+    }
+    rows.data[1].degrees.global_batch++; /* two questions, one of a single run */
+    struct decisions apart = published_decisions(&rows, rows.data[0].dataset);
+    assert_int_equal(apart.choices, 1);
+    assert_int_equal(apart.pairs, 1);
+}
+
 static void ranks_by_hand(void **state)
 {
     (void)state;
@@ -685,6 +716,7 @@ int main(void)
         cmocka_unit_test(open_degrees_are_the_fastest),
         cmocka_unit_test(torchtitan_by_its_source),
         cmocka_unit_test(errors_by_hand),
+        cmocka_unit_test(decisions_by_hand),
         cmocka_unit_test(ranks_by_hand),
         cmocka_unit_test(gains_by_hand),
         cmocka_unit_test(auto_is_as_fast_as_what_was_published),

@@ -1,0 +1,130 @@
+/* runs.h - training runs that a user measured: read from a table or a framework's log, predicted, and compared.
+ *
+ *   table     rows of a CSV file with forgiving headings (run_table.c, run_fields.c)
+ *   cases     a row as a plan that can be simulated, on its cluster or on one with other paces (run_cases.c)
+ *   pattern   how the errors depend on devices, degrees and type (run_pattern.c)
+ *   fit       the paces of a cluster that explain the runs best (run_fit.c)
+ *   logs      what Megatron-LM and torchtitan print (run_log.c)
+ *
+ *   I1  A row that cannot be understood or predicted is refused with its line and a reason; the others count. Only a
+ *       file without rows, model or measurement at all is an error.
+ *   I2  Errors are logarithms, r = ln(measured / predicted), so that twice and half are equally far off.
+ */
+#ifndef WEFT_RUNS_H
+#define WEFT_RUNS_H
+
+#include "sim/sim.h"
+
+/* ---- a table of runs ------------------------------------------------------------------------- */
+
+/* How fast it was, in one of these ways, the first of them that is given; 0 if it is not. */
+enum run_speed {
+    SPEED_SECONDS,
+    SPEED_TOKENS,        /* per second, of all devices */
+    SPEED_DEVICE_TOKENS, /* of one device */
+    SPEED_SAMPLES,
+    SPEED_DEVICE_SAMPLES,
+    SPEED_DEVICE_TFLOPS, /* as prediction_tflops counts them */
+    RUN_SPEEDS
+};
+struct run_result {
+    double time_s, memory_bytes, reserved_bytes; /* 0 if not known */
+};
+struct user_run {
+    int line;
+    const char *name;
+    const char *model, *options, *cluster; /* as model_open and cluster_open take them */
+    struct degrees degrees;
+    double speed[RUN_SPEEDS];
+    struct run_result measured, predicted;
+    bool done, fits;    /* it has been predicted, and whether it was predicted to fit */
+    int64_t devices;    /* known since it was predicted */
+    const char *reason; /* why it was refused, or NULL */
+};
+struct user_runs {
+    struct user_run *data;
+    size_t len, cap;
+    const char *file;
+    const char *ignored; /* headings that mean nothing here, "a, b"; or NULL */
+};
+weft_status runs_read(struct arena *keep, const char *path, struct user_runs *out);
+/* The same from a text in memory, which is modified. */
+weft_status runs_parse(struct arena *keep, const char *file, char *text, size_t len,
+                       struct user_runs *out);
+/* The headings of each column, for the documentation: the meaning of row `i` and its spellings; NULL after the last. */
+const char *run_heading(size_t i, const char **spellings);
+
+/* ---- runs as plans --------------------------------------------------------------------------- */
+
+struct run_case {
+    struct user_run *run;
+    struct opened_plan opened;
+};
+struct run_cases {
+    struct run_case *data;
+    size_t len, cap;
+};
+/* Opens, plans and predicts all runs; what is impossible gets its reason. Cases are those that were predicted and
+ * have a measured time; run_cases_close frees them. */
+weft_status runs_predict(struct arena *keep, struct user_runs *runs, struct run_cases *out);
+void run_cases_close(struct run_cases *cases);
+/* The predicted time of a case on its cluster with other paces. */
+weft_status run_case_time(const struct run_case *one, const struct paces *paces, double *time_s);
+
+/* ---- how far off ------------------------------------------------------------------------------ */
+
+/* Of relative errors, predicted / measured - 1. */
+struct run_errors {
+    int64_t rows;
+    double mean, median, worst; /* of absolute errors */
+    double bias;                /* the mean of signed errors */
+};
+enum run_measure { RUN_TIME, RUN_MEMORY, RUN_RESERVED, RUN_MEASURES };
+/* False if one of the two is not known. */
+bool run_error(const struct user_run *run, enum run_measure measure, double *error);
+struct run_errors runs_errors(const struct user_runs *runs, enum run_measure measure);
+struct run_errors errors_over(struct arena *scratch, const double *error, size_t count);
+
+/* The errors of the runs with one value of one property: "tp" "8". */
+struct run_pattern {
+    const char *property, *value;
+    int64_t rows;
+    double bias;
+};
+struct run_patterns {
+    struct run_pattern *data;
+    size_t len, cap;
+};
+/* Properties with one value only are left out. */
+void runs_patterns(struct arena *keep, const struct user_runs *runs, struct run_patterns *out);
+
+/* ---- what would explain it (run_fit.c) -------------------------------------------------------- */
+
+struct pace_estimate {
+    double pace, error; /* how many times as fast; its standard error as a share of it */
+    bool taken;         /* else it is left at 1 */
+    const char *why;    /* if not taken */
+    /* This pace alone: its best value, and the share of the squared errors that it explains. */
+    double alone, explains;
+};
+struct run_fit {
+    struct pace_estimate part[PACE_COUNT];
+    int64_t rows;
+    int32_t rounds; /* of simulations */
+    /* Means of absolute errors: with the values that the cluster has, with those found, and each row with
+     * what the other rows find. */
+    double before, after, apart;
+    bool helps; /* apart is below before, by more than chance */
+};
+/* How the logarithms of the times of all cases fall with those of the paces, by differences: rows of PACE_COUNT. */
+weft_status run_sensitivities(struct arena *keep, const struct run_cases *cases,
+                              const struct paces *at, const double *time_s, double **out);
+/* Only `alone` and `explains`. */
+weft_status runs_explain(const struct run_cases *cases, struct run_fit *out);
+weft_status runs_fit(const struct run_cases *cases, struct run_fit *out);
+struct paces run_fit_paces(const struct run_fit *fit);
+/* The text of a cluster file that calibrates this cluster, in `keep`. */
+weft_status run_fit_file(struct arena *keep, const struct run_fit *fit, const char *cluster,
+                         const char *runs, char **out);
+
+#endif

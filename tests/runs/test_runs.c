@@ -1,0 +1,215 @@
+/* test_runs.c - tables of a user's runs: what is read, what is refused and in which words, and what a fit finds. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "one_arena.h"
+#include "runs/runs.h"
+
+static struct user_runs parsed(const char *text)
+{
+    struct user_runs runs;
+    char *copy = arena_copy_text(arena, text);
+    assert_int_equal(runs_parse(arena, "runs.csv", copy, strlen(copy), &runs), WEFT_OK);
+    return runs;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Headings in the words of several frameworks; 1,500 ms are 1.5 s. */
+static void headings_are_forgiving(void **state)
+{
+    (void)state;
+    struct user_runs runs =
+        parsed("Model,GPU,World Size,tensor_model_parallel_size,pp,micro-batch-size,GBS,Seq Length,"
+               "Precision,Framework,elapsed time per iteration (ms),Max Memory (GiB),zero,colour\n"
+               "gpt3-13b,A100,16,8,2,1,32,2048,BFloat16,Megatron-LM,1500,40.5,distributed,red\n"
+               "gpt3-13b,A100,16,8.0,n/a,1,32,2048,-,,1500,,,\n");
+    const struct user_run *run = &runs.data[0];
+    assert_int_equal(runs.len, 2);
+    assert_null(run->reason);
+    assert_null(runs.data[1].reason);
+    assert_string_equal(run->cluster, "A100:16");
+    assert_string_equal(run->options, "seq: 2048");
+    assert_string_equal(runs.ignored, "colour");
+    assert_int_equal(run->degrees.tp, 8);
+    assert_int_equal(runs.data[1].degrees.tp, 8);
+    assert_int_equal(run->degrees.pp, 2);
+    assert_int_equal(run->degrees.shard, 1);
+    assert_int_equal(run->degrees.dtype, DTYPE_BF16);
+    assert_true(run->speed[SPEED_SECONDS] == 1.5);
+    assert_true(run->measured.memory_bytes == 40.5 * 0x1p30);
+}
+
+/* 32 samples of 2,048 tokens in 2 s: 32,768 tokens/s, of which each of 16 devices has 2,048; 16 and 1 samples/s. */
+static void speeds_become_seconds(void **state)
+{
+    (void)state;
+    static const char *const SPEEDS[] = {"seconds,2", "ms,2000",      "tokens/s,32768",
+                                         "tps,2048",  "samples/s,16", "samples/s/gpu,1"};
+    for (size_t i = 0; i < COUNT_OF(SPEEDS); i++) {
+        size_t comma = strcspn(SPEEDS[i], ",");
+        struct run_cases cases = {0};
+        struct user_runs runs = parsed(arena_printf(
+            arena, "model,cluster,tp,batch,seq,%.*s\ngpt3-13b,dgx-a100:2,8,32,2048,%s\n",
+            (int)comma, SPEEDS[i], SPEEDS[i] + comma + 1));
+        assert_int_equal(runs_predict(arena, &runs, &cases), WEFT_OK);
+        assert_int_equal(cases.len, 1);
+        assert_true(fabs(runs.data[0].measured.time_s - 2) < 1e-9);
+        run_cases_close(&cases);
+    }
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void files_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } CASES[] = {
+        {"", "runs.csv: is empty, expected a line of column names"},
+        {"model,seconds\n", "runs.csv: has a header and no runs"},
+        {"seconds\n1\n", "runs.csv:1: has no column 'model'"},
+        {"model,tp\nx,1\n", "runs.csv:1: has no column with what was measured, such as 'seconds'"},
+        {"model,gbs,Batch Size,s\n",
+         "runs.csv:1: columns 'gbs' and 'Batch Size' both mean global batch"},
+        {"model,model,s\n", "runs.csv:1: column 'model' appears twice"},
+        {"model,\xff,s\n", "runs.csv: is not UTF-8 text"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct user_runs runs;
+        char *copy = arena_copy_text(arena, CASES[i].text);
+        assert_int_equal(runs_parse(arena, "runs.csv", copy, strlen(copy), &runs), WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, CASES[i].message);
+    }
+}
+
+static void rows_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *row, *reason;
+    } CASES[] = {
+        {"gpt3-13b,dgx-a100:2,eight,32,bf16,2",
+         "tp is 'eight', expected a whole number of at least 1"},
+        {"gpt3-13b,dgx-a100:2,0,32,bf16,2", "tp is '0', expected a whole number of at least 1"},
+        {"gpt3-13b,dgx-a100:2,8,32,int3,2",
+         "dtype is 'int3', expected fp32, tf32, fp16, bf16, fp8 or nvfp4"},
+        {"gpt3-13b,dgx-a100:2,8,32,bf16,-1", "s is '-1', expected a number above 0"},
+        {"gpt3-13b,dgx-a100:2,8,32,bf16,nan",
+         "says neither how fast it was nor what memory it took"},
+        {"gpt3-13b,dgx-a100:2,8,32", "has 4 fields, expected the 6 of the header"},
+        {"gpt3-13b,,8,32,bf16,2", "says neither its cluster nor its device and their number"},
+        {",dgx-a100:2,8,32,bf16,2", "names no model"},
+        {"gpt3-13x,dgx-a100:2,8,32,bf16,2",
+         "'gpt3-13x' is neither a preset nor a file, expected a model"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct run_cases cases = {0};
+        struct user_runs runs =
+            parsed(arena_printf(arena, "model,cluster,tp,gbs,dtype,s\n%s\n", CASES[i].row));
+        assert_int_equal(runs_predict(arena, &runs, &cases), WEFT_OK);
+        assert_int_equal(cases.len, 0);
+        assert_int_equal(runs.data[0].line, 2);
+        assert_string_equal(runs.data[0].reason, CASES[i].reason);
+    }
+}
+
+/* ---- fitting --------------------------------------------------------------------------------- */
+
+static const char MADE_UP[] = "model,cluster,tp,pp,mbs,gbs,seq,zero,s\n"
+                              "gpt3-13b,dgx-a100:4,8,1,1,32,2048,1,1\n"
+                              "gpt3-13b,dgx-a100:4,4,2,1,64,2048,1,1\n"
+                              "gpt3-13b,dgx-a100:4,2,4,2,64,2048,1,1\n"
+                              "gpt3-13b,dgx-a100:4,1,8,1,32,2048,1,1\n"
+                              "gpt3-6.7b,dgx-a100:4,2,1,1,32,2048,3,1\n"
+                              "gpt3-6.7b,dgx-a100:4,1,2,1,16,2048,0,1\n"
+                              "gpt3-6.7b,dgx-a100:4,8,1,4,64,2048,0,1\n"
+                              "gpt3-1.3b,dgx-a100:4,1,1,1,32,2048,3,1\n"
+                              "gpt3-1.3b,dgx-a100:1,8,1,1,8,1024,0,1\n"
+                              "gpt3-1.3b,dgx-a100:1,1,1,8,64,2048,0,1\n"
+                              "gpt3-1.3b,dgx-a100:1,2,2,1,32,512,0,1\n"
+                              "gpt3-1.3b,dgx-a100:1,8,1,8,64,2048,0,1\n";
+
+/* Rows of a machine whose parts have known paces, made with the simulator itself. */
+static void a_made_up_machine_is_found(void **state)
+{
+    (void)state;
+    static const struct paces TRUE_PACES = {{0.85, 1.1, 0.7, 0.6, 0.8}};
+    static const double WITHIN[] = {0.02, 0.05, 0.06, 0.06, 0.2};
+    struct user_runs runs = parsed(MADE_UP);
+    struct run_cases cases = {0};
+    struct run_fit fit;
+    assert_int_equal(runs_predict(arena, &runs, &cases), WEFT_OK);
+    assert_int_equal(cases.len, 12);
+    for (size_t i = 0; i < cases.len; i++)
+        assert_int_equal(
+            run_case_time(&cases.data[i], &TRUE_PACES, &cases.data[i].run->measured.time_s),
+            WEFT_OK);
+    assert_int_equal(runs_fit(&cases, &fit), WEFT_OK);
+    assert_true(fit.helps && fit.after < 0.01 && fit.before > 0.1);
+    for (int j = 0; j < PACE_COUNT; j++) {
+        if (j != PACE_HOST)
+            assert_true(fit.part[j].taken);
+        if (fit.part[j].taken)
+            assert_true(fabs(fit.part[j].pace / TRUE_PACES.of[j] - 1) < WITHIN[j]);
+    }
+    run_cases_close(&cases);
+}
+
+/* Runs that are as predicted leave every value where it is. */
+static void nothing_to_find(void **state)
+{
+    (void)state;
+    struct user_runs runs = parsed(MADE_UP);
+    struct run_cases cases = {0};
+    struct run_fit fit;
+    assert_int_equal(runs_predict(arena, &runs, &cases), WEFT_OK);
+    for (size_t i = 0; i < cases.len; i++)
+        cases.data[i].run->measured.time_s = cases.data[i].run->predicted.time_s;
+    assert_int_equal(runs_fit(&cases, &fit), WEFT_OK);
+    assert_false(fit.helps);
+    for (int j = 0; j < PACE_COUNT; j++)
+        assert_true(fabs(fit.part[j].pace - 1) < 1e-3);
+    run_cases_close(&cases);
+}
+
+/* Runs of one device cannot say anything about links, and say so. */
+static void what_the_runs_do_not_determine(void **state)
+{
+    (void)state;
+    struct user_runs runs = parsed("model,cluster,mbs,gbs,seq,s\n"
+                                   "gpt3-1.3b,dgx-a100:1x1,1,8,2048,1\n"
+                                   "gpt3-1.3b,dgx-a100:1x1,2,8,1024,1\n"
+                                   "gpt3-1.3b,dgx-a100:1x1,4,8,2048,1\n"
+                                   "gpt3-350m,dgx-a100:1x1,8,8,1024,1\n");
+    struct run_cases cases = {0};
+    struct run_fit fit;
+    assert_int_equal(runs_predict(arena, &runs, &cases), WEFT_OK);
+    for (size_t i = 0; i < cases.len; i++)
+        cases.data[i].run->measured.time_s = 1.3 * cases.data[i].run->predicted.time_s;
+    assert_int_equal(runs_fit(&cases, &fit), WEFT_OK);
+    assert_false(fit.part[PACE_INSIDE].taken || fit.part[PACE_BETWEEN].taken);
+    assert_string_equal(fit.part[PACE_BETWEEN].why, "no run spends time on it");
+    run_cases_close(&cases);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(headings_are_forgiving),
+        cmocka_unit_test(speeds_become_seconds),
+        cmocka_unit_test(files_are_refused),
+        cmocka_unit_test(rows_are_refused),
+        cmocka_unit_test(a_made_up_machine_is_found),
+        cmocka_unit_test(nothing_to_find),
+        cmocka_unit_test(what_the_runs_do_not_determine),
+    };
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}

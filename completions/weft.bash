@@ -37,7 +37,7 @@ _weft() {
         -*) ;;
         *:inspect) choices=$(weft models --names 2>/dev/null) ;;
         *:clusters) choices=$(weft clusters --names 2>/dev/null) ;;
-        *:plan | *:show | *:check | *:simulate | *:compare | *:train | *:export)
+        *:plan | *:show | *:check | *:simulate | *:days | *:compare | *:train | *:export)
             choices="$(weft models --names 2>/dev/null) $(weft clusters --names 2>/dev/null)"
             ;;
         *:validate) choices=$(weft validate --names 2>/dev/null) ;;

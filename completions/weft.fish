@@ -25,7 +25,7 @@ end
 
 function __weft_takes_plan
     set -l words (commandline -opc)
-    test (count $words) -ge 2; and contains -- $words[2] plan show check simulate compare train export
+    test (count $words) -ge 2; and contains -- $words[2] plan show check simulate days compare train export
 end
 
 complete -c weft -n 'not __weft_has_command' -f -a '(__weft_commands)'

@@ -15,6 +15,7 @@ static const struct command COMMANDS[] = {
     {"check", "PLAN", "whether a plan can be executed, and what is wrong with it", cmd_check},
     {"plan", "MODEL CLUSTER", "the fastest plan that fits, and why", cmd_plan},
     {"simulate", "PLAN", "how long an iteration takes and why, how full memory gets", cmd_simulate},
+    {"days", "PLAN --tokens N", "a whole run: days, money, energy, with failures", cmd_days},
     {"train", "PLAN --data FILE", "run a plan: train its model on a text", cmd_train},
     {"compare", "PLAN PLAN...", "plans, schedules, planners or clusters side by side", cmd_compare},
     {"export", "PLAN --to X", "a plan for Megatron-LM, DeepSpeed, torchtitan, ...", cmd_export},

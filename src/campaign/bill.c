@@ -1,0 +1,64 @@
+/* bill.c - money and energy of a run (campaign.h).
+ *
+ *   money  = devices * hours * price of a device-hour                                             (1)
+ *   energy = devices * hours * watts * overhead                                                   (2)
+ *
+ * Watts are the most that a datasheet lets a device draw, all the time that it is held: (2) is an upper bound for the
+ * devices, and what hosts, switches and cooling draw on top is the overhead. Meta reckons the energy of Llama 3.1 so:
+ * 700 W in each of its GPU-hours (model card, July 2024).
+ */
+#include <strings.h>
+
+#include "campaign/campaign.h"
+
+/* Cloud prices per GPU-hour on demand, the middle of what specialised providers ask. */
+#define PRICES "the middle of list prices, May 2026 (mercatus-ai.com, Cloud GPU Pricing)"
+
+/* Names are those of src/cluster/devices.c; a row may lack a price. */
+static const struct device_tariff {
+    const char *device;
+    double watts;
+    const char *watts_source;
+    double price_per_hour; /* in US dollars */
+    const char *price_source;
+} TARIFFS[] = {
+    {"V100-SXM2-16GB", 300, "NVIDIA V100 datasheet"},
+    {"V100-SXM2-32GB", 300, "NVIDIA V100 datasheet"},
+    {"RTX-2080-Ti", 250, "NVIDIA Turing whitepaper"},
+    {"RTX-TITAN", 280, "NVIDIA TITAN RTX specification"},
+    {"RTX-3090", 350, "NVIDIA GA102 whitepaper"},
+    {"L40S", 350, "NVIDIA L40S datasheet"},
+    {"A100-SXM4-40GB", 400, "NVIDIA A100 datasheet"},
+    {"A100-SXM4-80GB", 400, "NVIDIA A100 datasheet", 1.30, PRICES},
+    {"A100-PCIe-80GB", 300, "NVIDIA A100 datasheet"},
+    {"H100-SXM5-80GB", 700, "NVIDIA H100 datasheet", 3.00, PRICES},
+    {"H100-PCIe-80GB", 350, "NVIDIA H100 datasheet"},
+    {"H100-96GB-HBM2e", 500, "torchtitan's benchmarks: limited to 500 W"},
+    {"H200-SXM-141GB", 700, "NVIDIA H200 datasheet", 4.00, PRICES},
+    {"B200-SXM-180GB", 1000, "NVIDIA HGX B200 datasheet"},
+    {"MI300X", 750, "AMD Instinct MI300X datasheet"},
+    {"MI325X", 1000, "AMD Instinct MI325X datasheet"},
+    {"MI355X", 1400, "AMD Instinct MI355X datasheet"},
+};
+
+struct tariff usual_tariff(const struct device *device)
+{
+    struct tariff out = {.overhead = 1};
+    for (size_t i = 0; i < COUNT_OF(TARIFFS); i++)
+        if (strcasecmp(TARIFFS[i].device, device->name) == 0)
+            out = (struct tariff){TARIFFS[i].price_per_hour, TARIFFS[i].price_source,
+                                  TARIFFS[i].watts, TARIFFS[i].watts_source, 1};
+    if (device->price_per_hour > 0) {
+        out.price_per_hour = device->price_per_hour;
+        out.price_source = "cluster file";
+    }
+    return out;
+}
+
+struct bill bill_of(const struct tariff *tariff, double devices, double seconds)
+{
+    static const double SECONDS_PER_HOUR = 3600, WATTS_PER_KW = 1000;
+    double hours = devices * seconds / SECONDS_PER_HOUR;
+    return (struct bill){hours, hours * tariff->price_per_hour,
+                         hours * tariff->watts / WATTS_PER_KW * tariff->overhead};
+}

@@ -29,7 +29,7 @@ static struct asked open_asked(const char *model, const char *options, const cha
     return a;
 }
 
-static void make_judge(struct asked *a)
+static inline void make_judge(struct asked *a)
 {
     assert_int_equal(problem_new(&a->request, &a->problem), WEFT_OK);
     assert_int_equal(judge_new(a->problem, &a->judge), WEFT_OK);
@@ -44,7 +44,7 @@ static void close_asked(struct asked *a)
 }
 
 /* Some run of a part in some other manner, if that is legal. */
-static void paint_some(struct rng *rng, struct asked *a, struct config *c)
+static inline void paint_some(struct rng *rng, struct asked *a, struct config *c)
 {
     struct config other;
     int32_t part = (int32_t)rng_below(rng, config_parts(c)), first = part_first(c, part);
@@ -69,7 +69,7 @@ static void paint_some(struct rng *rng, struct asked *a, struct config *c)
 }
 
 /* Random primitives from where a search begins. */
-static bool wander(struct rng *rng, struct asked *a, int hops, struct config *c)
+static inline bool wander(struct rng *rng, struct asked *a, int hops, struct config *c)
 {
     const struct problem *p = a->problem;
     int32_t counts[MOST_STAGES], count = problem_stage_counts(p, counts);

@@ -42,7 +42,7 @@ test:
 	$(MAKE) --no-print-directory all $(ASAN)/build.ninja
 	$(CTEST) --test-dir $(BUILD)
 	ninja -C $(ASAN) -j $(JOBS)
-	WEFT_TEST_PERCENT=30 ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	WEFT_TEST_PERCENT=10 ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	    ASAN_SYMBOLIZER_PATH=$$(command -v llvm-symbolizer-19) $(CTEST) --test-dir $(ASAN)
 
 # Exported files through the frameworks' own parsers and configuration classes, small ones trained for some steps on

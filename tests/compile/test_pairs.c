@@ -519,7 +519,7 @@ static void check_off(const char *what, double *off, int n, double median, doubl
     print_message("%s: median %.2f %%, 90 %% below %.2f %%, most %.2f %%\n", what,
                   100 * fabs(off[n / 2]), 100 * fabs(off[n * 9 / 10]), 100 * fabs(off[n - 1]));
     assert_true(fabs(off[n / 2]) <= median);
-    assert_true(fabs(off[n * 9 / 10]) <= many);
+    assert_true(fabs(off[nine_tenths(n)]) <= many);
 }
 
 static void estimates_agree(void **state)

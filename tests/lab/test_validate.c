@@ -460,7 +460,7 @@ static void auto_is_as_fast_as_what_was_published(void **state)
         {"llm_foundry_fsdp", "1b_s512_g8"},
         {"proteus_table5", "HC2 dp 16 x mp 1 x pp 1 (1)"},
     };
-    for (int i = 0; i < rounds_of(COUNT_OF(CASES)) && i < (int)COUNT_OF(CASES); i++) {
+    for (int i = 0; i < cases_of(COUNT_OF(CASES)); i++) {
         struct published_rows rows = rows_of(CASES[i].dataset);
         struct replanned r = replan(&rows, CASES[i].name);
         print_message("%s: %+.1f %%, %s\n", r.row->name, 100 * (replanned_gain(&r) - 1), r.changes);

@@ -154,7 +154,7 @@ static void test_the_grid_is_exact_where_places_differ(void **state)
         {"gpt3-6.7b", "layers: 8", "dgx-a100-200g:24", {.tp = 8}},
     };
     int64_t points = 0, estimates = 0;
-    for (size_t i = 0; i < COUNT_OF(ASKED); i++) {
+    for (int i = 0; i < cases_of(COUNT_OF(ASKED)); i++) {
         struct problem p =
             open_problem(ASKED[i].model, ASKED[i].options, ASKED[i].cluster, ASKED[i].pins);
         p.request.pins.global_batch = 2 * cluster_devices(p.cluster);

@@ -136,8 +136,11 @@ static void check_model(struct rng *rng, const struct model *model, const char *
     cluster_free(cluster);
 }
 
+/* As many plans as rounds, and however few these are, on until one comes near its floor. */
 static void floors_are_below_every_plan(void **state)
 {
+    enum { MOST = 60 };
+    static const double NEAR = 0.9;
     static const char *const CLUSTERS[] = {"dgx-a100:2x2", "piz-daint:8", "dgx-a100:4x2"};
     struct model *gpt;
     struct rng rng;
@@ -145,14 +148,14 @@ static void floors_are_below_every_plan(void **state)
     (void)state;
     rng_seed(&rng, 11);
     assert_int_equal(model_open("gpt3-1.3b", "layers: 4, seq: 512", &gpt), WEFT_OK);
-    for (int i = 0; i < rounds_of(60); i++) {
+    for (int i = 0; i < rounds_of(MOST) || (nearest <= NEAR && i < MOST); i++) {
         struct model *model = open_small(&SMALL_MODELS[i % SMALL_MODEL_COUNT]);
         double any = 0;
         check_model(&rng, model, CLUSTERS[i % 3], &any);
         check_model(&rng, gpt, CLUSTERS[i % 3], &nearest);
         model_free(model);
     }
-    assert_true(nearest > 0.9); /* floors are worth something */
+    assert_true(nearest > NEAR); /* floors are worth something */
     model_free(gpt);
 }
 
@@ -315,7 +318,7 @@ static void degrees_say_what_their_splits_need(void **state)
 {
     static const char *const CLUSTERS[] = {"dgx-a100:4x2", "dgx-a100:2x4", "dgx-a100:2x6"};
     struct rng rng;
-    int alike = 0;
+    int alike = 0, pairs = 0;
     (void)state;
     rng_seed(&rng, 12);
     for (int m = 0; m < SMALL_MODEL_COUNT; m++) {
@@ -328,15 +331,18 @@ static void degrees_say_what_their_splits_need(void **state)
         for (int round = 0; round < rounds_of(70); round++) {
             const struct layout_uses *uses =
                 &p->work->edges.data[rng_below(&rng, (int64_t)p->work->edges.len)];
-            if (!uses->tie && uses->list.len)
-                check_pair(&rng, p, uses, &alike);
+            if (uses->tie || !uses->list.len)
+                continue;
+            check_pair(&rng, p, uses, &alike);
+            pairs++;
         }
         layout_problem_free(p);
         cost_close(cost);
         cluster_free(cluster);
         model_free(model);
     }
-    assert_true(alike > 100);
+    print_message("%d pairs, %d others of their classes\n", pairs, alike);
+    assert_true(alike > pairs / 8);
 }
 
 /* ---- F3 -------------------------------------------------------------------------------------- */

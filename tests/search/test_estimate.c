@@ -218,7 +218,7 @@ static void report_memory(const char *what, struct outcome *outcome, int n)
     for (int i = n - 1; i >= 0 && i >= n - worst; i--)
         print_message("  %+7.1f %%   %s\n", 100 * outcome[i].memory_off, outcome[i].words);
     assert_true(fabs(outcome[n / 2].memory_off) <= 0.01);
-    assert_true(fabs(outcome[n * 9 / 10].memory_off) <= 0.05);
+    assert_true(fabs(outcome[nine_tenths(n)].memory_off) <= 0.05);
 }
 
 static void describe(const struct plan *plan, const struct prediction *p, const struct estimate *e,
@@ -453,7 +453,7 @@ static void degrees_in_order(void **state)
         int model, cluster;
     } CASES[] = {{1, 3}, {3, 2}, {4, 5}};
     struct setting *s = *state;
-    for (size_t k = 0; k < COUNT_OF(CASES); k++) {
+    for (int k = 0; k < cases_of(COUNT_OF(CASES)); k++) {
         const struct model *model = s->real[CASES[k].model];
         const struct cluster *cluster = s->cluster[CASES[k].cluster];
         int64_t devices = cluster_devices(cluster);

@@ -11,8 +11,8 @@
 
 #include "campaign/campaign.h"
 
-/* Cloud prices per GPU-hour on demand, the middle of what specialised providers ask. */
-#define PRICES "the middle of list prices, May 2026 (mercatus-ai.com, Cloud GPU Pricing)"
+/* The middle of what specialised providers ask per GPU-hour on demand: mercatus-ai.com, Cloud GPU Pricing. */
+#define PRICES "list prices, May 2026 (mercatus-ai.com)"
 
 /* Names are those of src/cluster/devices.c; a row may lack a price. */
 static const struct device_tariff {

@@ -13,10 +13,11 @@ struct export_command {
 
 static const char *target_choice(size_t i, const char **summary)
 {
-    if (i >= format_count())
+    if (i > format_count())
         return NULL;
-    *summary = format_summary(i);
-    return format_name(i);
+    bool traces = i == format_count();
+    *summary = traces ? CHAKRA_SUMMARY : format_summary(i);
+    return traces ? CHAKRA_FORMAT : format_name(i);
 }
 
 static void print_targets(struct argp_state *state, void *options, char *arg)
@@ -29,7 +30,8 @@ static void print_targets(struct argp_state *state, void *options, char *arg)
 static const struct cli_option OPTIONS[] = {
     {"to", "TARGET", NULL, OPTION_TEXT, AT(to), .choices = target_choice},
     {"names", NULL, "bare names of the targets, one per line", OPTION_TAKE, .take = print_targets},
-    OUTPUT_OPTION(AT(output), "write to this file instead of standard output"),
+    OUTPUT_OPTION(AT(output),
+                  "write to this file instead of standard output (chakra: to this folder)"),
     {"nearest", NULL,
      "write the nearest plan that the target runs and that fits, and compare the predictions; the "
      "exit code is 1 where there is none",
@@ -56,7 +58,8 @@ static const struct syntax SYNTAX = {
     "Example:\n"
     "  weft export data/plans/gpt3-13b.yaml --to megatron -o args.sh\n"
     "  weft export llama3-8b dgx-h100 --zero 3 --global-batch 64 --to fsdp -o train.py\n"
-    "  weft export data/plans/gpt3-13b-by-hand.yaml --to slurm --nearest -o job.sbatch",
+    "  weft export data/plans/gpt3-13b-by-hand.yaml --to slurm --nearest -o job.sbatch\n"
+    "  weft export gpt3-1.3b dgx-a100 --tp 2 --pp 2 --global-batch 16 --to chakra -o traces",
     .names = take_names,
     .child = PLAN_CHILD(AT(plan)),
 };
@@ -244,9 +247,37 @@ done:
     return cli_fail(status);
 }
 
+/* Traces are of the graph, not of what a framework is told: nothing has to be recognised. */
+static int run_traces(const void *context, const struct plan *plan)
+{
+    const struct export_command *options = context;
+    struct simulate_options simulation = {.fold = FOLD_NEVER, .times_only = true};
+    struct prediction *prediction = NULL;
+    int64_t nodes = 0;
+    weft_status status = WEFT_OK;
+    cli_warn_missing();
+    if (!options->output)
+        TRY(bad_argument("such as -o traces", "traces are files: --output names their folder"));
+    TRY(simulate(plan, &simulation, &prediction));
+    TRY(chakra_write(prediction, options->output, &nodes));
+    int64_t ranks = prediction->graph->devices;
+    if (options->json)
+        status =
+            (weft_status)cli_print_json(json_pack("{s:s, s:I, s:I}", "target", options->to, "ranks",
+                                                  (json_int_t)ranks, "nodes", (json_int_t)nodes));
+    else
+        fprintf(stderr,
+                "%s/weft.0.et to weft.%lld.et, %lld nodes in all; groups in comm_group.json\n",
+                options->output, (long long)(ranks - 1), (long long)nodes);
+done:
+    prediction_free(prediction);
+    return status ? cli_fail(status) : WEFT_OK;
+}
+
 int cmd_export(int argc, char **argv)
 {
     struct export_command options = {.plan.arena = arena_new()};
     cli_read(&SYNTAX, argc, argv, &options);
-    return plan_command(&options.plan, run, &options);
+    bool traces = strcmp(options.to, CHAKRA_FORMAT) == 0;
+    return plan_command(&options.plan, traces ? run_traces : run, &options);
 }

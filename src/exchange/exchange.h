@@ -14,6 +14,7 @@
 #ifndef WEFT_EXCHANGE_H
 #define WEFT_EXCHANGE_H
 
+#include "exchange/chakra.h"
 #include "sim/sim.h"
 #include "target/target.h"
 

@@ -106,7 +106,7 @@ static void assert_fits_terminal(const char *text)
 
 static const char *const COMMANDS[] = {"models", "inspect",  "clusters", "show",    "check",
                                        "plan",   "simulate", "train",    "compare", "export",
-                                       "import", "validate", "profile",  "fit"};
+                                       "import", "validate", "profile",  "fit",     "days"};
 
 static const char *const QUESTIONS[][MAX_ARGS] = {
     {"models"},
@@ -119,6 +119,7 @@ static const char *const QUESTIONS[][MAX_ARGS] = {
     {"clusters", "dgx-v100:4", "--model", "gpt3-13b"},
     {"fit", WEFT_SOURCE_DIR "/tests/data/fit/nccl_tests.txt"},
     {"check", "gpt3-13b", "dgx-a100:4", "--tp", "8", "--pp", "2", "--global-batch", "64"},
+    {"days", "gpt3-350m", "dgx-a100:1", "--global-batch", "64", "--tokens", "1e9", "--trials", "5"},
 };
 
 static const char *const *with_json(const char *const *question)

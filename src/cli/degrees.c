@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     OPTION_DP = 256, /* above the characters, because children share the keys of their parent */
@@ -35,6 +34,7 @@ enum {
     OPTION_SOFTWARE,
     OPTION_REPLICATE,
     OPTION_LAYOUT,
+    OPTION_ORDER,
     OPTION_OPTIMIZER /* the last */
 };
 
@@ -54,6 +54,8 @@ static const struct argp_option OPTIONS[] = {
     {"virtual", OPTION_VIRTUAL, "N", 0, "pieces of the model per stage (default 1)", 1},
     {"pipeline-layout", OPTION_LAYOUT, "TEXT", 0,
      "the layers of each part in Megatron's words: 'Et*3|t*4|t*3L' (default: evenly)", 1},
+    {"order", OPTION_ORDER, "LIST", 0,
+     "how devices are numbered, fastest first: tp-cp-ep-pp-dp (default tp-cp-ep-dp-pp)", 1},
     {"segments", OPTION_SEGMENTS, "N", 0, "pieces per stage of a folded schedule (default 1)", 1},
     {"microbatch", OPTION_MICROBATCH, "N", 0, "samples of one replica at a time (default 1)", 1},
     {"micro-batch", OPTION_MICROBATCH, "N", OPTION_ALIAS, NULL, 1},
@@ -123,6 +125,7 @@ static bool take_degree(struct argp_state *state, struct plan_arguments *in, int
         int64_t value =
             take_count(state, COUNTS[i].name, arg, 1, COUNTS[i].most ? COUNTS[i].most : INT32_MAX);
         memcpy((char *)&in->degrees + COUNTS[i].offset, &value, sizeof value);
+        in->has_cp_heads |= key == OPTION_CP_HEADS;
         return true;
     }
     return false;
@@ -186,6 +189,11 @@ static void take_layout(struct argp_state *state, struct plan_arguments *in, con
     (void)state, in->degrees.layout = arg; /* plan_from_degrees reads it */
 }
 
+static void take_order(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    (void)state, in->degrees.order = arg; /* plan_from_degrees reads it */
+}
+
 static void take_memory(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
     int64_t bytes = 0;
@@ -208,13 +216,22 @@ static void take_margin(struct argp_state *state, struct plan_arguments *in, con
                    MOST_MARGIN_PERCENT);
 }
 
+static void settle_cp_kind(struct plan_arguments *in)
+{
+    int64_t heads = in->degrees.cp_heads;
+    if (!in->has_cp_kind)
+        return;
+    cp_kind_set(in->cp_kind, &in->degrees);
+    if (in->has_cp_heads)
+        in->degrees.cp_heads = heads;
+}
+
 static void take_cp_kind(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
-    enum cp_kind kind;
-    if (cp_kind_from_name(arg, &kind))
-        cp_kind_set(kind, &in->degrees);
-    else
+    in->has_cp_kind = cp_kind_from_name(arg, &in->cp_kind);
+    if (!in->has_cp_kind)
         argp_error(state, "--cp-kind is '%s', expected %s", arg, CP_KIND_WORDS);
+    settle_cp_kind(in);
 }
 
 static void take_overlap(struct argp_state *state, struct plan_arguments *in, const char *arg)
@@ -229,6 +246,7 @@ static void take_overlap(struct argp_state *state, struct plan_arguments *in, co
         argp_error(state, "--overlap has '%s', expected %s%s%s%s", word, OVERLAP_WORDS,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
+    settle_cp_kind(in);
 }
 
 static void take_bucket(struct argp_state *state, struct plan_arguments *in, const char *arg)
@@ -284,7 +302,7 @@ static const struct {
     {OPTION_MEMORY, take_memory},     {OPTION_OVERLAP, take_overlap},
     {OPTION_BUCKET, take_bucket},     {OPTION_MARGIN, take_margin},
     {OPTION_SOFTWARE, take_software}, {OPTION_OPTIMIZER, take_optimizer},
-    {OPTION_CP_KIND, take_cp_kind},
+    {OPTION_CP_KIND, take_cp_kind},   {OPTION_ORDER, take_order},
 };
 
 static bool take_word(struct argp_state *state, struct plan_arguments *in, int key, const char *arg)
@@ -421,80 +439,4 @@ weft_status degrees_set(struct plan_arguments *arguments, const char *name, cons
         return leave_open(arguments, option);
     char *text = arena_copy_text(arguments->arena, value);
     return parse_option(option->key, text, &state) ? WEFT_FAILURE : WEFT_OK;
-}
-
-/* ---- opening --------------------------------------------------------------------------------- */
-
-static weft_status open_file(const struct plan_arguments *in, struct opened_plan *out)
-{
-    if (in->flag)
-        return bad_argument("change the file, or name a model and a cluster",
-                            "--%s makes a plan; %s is one already", in->flag, in->name[0]);
-    if (is_preset(in->name[0]) && access(in->name[0], F_OK) != 0)
-        return bad_argument("add one, such as dgx-a100:4", "%s is a model; on which cluster?",
-                            in->name[0]);
-    weft_status status = plan_load(in->name[0], out);
-    if (status && !weft_last_error()->hint)
-        error_hint("name a plan file (docs/reference/plan-file.md), or a model and a cluster");
-    if (!status)
-        status = input_check(out->plan->model_name);
-    if (!status)
-        status = input_check(out->plan->cluster_name);
-    if (!status && in->degrees.memory.has_margin) {
-        out->plan->memory.has_margin = true;
-        out->plan->memory.margin_percent = in->degrees.memory.margin_percent;
-    }
-    if (!status && in->has_software)
-        out->plan->software = in->degrees.software;
-    return status;
-}
-
-void plan_name(struct plan *plan, const struct plan_arguments *arguments)
-{
-    plan_set_names(plan, arguments->name[0], arguments->overrides, arguments->name[1]);
-}
-
-weft_status open_names(struct plan_arguments *arguments, struct opened_plan *out)
-{
-    weft_status status;
-    TRY(model_open(arguments->name[0], arguments->overrides, &out->model));
-    TRY(cluster_open(arguments->name[1], &out->cluster));
-    TRY(follow_practice(arguments->arena, arguments->name[0], &arguments->overrides,
-                        &arguments->degrees, out));
-done:
-    return status;
-}
-
-static weft_status from_degrees(const struct plan_arguments *given, struct opened_plan *out)
-{
-    struct plan_arguments own = *given, *in = &own;
-    weft_status status;
-    TRY(open_names(in, out));
-    TRY(plan_from_degrees(out->model, out->cluster, &in->degrees, &out->plan));
-    plan_name(out->plan, in);
-    TRY(plan_check(out->plan));
-done:
-    return status;
-}
-
-weft_status plan_open(const struct plan_arguments *arguments, struct opened_plan *out)
-{
-    *out = (struct opened_plan){0};
-    weft_status status =
-        arguments->names == 1 ? open_file(arguments, out) : from_degrees(arguments, out);
-    if (status)
-        plan_close(out);
-    return status;
-}
-
-int plan_command(struct plan_arguments *arguments,
-                 int (*run)(const void *options, const struct plan *plan), const void *options)
-{
-    struct opened_plan opened;
-    weft_status status = plan_open(arguments, &opened);
-    int code = status ? cli_fail(status) : run(options, opened.plan);
-    if (!status)
-        plan_close(&opened);
-    arena_free(arguments->arena);
-    return code;
 }

@@ -11,6 +11,9 @@ struct plan_arguments {
     struct degrees degrees;
     const char *overrides; /* options of the model in YAML's flow form; NULL if none */
     bool has_software;
+    /* A kind of cp decides about keys in --overlap, --cp-heads about its heads, whichever comes first. */
+    bool has_cp_kind, has_cp_heads;
+    enum cp_kind cp_kind;
     const char *flag;    /* one of the options that were given; NULL if none was */
     const char *name[2]; /* PLAN, or MODEL and CLUSTER */
     int names;

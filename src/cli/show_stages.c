@@ -46,8 +46,10 @@ const struct stage_view *view_stages(struct arena *keep, const struct plan *plan
 
 static const char *nodes_of(struct arena *keep, const struct plan *plan, int32_t stage)
 {
+    struct device_order order = plan_device_order(plan);
     int64_t each = plan->cluster->node.devices, first = plan->stage[stage].first_device;
-    int64_t last = first + plan->stage[stage].devices - 1;
+    int64_t last = device_at(&order, first + plan->stage[stage].devices - 1);
+    first = device_at(&order, first);
     return number_range(keep, first / each, last / each - first / each + 1);
 }
 
@@ -110,9 +112,8 @@ static void print_map(const struct showing *s, FILE *out)
     struct table *table = table_new(s->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
     table_rule(table);
     for (int32_t i = 0; i < s->plan->stages; i++) {
-        const struct stage *stage = &s->plan->stage[i];
         table_cell(table, "%d", i);
-        table_cell(table, "%s", number_range(s->arena, stage->first_device, stage->devices));
+        table_cell(table, "%s", stage_devices_text(s->arena, s->plan, i));
         table_cell(table, "%s", nodes_of(s->arena, s->plan, i));
         table_cell(table, "%s", holds(s, i));
         table_cell(table, "%lld", (long long)operators_of(s->plan, i));

@@ -217,7 +217,7 @@ void cluster_set_pace(struct cluster *cluster, const struct paces *pace);
 /* All devices first + sum of i_k * stride_k with 0 <= i_k < count_k. Every group of a mesh has this
  * form, so a group on 100,000 devices takes only a few words. A send goes from member 0 to member
  * 1; to a device with a lower number the stride is negative. */
-enum { MAX_GROUP_LEVELS = 6 };
+enum { MAX_GROUP_LEVELS = 7 };
 struct group {
     int64_t first;
     int32_t levels;

@@ -108,6 +108,8 @@ static int32_t push_step(struct block_writer *w, const struct use *use,
     if (item.tokens) {
         struct group group = step_group(step, 0);
         group.first += w->b->plan->stage[w->stage].first_device;
+        struct device_order order = plan_device_order(w->b->plan);
+        group = group_at(&order, &group);
         volume = token_volume(w->b, use, &group);
         item.bytes = (int64_t)((double)bytes * volume.share);
     }

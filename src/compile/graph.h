@@ -159,11 +159,14 @@ struct pattern {
     const struct reshard *reshard;    /* for a send: who sends to whom */
     int32_t digits;                   /* for a collective, outermost first */
     int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
-    double crossing; /* of its groups (struct group) */
+    double crossing;           /* of its groups (struct group) */
+    struct device_order order; /* where its devices are in the cluster */
 };
 int64_t pattern_groups(const struct pattern *pattern);
-/* Group `i`, in the cluster's device numbers; for a send, (sender, receiver). */
+/* Group `i`, in the plan's device numbers; for a send, (sender, receiver). */
 struct group pattern_group(const struct pattern *pattern, int64_t i);
+/* The same in the cluster's. */
+struct group pattern_group_at(const struct pattern *pattern, int64_t i);
 /* The number of the group that a device (a receiver, for a send) is in. */
 int64_t pattern_group_of(const struct pattern *pattern, int64_t device);
 

@@ -41,17 +41,18 @@ static int32_t intern_pattern(struct build *b, const struct pattern *pattern)
     return (int32_t)*number;
 }
 
-static struct pattern pattern_of(const struct stage *stage)
+static struct pattern pattern_of(const struct plan *plan, const struct stage *stage)
 {
     return (struct pattern){.collective = COLLECTIVE_ALL_REDUCE,
                             .first = stage->first_device,
-                            .devices = stage->devices};
+                            .devices = stage->devices,
+                            .order = plan_device_order(plan)};
 }
 
 int32_t intern_digits(struct build *b, int32_t stage, int32_t digits, const int64_t *stride,
                       const int64_t *degree)
 {
-    struct pattern pattern = pattern_of(&b->plan->stage[stage]);
+    struct pattern pattern = pattern_of(b->plan, &b->plan->stage[stage]);
     pattern.digits = digits;
     for (int32_t i = 0; i < digits; i++) {
         pattern.stride[i] = stride[i];
@@ -63,7 +64,7 @@ int32_t intern_digits(struct build *b, int32_t stage, int32_t digits, const int6
 int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *step,
                     double crossing)
 {
-    struct pattern pattern = pattern_of(&b->plan->stage[stage]);
+    struct pattern pattern = pattern_of(b->plan, &b->plan->stage[stage]);
     pattern.digits = step->digits;
     pattern.crossing = crossing;
     for (int32_t i = 0; i < step->digits; i++) {
@@ -76,7 +77,7 @@ int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *s
 int32_t intern_send(struct build *b, int32_t from_stage, int32_t to_stage,
                     const struct reshard *reshard)
 {
-    struct pattern pattern = pattern_of(&b->plan->stage[to_stage]);
+    struct pattern pattern = pattern_of(b->plan, &b->plan->stage[to_stage]);
     pattern.collective = COLLECTIVE_SEND;
     pattern.from_first = b->plan->stage[from_stage].first_device;
     pattern.from_devices = b->plan->stage[from_stage].devices;
@@ -87,7 +88,7 @@ int32_t intern_send(struct build *b, int32_t from_stage, int32_t to_stage,
 int32_t intern_pairs(struct build *b, int32_t low_stage, int32_t high_stage)
 {
     const struct stage *low = &b->plan->stage[low_stage], *high = &b->plan->stage[high_stage];
-    struct pattern pattern = pattern_of(low);
+    struct pattern pattern = pattern_of(b->plan, low);
     pattern.devices = 2 * low->devices;
     pattern.digits = 1;
     pattern.stride[0] = high->first_device - low->first_device;

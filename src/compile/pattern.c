@@ -14,7 +14,8 @@
  */
 #include "compile/graph.h"
 
-_Static_assert((int)MAX_STEP_DIGITS <= (int)MAX_GROUP_LEVELS, "a digit without a level");
+_Static_assert((int)MAX_STEP_DIGITS < (int)MAX_GROUP_LEVELS,
+               "a digit, or one that runs cut, without a level");
 
 int64_t pattern_groups(const struct pattern *pattern)
 {
@@ -54,6 +55,12 @@ struct group pattern_group(const struct pattern *pattern, int64_t i)
     }
     group.first += pattern->first;
     return group;
+}
+
+struct group pattern_group_at(const struct pattern *pattern, int64_t i)
+{
+    struct group group = pattern_group(pattern, i);
+    return group_at(&pattern->order, &group);
 }
 
 int64_t pattern_group_of(const struct pattern *pattern, int64_t device)

@@ -31,7 +31,7 @@ static bool has_any(const struct hash_map *set, const struct traffic_list *links
 static weft_status links_of(struct assembly *a, const struct pattern *pattern,
                             struct traffic_list *out)
 {
-    struct group group = pattern_group(pattern, 0);
+    struct group group = pattern_group_at(pattern, 0);
     int64_t near = 2 * a->b->plan->cluster->node.devices;
     for (int32_t i = 0; i < group.levels && group.stride[i] > 0; i++) {
         int64_t count = ceil_div(near, group.stride[i]);
@@ -73,11 +73,12 @@ static weft_status add_copies(struct assembly *a, struct ledger *ledger, int32_t
     const struct stage *stage = &a->b->plan->stage[number];
     int64_t near = 2 * a->b->plan->cluster->node.devices;
     int64_t devices = stage->devices < near ? stage->devices : near;
+    struct device_order order = plan_device_order(a->b->plan);
     struct traffic_list links = {0};
     weft_status status = WEFT_OK;
     for (int64_t i = 0; i < 2 * devices; i++)
-        TRY(ledger_copy(ledger, stage->first_device + i / 2, i % 2, 1 << 20, a->b->scratch,
-                        &links));
+        TRY(ledger_copy(ledger, device_at(&order, stage->first_device + i / 2), i % 2, 1 << 20,
+                        a->b->scratch, &links));
     add_links(a->b->scratch, set, &links);
 done:
     return status;

@@ -59,6 +59,8 @@ static void add_pipeline(struct lines *a, const struct plan *plan, const struct 
 {
     const int64_t *layers = layers_before_loss(a->keep, plan);
     add_above_one(a, "pipeline-model-parallel-size", d->pp);
+    if (d->stage_run)
+        add_flag(a, "use-tp-pp-dp-mapping");
     if (d->pp == 1)
         return;
     if (!all_equal(layers, plan->parts))

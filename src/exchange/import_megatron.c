@@ -63,7 +63,7 @@ static weft_status read_counts(struct megatron_reading *r)
     }
     r->d.sequence = has(r, "sequence-parallel") && r->d.tp > 1;
     if (has(r, "use-tp-pp-dp-mapping"))
-        remark(r, "--use-tp-pp-dp-mapping: devices are numbered as if it were not given");
+        r->d.stage_run = r->d.tp * r->d.cp;
     return WEFT_OK;
 }
 

@@ -121,6 +121,25 @@ static bool devices_fault(struct finding *f)
     return true;
 }
 
+/* Stages whose devices lie in runs among each other's (device_order.c, I1). */
+static bool order_fault(struct finding *f)
+{
+    const struct plan *plan = f->plan;
+    int64_t run = plan->stage_run, each = plan->stage[0].devices;
+    bool fits = run >= 0;
+    for (int32_t s = 0; fits && run && s < plan->stages; s++)
+        fits = plan->stage[s].devices == each && each % run == 0;
+    for (int32_t c = 0; fits && run && c < plan->choices; c++)
+        fits = split_suits_run(&plan->choice[c].split, run);
+    if (fits)
+        return false;
+    fault(f, FAULT_STAGE, 0,
+          arena_printf(f->keep,
+                       "runs of %lld neighbours do not fit the splits of %lld devices of a stage",
+                       (long long)run, (long long)each));
+    return with_hint(f, "leave the order out: the devices of a stage are then neighbours");
+}
+
 static bool parts_fault(struct finding *f)
 {
     const struct plan *plan = f->plan;
@@ -247,9 +266,9 @@ weft_status plan_check_types(const struct cluster *cluster, enum dtype dtype, en
 
 bool plan_find_fault(struct arena *keep, const struct plan *plan, struct fault *out)
 {
-    static bool (*const CHECKS[])(struct finding *) = {types_fault,    batch_fault,
-                                                       devices_fault,  parts_fault,
-                                                       schedule_fault, instances_fault}; /* I1 */
+    static bool (*const CHECKS[])(struct finding *) = {types_fault,    batch_fault, devices_fault,
+                                                       order_fault,    parts_fault, schedule_fault,
+                                                       instances_fault}; /* I1 */
     struct finding f = {keep, plan, out};
     for (size_t i = 0; i < COUNT_OF(CHECKS); i++)
         if (CHECKS[i](&f))

@@ -253,6 +253,16 @@ static weft_status check_replicate(const struct degrees *d)
     return status;
 }
 
+/* Neighbours of a stage follow from the order; all of them need no word. */
+static weft_status complete_order(struct degrees *d)
+{
+    weft_status status = d->order ? order_run(d, &d->stage_run) : WEFT_OK;
+    d->order = NULL;
+    if (d->pp == 1 || d->stage_run >= d->dp * d->cp * d->tp)
+        d->stage_run = 0;
+    return status;
+}
+
 static weft_status complete_batch(struct degrees *d)
 {
     int64_t step = d->dp * d->micro_batch;
@@ -330,6 +340,7 @@ static weft_status complete(struct degrees *d, const struct model *model,
     TRY(complete_cp_heads(d, model));
     TRY(check_experts(d, model));
     TRY(check_replicate(d));
+    TRY(complete_order(d));
     TRY(complete_batch(d));
     TRY(complete_layout(d, scratch, layout));
     TRY(complete_schedule(d));
@@ -350,6 +361,7 @@ void set_settings(struct plan *plan, const struct degrees *d)
     plan->software = d->software;
     plan->optimizer = d->optimizer;
     plan->replicate = d->replicate;
+    plan->stage_run = d->stage_run;
     plan->bucket_bytes = degrees_bucket_bytes(d);
     plan->whole_sends = d->whole_sends;
 }

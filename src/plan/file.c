@@ -56,6 +56,8 @@ static void complete_degrees(struct plan_file *file)
     d->optimizer = (enum update_rule)root->optimizer;
     if (root->replicate)
         d->replicate = root->replicate;
+    if (root->stage_run)
+        d->stage_run = root->stage_run;
     if (root->segments)
         d->segments = root->segments;
 }

@@ -16,7 +16,7 @@ struct file_root {
     bool whole_sends;
     int dtype, policy; /* -1: not given */
     int optimizer;
-    int64_t memory_bytes, pieces, segments, replicate;
+    int64_t memory_bytes, pieces, segments, replicate, stage_run;
     double margin_percent; /* -1: not given */
 };
 

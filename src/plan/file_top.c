@@ -56,6 +56,7 @@ weft_status file_read_root(struct plan_file *file)
         {"bucket", FIELD_DOC, offsetof(struct file_root, bucket)},
         {"software", FIELD_DOC, offsetof(struct file_root, software)},
         {"replicate", FIELD_COUNT, offsetof(struct file_root, replicate), .min = 1},
+        {"stage_run", FIELD_COUNT, offsetof(struct file_root, stage_run), .min = 1},
         {"optimizer", FIELD_CHOICE, offsetof(struct file_root, optimizer), false,
          optimizer_names()},
         {"whole_sends", FIELD_BOOL, offsetof(struct file_root, whole_sends)},
@@ -125,6 +126,7 @@ weft_status file_read_degrees(struct plan_file *file)
         {"layout", FIELD_TEXT, offsetof(struct degree_fields, degrees.layout)},
         {"offload", FIELD_BOOL, offsetof(struct degree_fields, degrees.offload)},
         {"replicate", FIELD_COUNT, offsetof(struct degree_fields, degrees.replicate)},
+        {"order", FIELD_TEXT, offsetof(struct degree_fields, degrees.order)},
     };
     struct degree_fields read = {0};
     weft_status status = WEFT_OK;

@@ -122,6 +122,8 @@ static json_t *plan_json(struct arena *scratch, const struct plan *plan)
         json_object_set_new(json, "optimizer", json_string(optimizer_name(plan->optimizer)));
     if (plan->replicate > 1)
         json_object_set_new(json, "replicate", json_integer((json_int_t)plan->replicate));
+    if (plan->stage_run)
+        json_object_set_new(json, "stage_run", json_integer((json_int_t)plan->stage_run));
     if (!software_is_default(&plan->software))
         json_object_set_new(json, "software", text_json(software_text(scratch, &plan->software)));
     if (plan->whole_sends)

@@ -168,6 +168,9 @@ struct plan {
     /* Sharded state is divided inside groups of replicas and copied across so many of them (HSDP; Megatron's
      * distributed-optimizer instances); 0 or 1: it is divided by all. */
     int64_t replicate;
+    /* Devices of a stage that are neighbours in the cluster: runs of so many, with those of the other stages in
+     * between (device_order.h); 0: all of them. */
+    int64_t stage_run;
     /* between stages, devices that hold the same each send all of it, instead of a part that the
      * receivers gather (Megatron's scatter-gather) */
     bool whole_sends;
@@ -285,6 +288,8 @@ struct degrees {
     unsigned overlap;
     int64_t bucket_bytes;
     int64_t replicate; /* as in a plan */
+    const char *order; /* "tp-cp-ep-pp-dp", fastest first; NULL: as stage_run says */
+    int64_t stage_run; /* as in a plan */
     bool whole_sends;
     /* a convolution's outputs are gathered at once: what comes between two convolutions is computed
      * by every device (Aceso's runtime) */
@@ -298,26 +303,6 @@ int64_t degrees_bucket_bytes(const struct degrees *degrees);
  * then ep. */
 weft_status plan_from_degrees(const struct model *model, const struct cluster *cluster,
                               const struct degrees *degrees, struct plan **out);
-/* ---- the layers of each part (pipeline_layout.c) ---------------------------------------------- */
-
-struct pipeline_layout {
-    int64_t parts, layers; /* layers of all parts, without those that predict more tokens */
-    int64_t *part_layers;
-};
-/* Reads "Et*3|(t*4|)*30,t*3L". Returns NULL, or what is wrong with it. */
-const char *pipeline_layout_read(struct arena *keep, const char *text, struct pipeline_layout *out);
-/* Where to cut so that each part has the given number of layers: with a_0 instances before the first layer and layer k ending
- * at e_k, the cut after n layers is at e_(n-1), that before the first at a_0. False if a part would be empty. */
-bool cuts_after_layers(struct arena *keep, const struct plan *plan, int64_t parts,
-                       const int64_t *part_layers, int64_t **cut);
-/* Letters that a text with repetitions stands for. Repeats those from `first` on as often as a star at `at` says, and goes
- * past its number; false: there is none, or they become too many. */
-struct letters {
-    char *data;
-    size_t len, cap;
-};
-bool letters_repeat(struct arena *scratch, struct letters *letters, size_t first, const char **at);
-
 /* Recomputation in words: "full", or "core_attn,moe_act". */
 extern const char RECOMPUTE_WORDS[]; /* for messages */
 bool recompute_parse(struct arena *scratch, const char *text,
@@ -493,6 +478,8 @@ bool plan_weights_alike(const struct plan *plan, int64_t one, int64_t other);
 /* Whether an instance has weights of its own on its devices: it owns them, or has a copy. */
 bool plan_holds_weights(const struct plan *plan, int64_t instance);
 
+#include "plan/device_order.h"
 #include "plan/layout.h"
+#include "plan/pipeline_layout.h"
 
 #endif

@@ -19,7 +19,8 @@
 bool is_same_plan(const struct plan *a, const struct plan *b)
 {
     bool same = a->stages == b->stages && a->parts == b->parts &&
-                a->step_samples == b->step_samples && strcmp(a->schedule, b->schedule) == 0;
+                a->step_samples == b->step_samples && a->stage_run == b->stage_run &&
+                strcmp(a->schedule, b->schedule) == 0;
     for (int32_t s = 0; same && s < a->stages; s++)
         same = a->stage[s].devices == b->stage[s].devices;
     for (int32_t k = 0; same && k < a->parts; k++)
@@ -64,6 +65,7 @@ static void take_settings(const struct plan *plan, struct degrees *d)
     d->software = plan->software;
     d->optimizer = plan->optimizer;
     d->replicate = plan->replicate;
+    d->stage_run = plan->stage_run;
     d->memory = plan->memory;
     d->overlap = plan->overlap;
     d->bucket_bytes = plan->bucket_bytes;
@@ -104,7 +106,7 @@ static bool gives(const struct plan *plan, const struct degrees *d, struct arena
 {
     struct choice *choice;
     struct plan *other = NULL;
-    bool same = lower_degrees(plan->model, d, scratch, &choice) == WEFT_OK;
+    bool same = order_text(d) && lower_degrees(plan->model, d, scratch, &choice) == WEFT_OK;
     for (int64_t i = 0; same && i < plan->instances; i++)
         same = choice_equal(plan_choice(plan, i), &choice[plan->instance[i].op]);
     same = same && plan_from_degrees(plan->model, plan->cluster, d, &other) == WEFT_OK &&

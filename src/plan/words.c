@@ -134,6 +134,8 @@ static void say_practice(struct words *w, const struct degrees *d, const struct 
         say(w, "optimizer %s", optimizer_name(d->optimizer));
     if (d->replicate > 1 && d->replicate != asked->replicate)
         say(w, "replicate %lld", (long long)d->replicate);
+    if (d->stage_run && d->stage_run != asked->stage_run && order_text(d))
+        say(w, "order %s", order_text(d));
     if (!software_same(&d->software, &asked->software))
         say(w, "software %s", software_text(w->keep, &d->software));
     if (overlap_of(d) != overlap_of(asked))

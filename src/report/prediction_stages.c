@@ -142,6 +142,8 @@ static const char *run_devices(struct arena *keep, const struct plan *plan, stru
 {
     const struct stage *first = &plan->stage[run.first];
     const struct stage *last = &plan->stage[run.first + run.count - 1];
+    if (plan->stage_run && run.count == 1)
+        return stage_devices_text(keep, plan, run.first);
     return number_range(keep, first->first_device,
                         last->first_device + last->devices - first->first_device);
 }

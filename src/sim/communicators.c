@@ -64,7 +64,9 @@ static void add_neighbours(const struct plan *plan, const struct pattern *patter
     if (*known || low == high)
         return;
     *known = true;
-    int64_t first = plan->stage[low].first_device, other = plan->stage[high].first_device;
+    struct device_order order = plan_device_order(plan);
+    int64_t first = device_at(&order, plan->stage[low].first_device);
+    int64_t other = device_at(&order, plan->stage[high].first_device);
     int64_t node = plan->cluster->node.devices;
     struct group pair = group_range(first, 2, other - first);
     int64_t bytes = communicator_bytes(plan->cluster, &pair, 1U << COLLECTIVE_SEND);
@@ -86,8 +88,8 @@ const int64_t *find_communicators(struct arena *scratch, const struct graph *gra
             add_neighbours(plan, pattern, &neighbours);
             continue;
         }
-        struct group group = pattern_group(pattern, 0);
-        add_group(plan, &group, communicator_bytes(plan->cluster, &group, used[i]), bytes);
+        struct group group = pattern_group(pattern, 0), at = pattern_group_at(pattern, 0);
+        add_group(plan, &group, communicator_bytes(plan->cluster, &at, used[i]), bytes);
     }
     return bytes;
 }

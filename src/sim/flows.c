@@ -41,7 +41,7 @@ static weft_status time_of(struct flow_finding *finding, const struct exchange *
     weft_status status = WEFT_OK;
     if (*known < 0) {
         struct group group =
-            pattern_group(&finding->set->survey.pattern[exchange->pattern], member->group);
+            pattern_group_at(&finding->set->survey.pattern[exchange->pattern], member->group);
         struct collective_cost cost;
         TRY(collective_time(finding->cluster, (enum collective)exchange->collective, &group, bytes,
                             &cost));

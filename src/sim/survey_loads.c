@@ -62,6 +62,10 @@ static void span_devices(struct span *span, int64_t first, int64_t devices, int6
 static void span_pattern(struct span *span, const struct pattern *p, int64_t per_node)
 {
     int64_t low = 0, high = p->devices;
+    if (p->order.run) { /* every stage is all over the cluster */
+        span_devices(span, 0, p->order.stages * p->order.each, per_node);
+        return;
+    }
     for (int32_t i = 0; i < p->digits; i++) {
         int64_t reach = p->stride[i] * (p->degree[i] - 1), end = p->devices / p->degree[i] + reach;
         low = reach < low ? reach : low;
@@ -148,14 +152,15 @@ static void list_loads(struct survey *survey, const struct exchange *exchange, i
 
 uint64_t survey_pattern_key(const struct pattern *p, uint64_t key)
 {
-    const int64_t words[] = {p->collective, p->first,        p->devices, p->from_first,
-                             p->digits,     p->from_devices, 0};
+    const int64_t words[] = {p->collective, p->first,        p->devices,
+                             p->from_first, p->digits,       p->from_devices,
+                             p->order.run,  p->order.stages, 0};
     key = hash_bytes(words, sizeof words, key);
     key = hash_bytes(&p->crossing, sizeof p->crossing, key);
     key = hash_bytes(p->stride, (size_t)p->digits * sizeof *p->stride, key);
     key = hash_bytes(p->degree, (size_t)p->digits * sizeof *p->degree, key);
     for (int64_t i = 0; p->collective == COLLECTIVE_SEND && i < pattern_groups(p); i++) {
-        struct group pair = pattern_group(p, i);
+        struct group pair = pattern_group_at(p, i);
         key = mix(mix(key, (uint64_t)pair.first), (uint64_t)pair.stride[0]);
     }
     return key;
@@ -178,7 +183,7 @@ struct survey survey_new(struct arena *scratch, const struct cluster *cluster,
 static weft_status group_traffic(struct survey *survey, const struct traffic_load *load,
                                  int64_t group, struct traffic_list *out, uint64_t *place)
 {
-    struct group devices = pattern_group(&survey->pattern[load->pattern], group);
+    struct group devices = pattern_group_at(&survey->pattern[load->pattern], group);
     weft_status status;
     out->len = 0;
     if (load->kind == TRAFFIC_TO_HOST || load->kind == TRAFFIC_FROM_HOST)

@@ -310,6 +310,7 @@ static void set_fixed(const struct plan *plan, struct degrees *d)
     d->software = plan->software;
     d->optimizer = plan->optimizer;
     d->replicate = plan->replicate;
+    d->stage_run = plan->stage_run;
     d->overlap = plan->overlap;
     d->bucket_bytes = plan->bucket_bytes;
     d->whole_sends = plan->whole_sends;
@@ -325,6 +326,7 @@ static weft_status rebuild(const struct plan *plan, struct recognised *r)
     copy_settings(r->plan, plan);
     r->plan->dtype = r->degrees.dtype; /* these may have been mended */
     r->plan->policy = r->degrees.policy;
+    r->plan->stage_run = r->degrees.stage_run;
     return WEFT_OK;
 }
 

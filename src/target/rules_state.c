@@ -178,6 +178,27 @@ static void mend_uneven(struct numbers *n)
     *n->part_layers = NULL;
 }
 
+/* Megatron-LM has one other order, tp-cp-ep-pp-dp, and there as many replicas of experts as of layers
+ * (megatron/core/parallel_state.py: order.endswith("pp") or expert_data_parallel_size == data_parallel_size). */
+static bool broken_order(const struct numbers *n)
+{
+    const struct degrees *d = n->d;
+    int64_t etp = d->etp ? d->etp : d->tp, ep = d->ep > 1 ? d->ep : 1;
+    if (!d->stage_run)
+        return false;
+    return !can(n)->stage_runs || d->stage_run != d->tp * d->cp ||
+           (ep > 1 && ep * etp != d->tp * d->cp);
+}
+static const char *text_order(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "order %s: %s numbers these devices otherwise",
+                        order_text(n->d) ? order_text(n->d) : "of devices", framework(n));
+}
+static void mend_order(struct numbers *n)
+{
+    n->d->stage_run = 0;
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 static const struct target_rule ALL[] = {
@@ -192,5 +213,6 @@ static const struct target_rule ALL[] = {
     {broken_offload, text_offload, mend_offload},
     {broken_offload_kept, text_offload_kept, mend_offload},
     {broken_uneven, text_uneven, mend_uneven},
+    {broken_order, text_order, mend_order},
 };
 const struct target_rules STATE_RULES = {ALL, COUNT_OF(ALL)};

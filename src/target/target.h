@@ -84,6 +84,7 @@ struct abilities {
     bool pieces;         /* several model pieces per stage */
     bool folds;          /* also where there is one stage only */
     bool scattered;      /* of strategies by layer: tp devices that are no neighbours */
+    bool stage_runs;     /* devices of stages among each other's: tp-cp-ep-pp-dp */
     bool uneven;         /* parts of unlike numbers of layers */
     bool sequence;       /* sequence parallelism along tp can be switched on */
     bool plain;          /* and off */

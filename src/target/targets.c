@@ -26,7 +26,7 @@ enum {
  * with weight gradients (core/tensor_parallel/layers.py), sends of several pieces alone (schedules.py). */
 #define MEGATRON_ABILITIES                                                                         \
     {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
-     .tp_in_pipeline = true, .pieces = true, .uneven = true, .sequence = true, .plain = true,      \
+     .tp_in_pipeline = true, .pieces = true, .stage_runs = true, .uneven = true, .sequence = true, .plain = true,      \
      .selective = true, .block = true, .cp_pieces = 2, .shards = SHARD_ANY,                        \
      .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF | CAST,                           \
      .schedules = MEGATRON_SCHEDULES, .policies = MASTERS | 1U << POLICY_DISTRIBUTED | NARROWER,   \
@@ -187,13 +187,15 @@ static void obey_settings(struct arena *keep, const struct target *target, const
                                        .has_dtype = true,
                                        .dtype = plan->dtype,
                                        .has_policy = true,
-                                       .policy = plan->policy}};
+                                       .policy = plan->policy,
+                                       .stage_run = target->any ? 0 : plan->stage_run}};
     obey_rules(keep, target, plan, &r);
     for (size_t i = 0; i < r.differences.len; i++)
         add_text(keep, out, r.differences.data[i]);
     if (made) {
         made->dtype = r.degrees.dtype;
         made->policy = r.degrees.policy;
+        made->stage_run = target->any ? plan->stage_run : r.degrees.stage_run;
     }
 }
 

@@ -92,7 +92,8 @@ weft_status seam_find(struct tables *t, const struct seam *seam, struct borders 
     int64_t first = seam->before_device, other = seam->after_device;
     int64_t low = first < other ? first : other;
     int64_t end = first + seam->before->devices, other_end = other + seam->after->devices;
-    int64_t shift = shift_of(t->settings->cluster, low, (end > other_end ? end : other_end) - low);
+    int64_t devices = (end > other_end ? end : other_end) - low;
+    int64_t shift = t->settings->stage_run ? 0 : shift_of(t->settings->cluster, low, devices);
     bool apart = seam->apart || first != other;
     int64_t words[] = {seam->before->number, seam->after->number, first - shift, other - shift,
                        apart};

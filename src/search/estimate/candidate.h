@@ -37,6 +37,7 @@ struct estimate_settings {
     struct software software;
     enum update_rule optimizer;
     int64_t replicate;    /* as in a plan */
+    int64_t stage_run;    /* as in a plan, and of stages of equal sizes */
     unsigned overlap;     /* of enum overlap */
     int64_t bucket_bytes; /* as in a plan */
     struct memory_terms memory;

@@ -10,6 +10,7 @@ struct estimate_settings estimate_settings_of(const struct plan *plan)
                                       .software = plan->software,
                                       .optimizer = plan->optimizer,
                                       .replicate = plan->replicate,
+                                      .stage_run = plan->stage_run,
                                       .overlap = plan->overlap,
                                       .bucket_bytes = plan->bucket_bytes,
                                       .memory = plan->memory,
@@ -23,6 +24,7 @@ void estimate_settings_give(const struct estimate_settings *settings, struct pla
     plan->software = settings->software;
     plan->optimizer = settings->optimizer;
     plan->replicate = settings->replicate;
+    plan->stage_run = settings->stage_run;
     plan->overlap = settings->overlap;
     plan->bucket_bytes = settings->bucket_bytes;
     plan->memory = settings->memory;

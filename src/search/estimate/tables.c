@@ -15,6 +15,7 @@ static weft_status new_plan(const struct tables *t, struct plan **out)
     (*out)->software = s->software;
     (*out)->optimizer = s->optimizer;
     (*out)->replicate = s->replicate;
+    (*out)->stage_run = s->stage_run;
     (*out)->overlap = s->overlap;
     (*out)->bucket_bytes = s->bucket_bytes;
     (*out)->whole_sends = s->whole_sends;
@@ -184,7 +185,9 @@ uint16_t table_micro_batches(const struct estimate_settings *settings, int64_t m
 
 weft_status table_find(struct tables *t, const struct table_key *key, const struct row_table **out)
 {
-    int64_t shift = shift_of(t->settings->cluster, key->first_device, key->devices);
+    int64_t shift = t->settings->stage_run
+                        ? 0 /* whose stages lie all over the cluster */
+                        : shift_of(t->settings->cluster, key->first_device, key->devices);
     struct table_key k = *key;
     k.first_device -= shift;
     uint64_t hash = hash_bytes(&k, sizeof k, 4) | 1;

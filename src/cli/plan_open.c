@@ -1,0 +1,78 @@
+/* plan_open.c - opens the plan that a command line names: a file, or a model, a cluster and degrees (degrees.h). */
+#include <unistd.h>
+
+#include "cli/degrees.h"
+
+static weft_status open_file(const struct plan_arguments *in, struct opened_plan *out)
+{
+    if (in->flag)
+        return bad_argument("change the file, or name a model and a cluster",
+                            "--%s makes a plan; %s is one already", in->flag, in->name[0]);
+    if (is_preset(in->name[0]) && access(in->name[0], F_OK) != 0)
+        return bad_argument("add one, such as dgx-a100:4", "%s is a model; on which cluster?",
+                            in->name[0]);
+    weft_status status = plan_load(in->name[0], out);
+    if (status && !weft_last_error()->hint)
+        error_hint("name a plan file (docs/reference/plan-file.md), or a model and a cluster");
+    if (!status)
+        status = input_check(out->plan->model_name);
+    if (!status)
+        status = input_check(out->plan->cluster_name);
+    if (!status && in->degrees.memory.has_margin) {
+        out->plan->memory.has_margin = true;
+        out->plan->memory.margin_percent = in->degrees.memory.margin_percent;
+    }
+    if (!status && in->has_software)
+        out->plan->software = in->degrees.software;
+    return status;
+}
+
+void plan_name(struct plan *plan, const struct plan_arguments *arguments)
+{
+    plan_set_names(plan, arguments->name[0], arguments->overrides, arguments->name[1]);
+}
+
+weft_status open_names(struct plan_arguments *arguments, struct opened_plan *out)
+{
+    weft_status status;
+    TRY(model_open(arguments->name[0], arguments->overrides, &out->model));
+    TRY(cluster_open(arguments->name[1], &out->cluster));
+    TRY(follow_practice(arguments->arena, arguments->name[0], &arguments->overrides,
+                        &arguments->degrees, out));
+done:
+    return status;
+}
+
+static weft_status from_degrees(const struct plan_arguments *given, struct opened_plan *out)
+{
+    struct plan_arguments own = *given, *in = &own;
+    weft_status status;
+    TRY(open_names(in, out));
+    TRY(plan_from_degrees(out->model, out->cluster, &in->degrees, &out->plan));
+    plan_name(out->plan, in);
+    TRY(plan_check(out->plan));
+done:
+    return status;
+}
+
+weft_status plan_open(const struct plan_arguments *arguments, struct opened_plan *out)
+{
+    *out = (struct opened_plan){0};
+    weft_status status =
+        arguments->names == 1 ? open_file(arguments, out) : from_degrees(arguments, out);
+    if (status)
+        plan_close(out);
+    return status;
+}
+
+int plan_command(struct plan_arguments *arguments,
+                 int (*run)(const void *options, const struct plan *plan), const void *options)
+{
+    struct opened_plan opened;
+    weft_status status = plan_open(arguments, &opened);
+    int code = status ? cli_fail(status) : run(options, opened.plan);
+    if (!status)
+        plan_close(&opened);
+    arena_free(arguments->arena);
+    return code;
+}

@@ -144,6 +144,10 @@ static void dtypes_have_names(void **state)
         assert_int_equal(dtype, i);
         assert_int_equal(dtype_bytes(dtype), BYTES[i]);
     }
+    /* what a product reads of 16 numbers; a block of nvfp4 has 16 and a scale of one byte */
+    static const double READ_BYTES[] = {64, 64, 32, 32, 16, 9};
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        assert_float_equal(16 * dtype_cast_bytes((enum dtype)i), READ_BYTES[i], 0);
     enum dtype unused;
     assert_false(dtype_from_name("fp64", &unused));
     assert_false(dtype_from_name("", &unused));

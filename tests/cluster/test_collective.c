@@ -626,6 +626,32 @@ static void neighbours_have_nics_of_their_own(void **state)
     arena_free(arena);
 }
 
+/* From device 0 to all: the first leaf only sends, the last one only receives, one between does both. */
+static void a_broadcast_goes_one_way(void **state)
+{
+    (void)state;
+    struct lab lab;
+    struct arena *arena = arena_new();
+    struct traffic_list list = {0};
+    struct group all = group_range(0, 48, 1);
+    double carried[3][2] = {{0}};
+    dgx_a100(&lab, 6);
+    lab.cluster.fabric.tiers = 2;
+    lab.cluster.fabric.tier[0] = (struct tier){"leaf", 2, 100e9, 1000};
+    lab.cluster.fabric.tier[1] = (struct tier){"spine", 6, 0, 1000};
+    assert_int_equal(
+        collective_traffic(&lab.cluster, COLLECTIVE_BROADCAST, &all, GIB, arena, &list), WEFT_OK);
+    for (size_t i = 0; i < list.len; i++)
+        if (list.data[i].link.tier == 1)
+            carried[list.data[i].link.unit][list.data[i].link.reverse] += list.data[i].bytes;
+    static const double SENT[3][2] = {{1, 0}, {1, 1}, {0, 1}}; /* up, down */
+    for (int leaf = 0; leaf < 3; leaf++)
+        for (int way = 0; way < 2; way++)
+            assert_float_equal(carried[leaf][way] / (double)GIB, SENT[leaf][way], 1e-9);
+    arena_free(arena);
+    lab_free(&lab);
+}
+
 static void uplinks_carry_the_volume_once(void **state)
 {
     (void)state;
@@ -798,6 +824,7 @@ int main(void)
         cmocka_unit_test(copies_to_the_host_go_one_way),
         cmocka_unit_test(nics_carry_the_volume),
         cmocka_unit_test(neighbours_have_nics_of_their_own),
+        cmocka_unit_test(a_broadcast_goes_one_way),
         cmocka_unit_test(uplinks_carry_the_volume_once),
         cmocka_unit_test(latencies_are_those_of_the_tiers_that_are_crossed),
         cmocka_unit_test(pairs_that_stay_within_do_not_leave),

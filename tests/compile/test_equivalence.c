@@ -274,13 +274,28 @@ static bool drop_dependency(struct rng *rng, struct graph *graph)
     return false;
 }
 
+static bool is_step(const struct item *item)
+{
+    return item->kind == ITEM_STEP;
+}
+
+static bool is_operator(const struct item *item)
+{
+    return item->kind == ITEM_OP;
+}
+
+static bool is_recomputed(const struct item *item)
+{
+    return item->kind == ITEM_OP && item->purpose == PURPOSE_RECOMPUTE;
+}
+
 /* Without an item of a block whose tasks run all of it. */
-static bool drop_item(struct rng *rng, struct graph *graph, enum item_kind kind)
+static bool drop_item(struct rng *rng, struct graph *graph, bool (*which)(const struct item *item))
 {
     int32_t number = (int32_t)rng_below(rng, graph->blocks);
     struct block *block = &graph->block[number];
     int32_t at = block->items ? (int32_t)rng_below(rng, block->items) : 0;
-    if (block->items < 2 || block->item[at].kind != kind || block->item[at].rest)
+    if (block->items < 2 || !which(&block->item[at]) || block->item[at].rest)
         return false;
     for (int32_t t = 0; t < graph->tasks; t++)
         if (graph->task[t].block == number && graph->task[t].items != block->items)
@@ -296,12 +311,17 @@ static bool drop_item(struct rng *rng, struct graph *graph, enum item_kind kind)
 
 static bool drop_step(struct rng *rng, struct graph *graph)
 {
-    return drop_item(rng, graph, ITEM_STEP);
+    return drop_item(rng, graph, is_step);
 }
 
 static bool drop_operator(struct rng *rng, struct graph *graph)
 {
-    return drop_item(rng, graph, ITEM_OP);
+    return drop_item(rng, graph, is_operator);
+}
+
+static bool drop_recomputation(struct rng *rng, struct graph *graph)
+{
+    return drop_item(rng, graph, is_recomputed);
 }
 
 static struct item *any_step(struct rng *rng, struct graph *graph)
@@ -404,15 +424,11 @@ static const struct mutation {
     bool (*apply)(struct rng *rng, struct graph *graph); /* false: nothing to change here */
     int least; /* percent that must be found: some dependencies only hold work back */
 } MUTATIONS[] = {
-    {"drop a dependency", drop_dependency, 50},
-    {"drop a step", drop_step, 95},
-    {"drop an operator", drop_operator, 95},
-    {"change a step", change_step, 95},
-    {"forget what an item needs", forget_need, 50},
-    {"mix micro-batches", mix_micro_batches, 95},
-    {"mix buckets", mix_buckets, 95},
-    {"shrink an exchange", shrink_exchange, 95},
-    {"change a split", change_split, 95},
+    {"drop a dependency", drop_dependency, 50},   {"drop a step", drop_step, 95},
+    {"drop an operator", drop_operator, 95},      {"drop a recomputation", drop_recomputation, 100},
+    {"change a step", change_step, 95},           {"forget what an item needs", forget_need, 50},
+    {"mix micro-batches", mix_micro_batches, 95}, {"mix buckets", mix_buckets, 95},
+    {"shrink an exchange", shrink_exchange, 95},  {"change a split", change_split, 95},
 };
 
 static void test_mutations_are_found(void **state)

@@ -596,6 +596,29 @@ static void assert_grows(const struct device *device, const struct work *work, s
     }
 }
 
+/* A scan's last chunk costs as much as the others, however much of it is filled. */
+static void test_scans_compute_whole_chunks(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 78);
+    const struct device *devices;
+    size_t count = device_presets(&devices);
+    for (int round = rounds_of(500); round > 0; round--) {
+        const struct device *device = &devices[rng_below(&rng, (int64_t)count)];
+        const struct calibration *c = calibration_for(device);
+        struct work work = random_work(&rng, KERNEL_SCAN, DTYPE_BF16);
+        int64_t chunk = 2 + rng_below(&rng, 255), chunks = 1 + rng_below(&rng, 20);
+        work.shape[6] = chunk;
+        work.shape[3] = chunk * chunks;
+        int64_t whole = analytic_ns(device, c, &work);
+        work.shape[3] -= rng_below(&rng, chunk);
+        assert_int_equal(analytic_ns(device, c, &work), whole);
+        work.shape[3] = chunk * (chunks + 1);
+        assert_true(analytic_ns(device, c, &work) >= whole);
+    }
+}
+
 /* A longer window takes no less time, up to the whole sequence, which takes what there is without. */
 static void test_windows_grow(void **state)
 {
@@ -773,6 +796,7 @@ int main(void)
         cmocka_unit_test(test_random_shapes),
         cmocka_unit_test(test_alignment),
         cmocka_unit_test(test_fit_recovers),
+        cmocka_unit_test(test_scans_compute_whole_chunks),
         cmocka_unit_test(test_windows_grow),
         cmocka_unit_test(test_windows_as_measured),
     };

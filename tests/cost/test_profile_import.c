@@ -159,6 +159,10 @@ static void test_aceso_values(void **state)
         profile, V100,
         work_of(KERNEL_CONV, PHASE_BACKWARD_WEIGHT, f, SHAPE(16, 224, 112, 112, 3, 7, 7, 2)),
         (3907.543 + 3386.875) / 2);
+    /* block-1-0-conv1: 896 -> 448 channels, before the image is halved. */
+    assert_measured(profile, V100,
+                    work_of(KERNEL_CONV, PHASE_FORWARD, f, SHAPE(16, 448, 56, 56, 896, 1, 1, 1)),
+                    (3636.578 + 3053.186) / 2);
     /* block-1-0-conv2: 448 -> 896 channels, 56 -> 28 pixels wide. */
     assert_measured(profile, V100,
                     work_of(KERNEL_CONV, PHASE_FORWARD, f, SHAPE(16, 896, 28, 28, 448, 3, 3, 2)),
@@ -771,10 +775,27 @@ static void test_import_is_atomic(void **state)
     assert_int_equal(run("--help"), 0);
 }
 
+/* Frameworks reduce gradients in place: of two columns of times that is the second. */
+static void test_reductions_are_in_place(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    struct import_summary summary;
+    struct profile *profile =
+        import_into(arena, TABLES "vtrain_nccl_allreduce_lut.csv", NULL, &summary);
+    struct kernel_cost cost;
+    assert_int_equal(
+        profile_collective(profile, "A100", COLLECTIVE_ALL_REDUCE, 2, 1, 2 * MIB, &cost), WEFT_OK);
+    assert_int_equal(cost.ns, 51130); /* out of place: 53430 */
+    profile_close(profile);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_reductions_are_in_place),
         cmocka_unit_test(test_aceso_values),
         cmocka_unit_test(test_gpt_layer_is_measured),
         cmocka_unit_test(test_median_steps_over_outliers),

@@ -313,6 +313,33 @@ static void wrong_files_are_explained(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* The norms of a layer are counted: a decoder's cross-attention comes between the other two. */
+static void names_are_those_of_the_tables(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *name;
+    } NAMES[] = {
+        {"layers.3.attn.norm", "enc-1st-layernorm"},
+        {"layers.3.mlp.norm", "enc-2nd-layernorm"},
+        {"encoder.layers.0.attn.norm", "enc-1st-layernorm"},
+        {"encoder.layers.0.mlp.norm", "enc-2nd-layernorm"},
+        {"decoder.layers.7.attn.norm", "dec-1st-layernorm"},
+        {"decoder.layers.7.cross.norm", "dec-2nd-layernorm"},
+        {"decoder.layers.7.mlp.norm", "dec-3rd-layernorm"},
+        {"decoder.layers.7.attn.qkv", "dec-attention-qkv-1"},
+        {"decoder.layers.7.cross.q", "dec-attention-qkv-2"},
+        {"layers.3.mlp.down", "enc-MLP-GEMM-2"},
+        {"layer2.0.conv3", "block-1-0-conv3"},
+        {"relu", "relu1"},
+        {"head", "loss-and-head"},
+    };
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
+        assert_string_equal(aceso_operator_name(arena, "loss-and-head", NAMES[i].path),
+                            NAMES[i].name);
+    assert_null(aceso_operator_name(arena, "", "layers.3.attn.rotary"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +348,7 @@ int main(void)
         cmocka_unit_test(resnet_is_cut_where_they_cut),
         cmocka_unit_test(stages_without_checkpoints_keep_all),
         cmocka_unit_test(files_tell_their_sizes),
+        cmocka_unit_test(names_are_those_of_the_tables),
         cmocka_unit_test(wrong_files_are_explained),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

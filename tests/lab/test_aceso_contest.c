@@ -274,7 +274,7 @@ static void searches_as_published(void **state)
     struct contests contests = {0};
     struct contest_claims claims = {0};
     read_table(&contests);
-    for (size_t b = 0; b < COUNT_OF(BARS); b++)
+    for (int b = 0; b < cases_of(COUNT_OF(BARS)); b++)
         for (size_t i = 0; i < contests.len; i++) {
             struct contest *contest = &contests.data[i];
             if (strcmp(contest->model, BARS[b].model) != 0)

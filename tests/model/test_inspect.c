@@ -163,17 +163,19 @@ static void times_on_a_cluster_say_their_source(void **state)
     (void)state;
     json_t *json = json_of("inspect resnet-50 --on dgx-v100 --microbatch 32 --json");
     const json_t *on = json_object_get(json, "on");
-    double forward = 0;
+    double forward = 0, backward = 0;
     size_t i;
     json_t *op;
     json_array_foreach(json_object_get(json, "ops"), i, op)
     {
         forward += number(op, "forward_s");
+        backward += number(op, "backward_s");
         assert_true(json_is_string(json_object_get(op, "provenance")));
     }
     assert_true(number(on, "microbatch") == 32);
     assert_true(number(on, "forward_s") > 0 && number(on, "backward_s") > 0);
     assert_float_equal(forward, number(on, "forward_s"), 1e-9);
+    assert_float_equal(backward, number(on, "backward_s"), 1e-9);
     json_decref(json);
 }
 

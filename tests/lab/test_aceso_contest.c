@@ -4,6 +4,7 @@
  * half a minute: `weft validate aceso_tflops` makes them. */
 #include "page_width.h"
 #include "program.h"
+#include "rounds.h"
 
 #include <math.h>
 

@@ -12,6 +12,7 @@
 #ifndef WEFT_LAB_PUBLISHED_H
 #define WEFT_LAB_PUBLISHED_H
 
+#include "runs/runs.h"
 #include "sim/sim.h"
 
 enum half { HALF_FIT, HALF_HELD_OUT, HALF_COUNT };
@@ -52,8 +53,9 @@ struct published {
     const char *system; /* in a comparison: "Fold3D" */
     enum half half;
     struct run_outcome measured, predicted;
-    int64_t rank; /* measured, within its group; 0 if it has none */
-    bool done;    /* it has been predicted */
+    int64_t rank;             /* measured, within its group; 0 if it has none */
+    struct run_likeness like; /* since it was predicted */
+    bool done;                /* it has been predicted */
 
     /* How it ran, as model_open, cluster_open and plan_from_degrees take it. */
     const char *model, *options, *cluster;
@@ -78,8 +80,10 @@ struct machine_names;
 struct rules;
 struct dataset {
     const char *name, *summary, *source;
-    bool compares;        /* it compares systems with each other, or ranks strategies */
-    bool planned;         /* runs of large models, which are planned again */
+    bool compares; /* it compares systems with each other, or ranks strategies */
+    bool planned;  /* runs of large models, which are planned again */
+    bool
+        functional_tests; /* of tiny models with settings for debugging: their times are not of training */
     bool copied_times;    /* a time that also stands at another device was copied, not measured */
     const char *gains_of; /* the system whose gain over the others is shown; or NULL */
     const struct form *form;

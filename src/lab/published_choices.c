@@ -9,6 +9,8 @@
  *
  *   I1  Only runs with both times count, and only groups of two or more.
  *   I2  Two measured times that differ by less than NEAR say nothing about their order.
+ *   I3  Runs with equal predictions are one plan, measured again: there is nothing to choose among them, and the fastest
+ *       stands for all.
  */
 #include "lab/published_read.h"
 
@@ -35,11 +37,24 @@ static bool same_question(const struct published *a, const struct published *b)
            a->degrees.dtype == b->degrees.dtype;
 }
 
+/* I3 */
+static bool is_same(const struct published *a, const struct published *b)
+{
+    return a->predicted.time_s == b->predicted.time_s;
+}
+
+static bool better_choice(const struct published *row, const struct published *than)
+{
+    if (is_same(row, than))
+        return row->measured.time_s < than->measured.time_s;
+    return row->predicted.time_s < than->predicted.time_s;
+}
+
 static void add_pair(const struct published *a, const struct published *b, struct decisions *out)
 {
     const struct published *fast = a->measured.time_s < b->measured.time_s ? a : b;
     const struct published *slow = fast == a ? b : a;
-    if (slow->measured.time_s < fast->measured.time_s * (1 + NEAR)) /* I2 */
+    if (slow->measured.time_s < fast->measured.time_s * (1 + NEAR) || is_same(a, b)) /* I2, I3 */
         return;
     out->pairs++;
     out->in_order += fast->predicted.time_s < slow->predicted.time_s;
@@ -60,8 +75,8 @@ static void add_group(const struct published_rows *rows, size_t first, bool *see
                 same_question(row, &rows->data[j]))
                 add_pair(row, &rows->data[j], out);
         seen[i] = true;
-        members++;
-        chosen = row->predicted.time_s < chosen->predicted.time_s ? row : chosen;
+        members += members == 0 || !is_same(row, &rows->data[first]);
+        chosen = better_choice(row, chosen) ? row : chosen;
         fastest = row->measured.time_s < fastest->measured.time_s ? row : fastest;
     }
     if (members < 2) /* I1 */

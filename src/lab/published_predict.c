@@ -29,7 +29,8 @@ static void take_portions(const struct prediction *prediction, struct run_outcom
         out->portion_s[PORTIONS[i]] += SECONDS(stage->time_ns[i]);
 }
 
-static void take_outcome(const struct prediction *prediction, struct published *row)
+static void take_outcome(struct arena *keep, const struct prediction *prediction,
+                         struct published *row)
 {
     const struct stage_peak *peak = measured_stage(row, prediction);
     row->predicted = (struct run_outcome){
@@ -38,6 +39,8 @@ static void take_outcome(const struct prediction *prediction, struct published *
         .reserved_bytes = (double)peak->reserved,
         .fits = prediction->fits};
     take_portions(prediction, &row->predicted);
+    row->like = plan_likeness(prediction->plan);
+    row->like.arch = arena_copy_text(keep, row->like.arch);
     row->done = true;
 }
 
@@ -53,7 +56,7 @@ weft_status published_predict(struct arena *keep, struct published *row)
         return status;
     status = simulate(opened.plan, &options, &prediction);
     if (status == WEFT_OK) {
-        take_outcome(prediction, row);
+        take_outcome(keep, prediction, row);
         prediction_free(prediction);
     } else if (status != WEFT_FAILURE) {
         refuse(keep, row, "cannot be simulated: %s", weft_last_error()->message);

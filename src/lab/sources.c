@@ -100,6 +100,7 @@ static weft_status read_dataset(struct arena *keep, const struct doc *node, void
         {"compares", FIELD_BOOL, AT(dataset.compares)},
         {"planned", FIELD_BOOL, AT(dataset.planned)},
         {"copied_times", FIELD_BOOL, AT(dataset.copied_times)},
+        {"functional_tests", FIELD_BOOL, AT(dataset.functional_tests)},
         {"gains_of", FIELD_TEXT, AT(dataset.gains_of)},
         {"machines", FIELD_DOC, AT(machines)},
         {"practice", FIELD_DOC, AT(practice)},

@@ -11,6 +11,7 @@ struct options {
     const char *name[MAX_DATASETS];
     size_t names;
     bool list_names, json;
+    const char *residuals;
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -33,6 +34,9 @@ static const struct cli_option OPTIONS[] = {
     {"plan", NULL, "plan every run anew, on its model, cluster and batch, and list what is gained",
      OPTION_FLAG, AT(validation.plan)},
     {"half", "HALF", "fit, held-out or both (default both)", OPTION_TAKE, .take = take_half},
+    {"residuals", "FILE",
+     "write how far off the held-out half is, which says how sure predictions are", OPTION_TEXT,
+     AT(residuals), .writes = true},
     {"names", NULL, "bare names of the datasets, one per line", OPTION_FLAG, AT(list_names)},
     JSON_OPTION(AT(json)),
     {0},
@@ -315,6 +319,8 @@ int cmd_validate(int argc, char **argv)
     TRY(choose_datasets(&options));
     TRY(read_datasets(v));
     TRY(predict(v));
+    if (options.residuals)
+        TRY(residuals_write(v, options.residuals));
     code = print_answer(v, options.json);
 done:
     code = status ? cli_fail(status) : code;

@@ -49,6 +49,8 @@ void validation_excuses(const struct validation *v,
 /* validate_text.c, validate_json.c */
 int validation_print(const struct validation *v);
 int validation_print_json(const struct validation *v);
+/* validate_residuals.c: the errors of the held-out half as a file that the program ships with */
+weft_status residuals_write(const struct validation *v, const char *path);
 /* validate_runs.c: a file of the user's own runs; returns the exit code */
 int validate_runs(struct arena *arena, const char *path, bool json);
 /* validate_planned_anew.c: published runs, planned again; the status is WEFT_NO_ANSWER if a plan was slower */

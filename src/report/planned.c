@@ -1,5 +1,6 @@
 /* planned.c - writes what a search found as text and as JSON. */
 #include "report/report.h"
+#include "runs/runs.h"
 
 static double ns_per_sample(const struct trial *trial)
 {
@@ -30,6 +31,26 @@ static void print_trials(struct arena *scratch, const struct planned *planned, i
                    t->fits ? "" : " !");
     }
     table_print(table, out);
+}
+
+/* Plans that are nearer to the best one than predictions of two runs of one question can tell apart. */
+static void print_near(struct arena *scratch, const struct planned *planned, FILE *out)
+{
+    struct residuals all = {0};
+    const struct trial *best = planned->trials.data;
+    double near = residuals_shipped(scratch, &all) ? 0 : pair_interval(&all);
+    int64_t count = 0;
+    for (size_t i = 1; i < planned->trials.len; i++)
+        count += planned->trials.data[i].fits &&
+                 ns_per_sample(&planned->trials.data[i]) <= ns_per_sample(best) * (1 + near);
+    if (near > 0 && count > 0)
+        print_wrapped(scratch, "",
+                      arena_printf(scratch,
+                                   "%s within %.0f %% of it, which is as near as predictions tell "
+                                   "two plans apart in 8 of 10 pairs of measured runs: any of them "
+                                   "may be the fastest.",
+                                   counted(count, "other plan").s, near * 100),
+                      out);
 }
 
 static struct text32 difference(double bytes)
@@ -160,6 +181,8 @@ void planned_print(struct arena *scratch, const struct planned *planned,
     fprintf(out, "\n%s tried%s:\n\n", counted(evaluated(planned), "plan").s,
             planned->stopped ? " until it was stopped" : "");
     print_trials(scratch, planned, top, out);
+    fputc('\n', out);
+    print_near(scratch, planned, out);
     print_why(scratch, planned, out);
     fputc('\n', out);
     for (size_t i = 0; i < planned->reasons.len; i++)

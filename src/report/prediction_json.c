@@ -3,6 +3,7 @@
  *   I1  Times are whole nanoseconds divided by 1e9, so that a stage's times add up to iteration_s.
  */
 #include "report/report.h"
+#include "runs/runs.h"
 
 static json_t *seconds(int64_t ns)
 {
@@ -102,6 +103,16 @@ static json_t *plan_json(const struct plan *plan)
                      (json_int_t)plan_micro_batches(plan), "schedule", json_text(plan->schedule));
 }
 
+static json_t *interval_json(const struct prediction *prediction)
+{
+    struct interval interval;
+    double s = (double)prediction->iteration_ns / 1e9;
+    if (!plan_interval(prediction->plan, &interval))
+        return json_null();
+    return json_pack("{s:f, s:f, s:I, s:s}", "low_s", s * interval.low, "high_s", s * interval.high,
+                     "runs", (json_int_t)interval.runs, "alike", interval.alike);
+}
+
 static void set_rates(json_t *json, const struct prediction *prediction)
 {
     const struct plan *plan = prediction->plan;
@@ -109,6 +120,7 @@ static void set_rates(json_t *json, const struct prediction *prediction)
     double tflops = prediction_tflops(prediction);
     double peak = plan->cluster->node.device.flops[plan->dtype] / 1e12;
     json_object_set_new(json, "iteration_s", json_real(s));
+    json_object_set_new(json, "interval", interval_json(prediction));
     json_object_set_new(json, "samples_per_s", json_real(samples));
     json_object_set_new(json, "tokens_per_s", json_real(samples * (double)plan->model->seq));
     json_object_set_new(json, "tflops_per_device", json_real(tflops));

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "report/report.h"
+#include "runs/runs.h"
 
 const int BREAKDOWN[TIME_COUNT] = {
     PURPOSE_FORWARD, PURPOSE_BACKWARD, PURPOSE_RECOMPUTE, TIME_BUBBLE,     PURPOSE_TENSOR,
@@ -55,6 +56,19 @@ static double samples_per_s(const struct prediction *prediction)
     return (double)prediction->plan->global_batch / ((double)prediction->iteration_ns * 1e-9);
 }
 
+static void print_interval(struct arena *scratch, const struct prediction *prediction, FILE *out)
+{
+    struct interval interval;
+    double ns = (double)prediction->iteration_ns;
+    if (!plan_interval(prediction->plan, &interval))
+        return;
+    const char *text =
+        arena_printf(scratch, "%s to %s in 8 of 10: %lld runs alike in %s, held out",
+                     show_seconds(ns * interval.low).s, show_seconds(ns * interval.high).s,
+                     (long long)interval.runs, interval.alike);
+    print_wrapped(scratch, "how sure    ", text, out);
+}
+
 static void print_answer(struct arena *scratch, const struct prediction *prediction, FILE *out)
 {
     const struct plan *plan = prediction->plan;
@@ -69,6 +83,7 @@ static void print_answer(struct arena *scratch, const struct prediction *predict
         fprintf(out, ", %.1f %% of the peak of %.0f TFLOP/s (%s)", 100 * tflops / peak, peak,
                 plan->cluster->node.device.name);
     fputc('\n', out);
+    print_interval(scratch, prediction, out);
     print_wrapped(scratch, "memory      ", memory_verdict(scratch, prediction), out);
 }
 

@@ -4,6 +4,7 @@
  *   cases     a row as a plan that can be simulated, on its cluster or on one with other paces (run_cases.c)
  *   pattern   how the errors depend on devices, degrees and type (run_pattern.c)
  *   fit       the paces of a cluster that explain the runs best (run_fit.c)
+ *   interval  how far off predictions of runs like a plan's were (run_interval.c)
  *   logs      what Megatron-LM and torchtitan print (run_log.c)
  *
  *   I1  A row that cannot be understood or predicted is refused with its line and a reason; the others count. Only a
@@ -126,5 +127,44 @@ struct paces run_fit_paces(const struct run_fit *fit);
 /* The text of a cluster file that calibrates this cluster, in `keep`. */
 weft_status run_fit_file(struct arena *keep, const struct run_fit *fit, const char *cluster,
                          const char *runs, char **out);
+
+/* ---- how sure a prediction is (run_interval.c) ------------------------------------------------- */
+
+/* What makes runs alike. */
+struct run_likeness {
+    const char *arch, *type, *kind; /* of the device, of products, and of the model: "dense" */
+    int64_t devices;
+};
+struct run_likeness plan_likeness(const struct plan *plan);
+const char *model_kind(const struct model *model); /* "dense", "mixture", "hybrid", "cnn" */
+
+/* A published run that no constant was fitted to, and r of its prediction (I2). */
+struct residual {
+    const char *group;    /* runs of one model from one source */
+    const char *question; /* the same on one cluster with one batch */
+    struct run_likeness like;
+    double error;
+};
+struct residuals {
+    struct residual *data;
+    size_t len, cap;
+};
+weft_status residuals_parse(struct arena *keep, const char *file, char *text, size_t len,
+                            struct residuals *out);
+weft_status residuals_shipped(struct arena *keep, struct residuals *out);
+
+/* Eight of ten runs take between `low` and `high` times their prediction. */
+struct interval {
+    double low, high;
+    int64_t runs;      /* that are alike */
+    const char *alike; /* in what: "device, type, model and scale" */
+};
+/* Runs of the group `without` do not count; NULL: all do. False: there are too few. */
+bool interval_among(const struct residuals *all, const struct run_likeness *like,
+                    const char *without, struct interval *out);
+/* From the runs that ship with the program. */
+bool plan_interval(const struct plan *plan, struct interval *out);
+/* The share by which the predicted ratio of two plans of one question is off in eight of ten pairs of runs. */
+double pair_interval(const struct residuals *all);
 
 #endif

@@ -128,6 +128,19 @@ void course_saving(struct course *course, const struct plan *plan, enum saving s
 /* What nobody says: 1 GB/s for a node of eight devices. Llama 3's storage sustains 2 TB/s for 16,384 devices. */
 double usual_storage(const struct cluster *cluster);
 
+/* ---- what nobody says (usual.c) --------------------------------------------------------------- */
+
+struct usual_terms {
+    const char *failures;                 /* a preset */
+    double detect_s, restart_s, repair_s; /* seconds */
+    int64_t nodes_per_spare;
+};
+extern const struct usual_terms USUAL_TERMS;
+/* Nodes as rates count them: of eight devices. */
+double rated_nodes(const struct cluster *cluster);
+/* A run of so much work under this plan, with everything as usual. */
+weft_status usual_course(const struct plan *plan, double work_s, struct course *out);
+
 /* ---- money and energy ------------------------------------------------------------------------ */
 
 struct tariff {

@@ -23,11 +23,6 @@ struct days_command {
 
 #define AT(field) offsetof(struct days_command, field)
 
-/* From a failure to a decision, and from there to the first iteration: MegaScale (NSDI 2024, section 6.3) finds and
- * tests a failure in less than ten minutes and has caught up within fifteen. A repair of a day is assumed. */
-static const int64_t USUAL_DETECT_NS = INT64_C(600) * 1000000000;
-static const int64_t USUAL_RESTART_NS = INT64_C(300) * 1000000000;
-static const int64_t USUAL_REPAIR_NS = INT64_C(86400) * 1000000000;
 enum { USUAL_TRIALS = 100, MOST_TRIALS = 100000, MOST_SPARES = 100000 };
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -160,10 +155,9 @@ static void set_stragglers(const struct days_command *options, double nodes, str
 
 static weft_status set_course(const struct days_command *options, struct days_answer *out)
 {
-    enum { RATED_DEVICES = 8, NODES_PER_SPARE = 50 };
     const struct cluster *cluster = out->plan->cluster;
     struct course *course = &out->course;
-    double nodes = (double)cluster_devices(cluster) / RATED_DEVICES;
+    double nodes = rated_nodes(cluster);
     weft_status status;
     TRY(find_failures(options, nodes, out));
     set_stragglers(options, nodes, course);
@@ -176,8 +170,8 @@ static weft_status set_course(const struct days_command *options, struct days_an
     course->detect_s = (double)options->detect_ns * 1e-9;
     course->restart_s = (double)options->restart_ns * 1e-9;
     course->repair_s = (double)options->repair_ns * 1e-9;
-    course->spares =
-        options->spares >= 0 ? options->spares : ceil_div(cluster->nodes, NODES_PER_SPARE);
+    course->spares = options->spares >= 0 ? options->spares
+                                          : ceil_div(cluster->nodes, USUAL_TERMS.nodes_per_spare);
 done:
     return status;
 }
@@ -297,10 +291,10 @@ done:
 int cmd_days(int argc, char **argv)
 {
     struct days_command options = {.plan.arena = arena_new(),
-                                   .failures = "llama3",
-                                   .detect_ns = USUAL_DETECT_NS,
-                                   .restart_ns = USUAL_RESTART_NS,
-                                   .repair_ns = USUAL_REPAIR_NS,
+                                   .failures = USUAL_TERMS.failures,
+                                   .detect_ns = (int64_t)(USUAL_TERMS.detect_s * 1e9),
+                                   .restart_ns = (int64_t)(USUAL_TERMS.restart_s * 1e9),
+                                   .repair_ns = (int64_t)(USUAL_TERMS.repair_s * 1e9),
                                    .straggler_ns = INT64_C(3600) * 1000000000,
                                    .straggler_slower = 1.2,
                                    .spares = -1,

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "campaign/campaign.h"
+
 /* Above those of degrees, because children share the keys of their parent. */
 enum {
     GOAL_OBJECTIVE = 512,
@@ -19,7 +21,9 @@ static const struct argp_option OPTIONS[] = {
     {NULL, 0, NULL, 0, "What to look for:", 2},
     {"objective", GOAL_OBJECTIVE, "O", 0,
      "time: of an iteration (default); throughput: over batch sizes; cost: money per sample, over "
-     "sizes of the cluster",
+     "sizes of the cluster; days, energy: of all --tokens or --samples with failures and "
+     "checkpoints "
+     "(weft days), over sizes of the cluster",
      2},
     {"deadline", GOAL_DEADLINE, "TIME", 0,
      "the smallest cluster that trains --samples or --tokens in this time, such as 30d", 2},
@@ -40,8 +44,11 @@ static const struct argp_option OPTIONS[] = {
     {0},
 };
 
-static const char *const OBJECTIVES[] = {
-    [OBJECTIVE_TIME] = "time", [OBJECTIVE_THROUGHPUT] = "throughput", [OBJECTIVE_COST] = "cost"};
+static const char *const OBJECTIVES[] = {[OBJECTIVE_TIME] = "time",
+                                         [OBJECTIVE_THROUGHPUT] = "throughput",
+                                         [OBJECTIVE_COST] = "cost",
+                                         [OBJECTIVE_DAYS] = "days",
+                                         [OBJECTIVE_ENERGY] = "energy"};
 _Static_assert(COUNT_OF(OBJECTIVES) == OBJECTIVE_COUNT, "an objective without a name");
 
 static void take_objective(struct argp_state *state, struct goals *goals, const char *arg)
@@ -51,7 +58,7 @@ static void take_objective(struct argp_state *state, struct goals *goals, const 
             goals->objective = (enum objective)i;
             return;
         }
-    argp_error(state, "--objective is '%s', expected time, throughput or cost", arg);
+    argp_error(state, "--objective is '%s', expected time, throughput, cost, days or energy", arg);
 }
 
 static void take_number(struct argp_state *state, const char *option, const char *arg, double *out)
@@ -115,7 +122,12 @@ const struct argp GOALS_ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, NULL, N
 weft_status goals_check(const struct goals *goals, bool *sizes)
 {
     bool whole = goals->samples > 0 || goals->tokens > 0;
-    *sizes = goals->deadline_ns || goals->max_devices || goals->objective == OBJECTIVE_COST;
+    bool scored = goals->objective == OBJECTIVE_DAYS || goals->objective == OBJECTIVE_ENERGY;
+    *sizes =
+        goals->deadline_ns || goals->max_devices || goals->objective == OBJECTIVE_COST || scored;
+    if (scored && !whole)
+        return bad_argument("such as --tokens 300e9",
+                            "days and energy are of the whole training: of how many tokens?");
     if (goals->deadline_ns && !whole)
         return bad_argument("such as --deadline 30d --tokens 300e9",
                             "a deadline needs the --samples or --tokens of the whole training");
@@ -143,12 +155,37 @@ const char *goals_cluster_name(struct arena *keep, const char *cluster, int64_t 
 struct kind {
     struct arena *arena;
     const char *cluster;
+    const struct model *model;
+    enum objective objective;
+    double samples;
 };
 
 static weft_status open_size(void *context, int64_t nodes, struct cluster **out)
 {
     const struct kind *kind = context;
     return cluster_open(goals_cluster_name(kind->arena, kind->cluster, nodes), out);
+}
+
+/* Days of the whole training with everything as usual, or the energy that it takes in kWh. */
+static weft_status score_size(void *context, const struct cluster *cluster,
+                              const struct trial *best, double *out)
+{
+    const struct kind *kind = context;
+    struct plan *lowered = NULL;
+    struct course course;
+    weft_status status = WEFT_OK;
+    if (!best->plan)
+        TRY(plan_from_degrees(kind->model, cluster, &best->degrees, &lowered));
+    double iteration_s = (double)best->iteration_ns * 1e-9;
+    double work_s = kind->samples / (double)best->global_batch * iteration_s;
+    TRY(usual_course(best->plan ? best->plan : lowered, work_s, &course));
+    double all_s = expect(&course, best_checkpoints(&course)).all_s;
+    struct tariff tariff = usual_tariff(&cluster->node.device);
+    double devices = (double)((cluster->nodes + course.spares) * cluster->node.devices);
+    *out = kind->objective == OBJECTIVE_DAYS ? all_s / 86400 : bill_of(&tariff, devices, all_s).kwh;
+done:
+    plan_free(lowered);
+    return status;
 }
 
 static weft_status check_price(const struct goals *goals, const struct cluster *cluster)
@@ -164,17 +201,23 @@ weft_status goals_search(const struct goals *goals, const struct planner *planne
                          const struct plan_request *request, const char *cluster,
                          struct sized **out)
 {
-    struct kind kind = {goals->arena, cluster};
+    double samples =
+        goals->tokens > 0 ? goals->tokens / (double)request->model->seq : goals->samples;
+    struct kind kind = {goals->arena, cluster, request->model, goals->objective, samples};
+    bool scored = goals->objective == OBJECTIVE_DAYS || goals->objective == OBJECTIVE_ENERGY;
     int64_t per_node = request->cluster->node.devices;
-    struct size_request sizes = {
-        .planner = planner,
-        .plan = *request,
-        .goal = goals->objective == OBJECTIVE_COST ? SIZE_CHEAPEST : SIZE_SMALLEST,
-        .most_nodes = goals->max_devices ? goals->max_devices / per_node : request->cluster->nodes,
-        .samples = goals->tokens > 0 ? goals->tokens / (double)request->model->seq : goals->samples,
-        .deadline_s = (double)goals->deadline_ns * 1e-9,
-        .open = open_size,
-        .context = &kind};
+    struct size_request sizes = {.planner = planner,
+                                 .plan = *request,
+                                 .goal = scored                               ? SIZE_LOWEST
+                                         : goals->objective == OBJECTIVE_COST ? SIZE_CHEAPEST
+                                                                              : SIZE_SMALLEST,
+                                 .most_nodes = goals->max_devices ? goals->max_devices / per_node
+                                                                  : request->cluster->nodes,
+                                 .samples = samples,
+                                 .deadline_s = (double)goals->deadline_ns * 1e-9,
+                                 .open = open_size,
+                                 .score = scored ? score_size : NULL,
+                                 .context = &kind};
     weft_status status;
     TRY(check_price(goals, request->cluster));
     if (sizes.most_nodes < 1)
@@ -191,9 +234,9 @@ done:
 void sizes_print(struct arena *scratch, const struct sized *sized, FILE *out)
 {
     static const char *const HEADERS[] = {"nodes",    "devices",  "iteration", "samples/s",
-                                          "training", "per 1000", ""};
+                                          "training", "per 1000", "score",     ""};
     static const enum align ALIGNS[] = {ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
-                                        ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_LEFT};
+                                        ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_LEFT};
     struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
     for (size_t i = 0; i < sized->sizes.len; i++) {
         const struct size *s = &sized->sizes.data[i];
@@ -208,9 +251,12 @@ void sizes_print(struct arena *scratch, const struct sized *sized, FILE *out)
                    s->money_per_sample > 0
                        ? arena_printf(scratch, "%.3f", 1000 * s->money_per_sample)
                        : "");
+        table_cell(table, "%s", s->score > 0 ? arena_printf(scratch, "%.1f", s->score) : "");
         table_cell(table, "%s", i == sized->chosen && s->does ? "chosen" : note);
     }
-    fprintf(out, "\nsizes of the cluster (per 1000: money for as many samples):\n\n");
+    fprintf(
+        out,
+        "\nsizes of the cluster (per 1000: money for as many samples; score: days or kWh):\n\n");
     table_print(table, out);
 }
 
@@ -220,11 +266,12 @@ json_t *sizes_json(const struct sized *sized)
     for (size_t i = 0; i < sized->sizes.len; i++) {
         const struct size *s = &sized->sizes.data[i];
         json_array_append_new(
-            all, json_pack("{s:I, s:I, s:b, s:b, s:b, s:f, s:f, s:f, s:f}", "nodes",
-                           (json_int_t)s->nodes, "devices", (json_int_t)s->devices, "fits", s->fits,
-                           "does", s->does, "chosen", i == sized->chosen && s->does, "iteration_s",
-                           s->iteration_s, "samples_per_s", s->samples_per_s, "training_s",
-                           s->training_s, "money_per_sample", s->money_per_sample));
+            all,
+            json_pack("{s:I, s:I, s:b, s:b, s:b, s:f, s:f, s:f, s:f, s:f}", "nodes",
+                      (json_int_t)s->nodes, "devices", (json_int_t)s->devices, "fits", s->fits,
+                      "does", s->does, "chosen", i == sized->chosen && s->does, "iteration_s",
+                      s->iteration_s, "samples_per_s", s->samples_per_s, "training_s",
+                      s->training_s, "money_per_sample", s->money_per_sample, "score", s->score));
     }
     return all;
 }

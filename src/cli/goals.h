@@ -6,7 +6,14 @@
 #include "cli/cli.h"
 #include "search/search.h"
 
-enum objective { OBJECTIVE_TIME, OBJECTIVE_THROUGHPUT, OBJECTIVE_COST, OBJECTIVE_COUNT };
+enum objective {
+    OBJECTIVE_TIME,
+    OBJECTIVE_THROUGHPUT,
+    OBJECTIVE_COST,
+    OBJECTIVE_DAYS,   /* of the whole training, failures included (campaign) */
+    OBJECTIVE_ENERGY, /* likewise */
+    OBJECTIVE_COUNT
+};
 
 struct goals {
     struct arena *arena;

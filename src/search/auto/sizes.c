@@ -37,6 +37,8 @@ static bool better(const struct size_request *request, const struct size *a, con
         return a->does;
     if (a->fits != b->fits)
         return a->fits;
+    if (a->does && request->goal == SIZE_LOWEST && a->score != b->score)
+        return a->score < b->score;
     if (a->does && request->goal == SIZE_CHEAPEST && a->money_per_sample != b->money_per_sample)
         return a->money_per_sample < b->money_per_sample;
     if (a->does)
@@ -75,6 +77,8 @@ static weft_status try_size(struct sizing *sizing, int64_t nodes, bool *does)
     }
     TRY(status);
     struct size size = judge(request, cluster, planned);
+    if (request->score)
+        TRY(request->score(request->context, cluster, planned->trials.data, &size.score));
     *does = size.does;
     array_push(out->arena, &out->sizes, size);
     size_t last = out->sizes.len - 1;
@@ -83,8 +87,8 @@ static weft_status try_size(struct sizing *sizing, int64_t nodes, bool *does)
         keep_answer(out, cluster, planned);
         return WEFT_OK;
     }
-    planned_free(planned);
 done:
+    planned_free(planned);
     cluster_free(cluster);
     return status;
 }
@@ -140,6 +144,8 @@ static weft_status answer_in_full(struct sizing *sizing)
     TRY(plan_search(request->planner, &plan, &planned));
     struct size size = judge(request, out->cluster, planned),
                 *quick = &out->sizes.data[out->chosen];
+    if (request->score)
+        TRY(request->score(request->context, out->cluster, planned->trials.data, &size.score));
     if (size.fits && (!quick->fits || size.iteration_s <= quick->iteration_s)) {
         *quick = size;
         struct planned *before = out->planned;

@@ -7,7 +7,7 @@
  * and the first that is not, also the eighths between them.
  *
  *   I1  The answer is the smallest size that fits and meets the deadline, if there is one, by (1);
- *       or the cheapest by (2). If none does, it is the one that comes nearest by (1), or the
+ *       or the cheapest by (2); or the one that the caller scores lowest. If none does, it is the one that comes nearest by (1), or the
  *       largest.
  *   I2  A search that is stopped ends with the sizes tried so far.
  *   I3  Sizes are compared by quick searches (plan_options); the chosen size is searched in full.
@@ -17,7 +17,7 @@
 
 #include "search/planner/planner.h"
 
-enum size_goal { SIZE_SMALLEST, SIZE_CHEAPEST };
+enum size_goal { SIZE_SMALLEST, SIZE_CHEAPEST, SIZE_LOWEST };
 
 struct size_request {
     const struct planner *planner;
@@ -26,6 +26,9 @@ struct size_request {
     int64_t most_nodes;
     double samples, deadline_s; /* for the whole training run; 0: none */
     weft_status (*open)(void *context, int64_t nodes, struct cluster **out);
+    /* For SIZE_LOWEST: what the best plan of a size is to be judged by. */
+    weft_status (*score)(void *context, const struct cluster *cluster, const struct trial *best,
+                         double *out);
     void *context;
 };
 struct size {
@@ -34,6 +37,7 @@ struct size {
     double iteration_s, samples_per_s;
     double training_s;       /* (1); 0: the number of samples is unknown */
     double money_per_sample; /* (2), in the cluster file's money; 0: no price is known */
+    double score;            /* of the caller; 0: nobody asked for one */
 };
 struct sized {
     struct arena *arena;

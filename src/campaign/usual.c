@@ -1,0 +1,37 @@
+/* usual.c - the course of a run of which only the plan is known (campaign.h). */
+#include "campaign/campaign.h"
+
+/* From a failure to a decision, and from there to the first iteration: MegaScale (NSDI 2024, section 6.3) finds and
+ * tests a failure in less than ten minutes and has caught up within fifteen. Repairs of a day and a spare for fifty
+ * nodes are assumed. */
+const struct usual_terms USUAL_TERMS = {
+    .failures = "llama3",
+    .detect_s = 600,
+    .restart_s = 300,
+    .repair_s = 86400,
+    .nodes_per_spare = 50,
+};
+
+double rated_nodes(const struct cluster *cluster)
+{
+    enum { RATED_DEVICES = 8 };
+    return (double)cluster_devices(cluster) / RATED_DEVICES;
+}
+
+weft_status usual_course(const struct plan *plan, double work_s, struct course *out)
+{
+    const struct cluster *cluster = plan->cluster;
+    const struct failure_preset *preset;
+    weft_status status;
+    *out = (struct course){.work_s = work_s,
+                           .detect_s = USUAL_TERMS.detect_s,
+                           .restart_s = USUAL_TERMS.restart_s,
+                           .repair_s = USUAL_TERMS.repair_s,
+                           .spares = ceil_div(cluster->nodes, USUAL_TERMS.nodes_per_spare),
+                           .nodes = cluster->nodes};
+    TRY(failure_preset_named(USUAL_TERMS.failures, &preset));
+    course_failures(out, preset->rate, preset->rates, rated_nodes(cluster));
+    course_saving(out, plan, SAVING_SYNC, usual_storage(cluster));
+done:
+    return status;
+}

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/compare_log.h"
 #include "cli/degrees.h"
 #include "cli/goals.h"
 #include "search/search.h"
@@ -80,8 +81,9 @@ static const struct cli_option OPTIONS[] = {
     {"quick", NULL, "planners called auto ask only what answers in about a second", OPTION_FLAG,
      AT(quick)},
     {"measured", "TRACE",
-     "compare what `weft train --trace` recorded with the prediction of one plan", OPTION_TEXT,
-     AT(measured)},
+     "compare what `weft train --trace` recorded, or a log of Megatron-LM or torchtitan, with the "
+     "prediction of one plan",
+     OPTION_TEXT, AT(measured)},
     {"fold-back", "DB",
      "with --measured: store how long the run's kernels took, for predictions with --profile DB",
      OPTION_TEXT, AT(fold_back)},
@@ -352,8 +354,28 @@ static weft_status tell_measured(const struct compare_command *options,
     return WEFT_OK;
 }
 
+static weft_status run_logged(struct compare_command *options)
+{
+    struct simulate_options simulation = {.profile = options->profile};
+    struct opened_plan opened = {0};
+    struct prediction *prediction = NULL;
+    struct run_log log;
+    weft_status status;
+    TRY(check_measured(options));
+    TRY(run_log_read(options->arena, options->measured, &log));
+    TRY(plan_open(&options->plan, &opened));
+    TRY(simulate(opened.plan, &simulation, &prediction));
+    TRY(tell_run_log(options->arena, &log, prediction, options->json));
+done:
+    prediction_free(prediction);
+    plan_close(&opened);
+    return status;
+}
+
 static weft_status run_measured(struct compare_command *options)
 {
+    if (!options->fold_back && is_run_log(options->measured))
+        return run_logged(options);
     struct simulate_options simulation = {.fold = FOLD_NEVER, .profile = options->profile};
     struct opened_plan opened = {0};
     struct prediction *prediction = NULL;

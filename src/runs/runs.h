@@ -128,6 +128,23 @@ struct paces run_fit_paces(const struct run_fit *fit);
 weft_status run_fit_file(struct arena *keep, const struct run_fit *fit, const char *cluster,
                          const char *runs, char **out);
 
+/* ---- a framework's log (run_log.c) ----------------------------------------------------------- */
+
+enum log_number {
+    LOG_SECONDS,
+    LOG_DEVICE_TOKENS,
+    LOG_DEVICE_TFLOPS,
+    LOG_MEMORY_BYTES,
+    LOG_NUMBERS
+};
+struct run_log {
+    int64_t lines;             /* over which the medians are taken */
+    double value[LOG_NUMBERS]; /* 0 if no line has it; tokens are per second and device */
+};
+weft_status run_log_read(struct arena *scratch, const char *path, struct run_log *out);
+/* The same from a text in memory, which is modified. */
+weft_status run_log_parse(const char *file, char *text, size_t len, struct run_log *out);
+
 /* ---- how sure a prediction is (run_interval.c) ------------------------------------------------- */
 
 /* What makes runs alike. */

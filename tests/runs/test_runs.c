@@ -200,6 +200,40 @@ static void what_the_runs_do_not_determine(void **state)
     run_cases_close(&cases);
 }
 
+/* ---- logs ------------------------------------------------------------------------------------ */
+
+/* Five steps of which the first two are left out: the median of 1.0, 1.2 and 5.0 s. */
+static void logs_of_frameworks(void **state)
+{
+    (void)state;
+    struct run_log log;
+    char megatron[] =
+        "training ...\n"
+        " iteration 1/ 9 | elapsed time per iteration (ms): 9000.0 | lm loss: 7 |\n"
+        " iteration 2/ 9 | elapsed time per iteration (ms): 2000.0 | lm loss: 7 |\n"
+        " iteration 3/ 9 | elapsed time per iteration (ms): 1000.0 | throughput per GPU "
+        "(TFLOP/s/GPU): 400.5 |\n"
+        " iteration 4/ 9 | elapsed time per iteration (ms): 5000.0 |\n"
+        " iteration 5/ 9 | elapsed time per iteration (ms): 1200.0 |\n";
+    char titan[] =
+        "\033[36m[titan] step:  1  \033[32mloss: 12.2  \033[33mmemory: 40.00GiB(42.19%)  "
+        "\033[34mtps: 5,801  tflops: 335.8  mfu: 33.96%\033[39m\n";
+    char nothing[] = "no such line, httpstps: 3\n";
+    assert_int_equal(run_log_parse("a.log", megatron, strlen(megatron), &log), WEFT_OK);
+    assert_int_equal(log.lines, 3);
+    assert_true(fabs(log.value[LOG_SECONDS] - 1.2) < 1e-9);
+    assert_true(fabs(log.value[LOG_DEVICE_TFLOPS] - 400.5) < 1e-9);
+    assert_int_equal(run_log_parse("b.log", titan, strlen(titan), &log), WEFT_OK);
+    assert_true(log.lines == 1 && log.value[LOG_DEVICE_TOKENS] == 5801);
+    assert_true(log.value[LOG_MEMORY_BYTES] == 40 * 0x1p30 && log.value[LOG_SECONDS] == 0);
+    assert_int_equal(run_log_parse("c.log", nothing, strlen(nothing), &log), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message,
+                        "c.log: has no line with 'elapsed time per iteration (ms):' or 'tps:'");
+    char nul[] = "a\0b";
+    assert_int_equal(run_log_parse("d.log", nul, 3, &log), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message, "d.log: contains a NUL byte, expected a log");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +244,7 @@ int main(void)
         cmocka_unit_test(a_made_up_machine_is_found),
         cmocka_unit_test(nothing_to_find),
         cmocka_unit_test(what_the_runs_do_not_determine),
+        cmocka_unit_test(logs_of_frameworks),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

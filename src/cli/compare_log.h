@@ -1,0 +1,13 @@
+/* compare_log.h - a framework's log held against a prediction. Private to the room. */
+#ifndef WEFT_CLI_COMPARE_LOG_H
+#define WEFT_CLI_COMPARE_LOG_H
+
+#include "cli/cli.h"
+#include "runs/runs.h"
+
+/* Whether the file is no JSON, as a trace is. */
+bool is_run_log(const char *path);
+weft_status tell_run_log(struct arena *scratch, const struct run_log *log,
+                         const struct prediction *prediction, bool json);
+
+#endif

@@ -271,7 +271,7 @@ static void reasons_are_named(void **state)
     assert_string_equal(row_named(&bridge, "DeepSeekV4 Flash DGX-GB200 x128 MXFP8, Megatron-Bridge "
                                            "26.08 NeMo Container")
                             ->reason,
-                        "sizes not published: DeepSeekV4 Flash");
+                        "no preset is called so, and the row has no sizes: DeepSeekV4 Flash");
     struct published_rows fold = rows_of("fold3d_table3");
     struct published *heads = row_named(&fold, "A100 T-NLG Fold3D");
     struct opened_plan opened;

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Holds what `weft plan` finds against public recipes of the same model, devices and batch, simulated alike.
+
+    bench/recipes.py WEFT [--budget TIME] [CASE...]
+
+A case's recipe is the layout that its source publishes, or a usual one where none is named; what a source leaves open (batches that are no multiple of the
+pipeline, modules to recompute) is set to what fits. Prints a row of a table for each case, and fails where the plan
+found is slower than the recipe by more than 0.5 %, the estimate's own error.
+"""
+import json
+import subprocess
+import sys
+
+STATE = "--software megatron-core-0.16 --policy bf16-moments"
+CASES = {
+    # a usual layout: tp and half of the sequence within a node
+    "long": ("llama3.1-8b dgx-h100:2 --seq 131072 --global-batch 16", "--tp 4 --cp 4 --sp --zero 1"),
+    # DeepSeek-V3, section 3.2: 2,048 devices, pp 16 with two pieces, ep 64, ZeRO-1, fp8, tokens once to each node and
+    # beside another micro-batch's pass; what is recomputed there does not fit here, so whole layers are
+    "deepseek": (f"deepseek-v3 dgx-h100:256 --dtype fp8 --set dispatch=nodes --global-batch 16384 {STATE}",
+                 "--pp 16 --virtual 2 --ep 64 --zero 1 --recompute full --overlap all,experts"),
+    # Megatron-Bridge 26.08 on GB200: pp 4 of 4 pieces, ep 64, 256 devices of 4 racks
+    "racks": (f"deepseek-v3 gb200-nvl72:256gpus --dtype fp8 --global-batch 4096 {STATE}-gradients",
+              "--pp 4 --virtual 4 --ep 64 --zero 1 --recompute mla_up_proj,moe_act"),
+    # a usual layout of Megatron-Bridge's kind: experts over four nodes, not divided
+    "qwen": (f"qwen3-235b-a22b dgx-h100:32 --global-batch 2048 {STATE}",
+             "--tp 2 --sp --pp 8 --virtual 4 --ep 32 --etp 1 --zero 1 --recompute moe_act,layernorm"),
+}
+
+
+def ask(weft, command, words):
+    done = subprocess.run([weft, command, *words.split(), "--json"], capture_output=True, text=True)
+    if not done.stdout:
+        sys.exit(f"weft {command} {words}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def main():
+    weft, rest, budget = sys.argv[1], sys.argv[2:], "60s"
+    if rest[:1] == ["--budget"]:
+        budget, rest = rest[1], rest[2:]
+    print("| question | recipe | s | plan found | s | gain |\n|---|---|---|---|---|---|")
+    slower = []
+    for name in rest or CASES:
+        question, recipe = CASES[name]
+        own = ask(weft, "simulate", f"{question} {recipe}")
+        found = ask(weft, "plan", f"{question} --quick --budget {budget}")
+        own_s, best_s = own["iteration_s"], found["iteration_s"]
+        fits = "" if own["fits"] else " (does not fit)"
+        print(f"| `{question}` | `{recipe}` | {own_s:.2f}{fits} | {found['summary']} | {best_s:.2f} | "
+              f"{100 * (1 - best_s / own_s):.1f} % |", flush=True)
+        if best_s > 1.005 * own_s and not fits:
+            slower.append(name)
+    if slower:
+        sys.exit(f"slower than its recipe: {', '.join(slower)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,9 +3,9 @@
 
     bench/recipes.py WEFT [--budget TIME] [CASE...]
 
-A case's recipe is the layout that its source publishes, or a usual one where none is named; what a source leaves open (batches that are no multiple of the
-pipeline, modules to recompute) is set to what fits. Prints a row of a table for each case, and fails where the plan
-found is slower than the recipe by more than 0.5 %, the estimate's own error.
+A case's recipe is the layout that its source publishes, or a usual one where none is named. What a source leaves open
+(batches that are no multiple of the pipeline, modules to recompute) is set to what fits. Prints a row of a table for each
+case, and fails where the plan found is slower than the recipe by more than 0.5 %.
 """
 import json
 import subprocess

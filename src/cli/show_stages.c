@@ -36,7 +36,7 @@ const struct stage_view *view_stages(struct arena *keep, const struct plan *plan
                                 (int32_t)plan_micro_batches(plan)};
     const struct schedule *schedule = plan_schedule(plan);
     for (int32_t i = 0; i < plan->stages; i++) {
-        view[i].in_flight = schedule->in_flight(&pipeline, i);
+        view[i].in_flight = schedule_in_flight(schedule, &pipeline, i);
         view[i].memory = plan_stage_memory(plan, i, view[i].in_flight);
     }
     return view;
@@ -72,7 +72,7 @@ static const char *span(struct arena *keep, const struct part_names *names)
 static const char *holds(const struct showing *s, int32_t stage)
 {
     const char *text = "";
-    for (int32_t part = stage; part < s->plan->parts; part += s->plan->stages)
+    for (int32_t part = stage; part < s->plan->parts; part = plan_next_part(s->plan, part))
         text = arena_printf(s->arena, "%s%s%s", text, *text ? ", " : "",
                             span(s->arena, &s->parts[part]));
     return text;
@@ -81,7 +81,7 @@ static const char *holds(const struct showing *s, int32_t stage)
 static int64_t operators_of(const struct plan *plan, int32_t stage)
 {
     int64_t count = 0;
-    for (int32_t part = stage; part < plan->parts; part += plan->stages)
+    for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
         count += plan->part[part].count;
     return count;
 }
@@ -179,7 +179,7 @@ void stages_print(const struct showing *showing, FILE *out)
 static json_t *parts_json(const struct showing *s, int32_t stage)
 {
     json_t *parts = json_array();
-    for (int32_t part = stage; part < s->plan->parts; part += s->plan->stages)
+    for (int32_t part = stage; part < s->plan->parts; part = plan_next_part(s->plan, part))
         json_array_append_new(
             parts, json_pack("{s:o, s:o, s:I}", "first",
                              json_text(plan_path(s->arena, s->plan, s->plan->part[part].first)),

@@ -485,7 +485,8 @@ void build_blocks(struct build *b)
     const struct schedule *schedule = graph_schedule(b->graph);
     bool used[SLOT_KIND_COUNT] = {false};
     b->rerun = plan_reruns(b->scratch, b->plan);
-    schedule->order(&pipeline, 0, b->scratch, &slots);
+    for (int32_t s = 0; s < (schedule->lists ? b->plan->stages : 1); s++)
+        schedule_order(schedule, &pipeline, s, b->scratch, &slots);
     for (size_t i = 0; i < slots.len; i++)
         used[slots.data[i].kind] = true;
     for (int kind = 0; kind <= (int)last; kind++) {

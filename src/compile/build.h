@@ -56,7 +56,7 @@ static inline const struct laid *laid_of(const struct build *b, int64_t instance
 
 static inline int32_t stage_of_part(const struct build *b, int32_t part)
 {
-    return part % b->plan->stages;
+    return plan_stage_of_part(b->plan, part);
 }
 
 struct life_list {

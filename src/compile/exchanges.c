@@ -98,7 +98,7 @@ bool has_exchange(const struct assembly *a, int32_t part)
  * file). */
 bool defers(const struct assembly *a, int32_t piece)
 {
-    const struct schedule *schedule = schedule_find(a->b->plan->schedule);
+    const struct schedule *schedule = plan_row(a->b->plan);
     return schedule->segmented && (a->b->plan->overlap & OVERLAP_GRADIENTS) && piece > 0 &&
            piece < a->pipeline.pieces;
 }
@@ -204,7 +204,7 @@ void synchronise_rest(struct assembly *a)
     const struct build *b = a->b;
     if (b->plan->overlap & OVERLAP_GRADIENTS)
         return;
-    for (int32_t part = a->stage; part < b->plan->parts; part += b->plan->stages)
+    for (int32_t part = a->stage; part < b->plan->parts; part = plan_next_part(b->plan, part))
         for (int32_t i = b->first_bucket[part]; i < b->first_bucket[part + 1]; i++)
             if (bucket_at(a, i)->shard < 2) {
                 synchronise(a, bucket_at(a, i), bucket_at(a, i)->bytes, NONE, AFTER_BLOCK);
@@ -252,7 +252,7 @@ void gather_updated(struct assembly *a)
     const struct build *b = a->b;
     if (b->plan->overlap & OVERLAP_PARAMETERS)
         return;
-    for (int32_t part = a->stage; part < b->plan->parts; part += b->plan->stages)
+    for (int32_t part = a->stage; part < b->plan->parts; part = plan_next_part(b->plan, part))
         for (int32_t i = b->first_bucket[part]; i < b->first_bucket[part + 1]; i++)
             if (bucket_at(a, i)->shard == 1 || bucket_at(a, i)->shard == 2)
                 gather(a, bucket_at(a, i), NONE, AFTER_BLOCK);

@@ -30,7 +30,7 @@ const char *stream_name(enum stream_kind stream)
 const struct schedule *graph_schedule(const struct graph *graph)
 {
     const struct plan *plan = graph->plan;
-    return graph->executed ? schedule_find(plan->schedule) : plan_schedule(plan);
+    return graph->executed ? plan_row(plan) : plan_schedule(plan);
 }
 
 /* ---- all stages ------------------------------------------------------------------------------ */
@@ -105,7 +105,7 @@ static weft_status assemble(struct build *b, const struct stop *stop)
     TRY(find_meetings(&a));
     for (a.stage = 0; a.stage < plan->stages; a.stage++) {
         struct slots slots = {0};
-        a.schedule->order(&a.pipeline, a.stage, b->scratch, &slots);
+        schedule_order(a.schedule, &a.pipeline, a.stage, b->scratch, &slots);
         walk_stage(&a, &slots);
         if (stop_now(stop))
             return stop_status();

@@ -179,7 +179,7 @@ static bool leaves_a_slice(const struct symbolic_machine *m, const struct bucket
 {
     const struct plan *plan = m->p->plan;
     int64_t passes = m->p->fact[plan->part[bucket->part].first].choice->recompute ? 4 : 3;
-    return bucket->bytes >= passes && schedule_find(plan->schedule)->segmented &&
+    return bucket->bytes >= passes && plan_row(plan)->segmented &&
            (plan->overlap & OVERLAP_GRADIENTS) && bucket->part >= plan->stages &&
            bucket->pattern >= 0 && bucket->shard <= (plan->overlap & OVERLAP_PARAMETERS ? 1 : 0) &&
            !is_tied(m->p, bucket);

@@ -24,7 +24,7 @@ static struct task_walk start_walk(struct assembly *a, const struct slots *slots
                           .now = ARENA_ARRAY(scratch, int32_t, devices)};
     const struct part_lifetimes *part = a->graph->lifetimes->part;
     for (int32_t p = 0; p < a->pipeline.pieces; p++)
-        w.offloaded[p] = offloaded_bytes(&part[p * a->pipeline.stages + a->stage]);
+        w.offloaded[p] = offloaded_bytes(&part[plan_part_of_piece(a->b->plan, a->stage, p)]);
     for (size_t i = 0; i < slots->len; i++)
         if (slots->data[i].kind == SLOT_BACKWARD || slots->data[i].kind == SLOT_BACKWARD_WEIGHT)
             w.last_backward[slots->data[i].piece] = (int32_t)i;
@@ -34,7 +34,7 @@ static struct task_walk start_walk(struct assembly *a, const struct slots *slots
 static struct visit visit_of(const struct assembly *a, struct task_walk *w, struct slot slot,
                              size_t i)
 {
-    int32_t part = slot.piece * a->pipeline.stages + a->stage;
+    int32_t part = plan_part_of_piece(a->b->plan, a->stage, slot.piece);
     struct visit place = {.slot = slot, .part = part, .block = a->b->block_of[slot.kind][part]};
     bool forward = slot.kind == SLOT_FORWARD, weights = slot.kind == SLOT_BACKWARD_WEIGHT;
     place.first_forward = forward && !w->seen_forward[slot.piece];
@@ -130,7 +130,7 @@ static void finish_stage(struct assembly *a)
     const struct build *b = a->b;
     int64_t parameters = 0;
     synchronise_rest(a);
-    for (int32_t part = a->stage; part < b->plan->parts; part += b->plan->stages)
+    for (int32_t part = a->stage; part < b->plan->parts; part = plan_next_part(b->plan, part))
         parameters += optimizer_parameters(a, part);
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         const struct mark *mark = &a->mark[d];

@@ -210,7 +210,7 @@ static int64_t nearest_micro_batches(const struct schedule *schedule,
         for (int sign = 1; sign >= -1; sign -= 2) {
             int64_t count = pipeline->micro_batches + (int64_t)sign * away;
             struct pipeline other = {pipeline->stages, pipeline->pieces, (int32_t)count};
-            if (count >= 1 && count <= INT32_MAX && schedule->check(&other) == WEFT_OK)
+            if (count >= 1 && count <= INT32_MAX && schedule_check(schedule, &other) == WEFT_OK)
                 return count;
         }
     return 0;
@@ -219,7 +219,7 @@ static int64_t nearest_micro_batches(const struct schedule *schedule,
 static bool schedule_fault(struct finding *f)
 {
     const struct plan *plan = f->plan;
-    const struct schedule *schedule = schedule_find(plan->schedule);
+    const struct schedule *schedule = plan_row(plan);
     if (!schedule)
         return unknown_schedule(f);
     int64_t steps = plan_micro_batches(plan);
@@ -228,7 +228,7 @@ static bool schedule_fault(struct finding *f)
                      arena_printf(f->keep, "%lld micro-batches are more than Weft can order",
                                   (long long)steps));
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)steps};
-    if (schedule->check(&pipeline) == WEFT_OK)
+    if (schedule_check(schedule, &pipeline) == WEFT_OK)
         return false;
     const weft_error *error = weft_last_error();
     fault(f, FAULT_SCHEDULE, 0, arena_copy_text(f->keep, error->message));

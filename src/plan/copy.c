@@ -21,7 +21,9 @@ weft_status plan_copy(const struct plan *from, struct plan **out)
     plan_set_names(plan, from->model_name, from->model_options, from->cluster_name);
     plan->global_batch = from->global_batch;
     plan->step_samples = from->step_samples;
-    plan->schedule = arena_copy_text(plan->arena, from->schedule);
+    plan_name_schedule(plan, from->schedule);
+    if (from->listed)
+        plan_order_by(plan, from->listed);
     TRY(plan_map_as(plan, from));
     for (int64_t i = 0; i < plan->instances; i++)
         TRY(plan_choose(plan, i, plan_choice(from, i)));

@@ -287,8 +287,19 @@ static weft_status unknown_schedule(const char *name)
     return unknown_name("schedule", name, all, sizeof *all, count);
 }
 
+/* Its pieces are those of the model per stage, unless others were given. */
+static weft_status load_lists(struct degrees *d, struct arena *scratch)
+{
+    struct schedule *listed = NULL;
+    weft_status status = schedule_load(scratch, d->schedule, &listed);
+    d->listed = listed;
+    if (!status && d->pieces == 1)
+        d->pieces = listed->lists->pipeline.pieces;
+    return status;
+}
+
 /* In a folded schedule, segments are the pieces. */
-static weft_status complete_schedule(struct degrees *d)
+static weft_status complete_schedule(struct degrees *d, struct arena *scratch)
 {
     if (d->pieces > 1 && d->segments > 1 && d->pieces != d->segments)
         return bad_argument("segments are the pieces of a folded schedule: give one of them",
@@ -298,7 +309,9 @@ static weft_status complete_schedule(struct degrees *d)
         d->schedule = schedule_default(d->pieces, d->segments)->name;
     if (d->segments > d->pieces)
         d->pieces = d->segments;
-    return schedule_find(d->schedule) ? WEFT_OK : unknown_schedule(d->schedule);
+    if (!d->listed && schedule_is_file(d->schedule))
+        return load_lists(d, scratch);
+    return d->listed || schedule_find(d->schedule) ? WEFT_OK : unknown_schedule(d->schedule);
 }
 
 static weft_status bad_layout(const struct degrees *d, const char *what)
@@ -343,7 +356,7 @@ static weft_status complete(struct degrees *d, const struct model *model,
     TRY(complete_order(d));
     TRY(complete_batch(d));
     TRY(complete_layout(d, scratch, layout));
-    TRY(complete_schedule(d));
+    TRY(complete_schedule(d, scratch));
 done:
     return status;
 }
@@ -371,7 +384,9 @@ static void set_fields(struct plan *plan, const struct degrees *d)
     set_settings(plan, d);
     plan->global_batch = d->global_batch;
     plan->step_samples = d->dp * d->micro_batch;
-    plan->schedule = arena_copy_text(plan->arena, d->schedule);
+    plan_name_schedule(plan, d->schedule);
+    if (d->listed)
+        plan_order_by(plan, d->listed);
 }
 
 /* Degrees count layers, as in the frameworks that take degrees: operators outside the layers weigh

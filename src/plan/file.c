@@ -101,7 +101,9 @@ static weft_status new_plan(struct plan_file *file, const struct opened_plan *op
         return status;
     struct plan *plan = file->plan;
     set_settings(plan, d);
-    plan->schedule = arena_copy_text(plan->arena, schedule_of(d));
+    plan_name_schedule(plan, schedule_of(d));
+    if (d->listed)
+        plan_order_by(plan, d->listed);
     plan->global_batch = plan->step_samples = file->batch.global ? file->batch.global : 1;
     find_paths(file);
     return WEFT_OK;
@@ -121,8 +123,9 @@ done:
 static const struct doc *degrees_line(const struct plan_file *file)
 {
     const char *schedule = file->root.schedule;
-    return schedule && !schedule_find(schedule) ? doc_get(file->doc, "schedule")
-                                                : file->root.degrees;
+    return schedule && !file->degrees.listed && !schedule_find(schedule)
+               ? doc_get(file->doc, "schedule")
+               : file->root.degrees;
 }
 
 static weft_status degrees_plan(struct plan_file *file, const struct opened_plan *opened)
@@ -173,7 +176,7 @@ static weft_status choose_stage(struct plan_file *file, int32_t stage)
                          stage, (long long)devices, (long long)d.tp, (long long)d.cp);
     d.dp = devices / tensor;
     TRY(file_error_at(file->root.degrees, lower_degrees(plan->model, &d, file->scratch, &choice)));
-    for (int32_t part = stage; part < plan->parts; part += plan->stages) {
+    for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part)) {
         int64_t first = plan->part[part].first;
         for (int64_t i = first; i < first + plan->part[part].count; i++)
             TRY(plan_choose(plan, i, &choice[plan->instance[i].op]));
@@ -206,12 +209,39 @@ done:
 
 /* ---- from text to plan ----------------------------------------------------------------------- */
 
+/* The lists of the file itself, or of the file that it names. */
+static weft_status read_order(struct plan_file *file)
+{
+    struct degrees *d = &file->degrees;
+    struct schedule *listed = NULL;
+    weft_status status = WEFT_OK;
+    if (file->root.order)
+        TRY(schedule_from_doc(file->scratch, d->schedule ? d->schedule : "listed", file->doc,
+                              &listed));
+    else if (file->root.placement)
+        TRY(doc_error(file->root.placement, NULL, "'placement' without 'order'"));
+    else if (schedule_is_file(d->schedule))
+        TRY(file_error_at(doc_get(file->doc, "schedule"),
+                          schedule_load(file->scratch, file_beside(file, d->schedule), &listed)));
+    if (listed && !d->schedule)
+        d->schedule = listed->name;
+    d->listed = listed;
+    if (listed && d->pieces <= 1)
+        d->pieces = listed->lists->pipeline.pieces;
+done:
+    return status;
+}
+
 static weft_status make_plan(struct plan_file *file, const struct opened_plan *opened)
 {
+    weft_status status;
     complete_degrees(file);
+    TRY(read_order(file));
     if (!file->root.degrees)
         return plain_plan(file, opened);
     return file_stages_differ(file) ? uneven_plan(file, opened) : degrees_plan(file, opened);
+done:
+    return status;
 }
 
 static void set_names_and_batch(struct plan_file *file)
@@ -233,7 +263,9 @@ static const struct doc *fault_line(const struct plan_file *file, const struct f
     if (fault->place == FAULT_BATCH)
         line = root->batch;
     if (fault->place == FAULT_SCHEDULE)
-        line = root->schedule ? doc_get(file->doc, "schedule") : doc_get(root->degrees, "schedule");
+        line = root->order      ? root->order
+               : root->schedule ? doc_get(file->doc, "schedule")
+                                : doc_get(root->degrees, "schedule");
     if (fault->place == FAULT_STAGE)
         line = file->stage && fault->at < file->stages ? file->stage[fault->at].line : root->stages;
     if (fault->place == FAULT_INSTANCE)

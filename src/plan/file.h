@@ -11,6 +11,7 @@
 /* The keys at the top of the file. */
 struct file_root {
     const char *model, *cluster, *schedule;
+    const struct doc *order, *placement; /* the schedule's lists (schedule_from_doc) */
     const struct doc *options, *batch, *overlap, *bucket, *software, *degrees, *stages, *tree,
         *choices;
     bool whole_sends;
@@ -61,6 +62,9 @@ weft_status file_map_stages(struct plan_file *file, int64_t pieces);
 
 /* file_tree.c: applies `tree` and `choices` to the plan. */
 weft_status file_apply_tree(struct plan_file *file);
+
+/* A file that the plan file names: next to it if it is there. */
+const char *file_beside(const struct plan_file *file, const char *name);
 
 /* Repeats the last error with a line of the file. */
 weft_status file_error_at(const struct doc *where, weft_status status);

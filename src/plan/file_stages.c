@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#include "schedule/schedule.h"
+
 enum { MOST_STAGES = 1 << 20 };
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -140,10 +142,15 @@ bool file_stages_differ(const struct plan_file *file)
 
 /* ---- cutting --------------------------------------------------------------------------------- */
 
+static int32_t stage_of(const struct plan_file *file, int64_t part)
+{
+    return stage_with_part(file->plan->zigzag, file->stages, (int32_t)part);
+}
+
 /* The name that part k of the walk ends with, or NULL. */
 static const struct doc *until_of(const struct plan_file *file, int64_t pieces, int64_t part)
 {
-    const struct doc *until = file->stage[part % file->stages].until;
+    const struct doc *until = file->stage[stage_of(file, part)].until;
     if (!until || until->kind != DOC_LIST)
         return pieces == 1 ? until : NULL;
     const struct doc *node = until->first;
@@ -190,7 +197,7 @@ done:
 static weft_status check_end(const struct plan_file *file, const struct doc *until, int64_t part,
                              int64_t parts, int64_t before, int64_t end)
 {
-    long long stage = (long long)(part % file->stages);
+    long long stage = (long long)stage_of(file, part);
     if (end <= before)
         return doc_error(until,
                          arena_printf(file->scratch, "it starts at %s: end it there or after",
@@ -217,10 +224,10 @@ static weft_status read_cuts(const struct plan_file *file, int64_t parts, int64_
         const struct doc *until = until_of(file, parts / file->stages, part);
         int64_t end = file->plan->instances;
         if (!until && part + 1 < parts)
-            return doc_error(file->stage[part % file->stages].line,
+            return doc_error(file->stage[stage_of(file, part)].line,
                              "only the last stage may leave it out",
                              "stage %lld has no 'until', expected the last module it holds",
-                             (long long)(part % file->stages));
+                             (long long)stage_of(file, part));
         if (!until)
             continue;
         TRY(find_end(file, until, &end));

@@ -62,6 +62,8 @@ weft_status file_read_root(struct plan_file *file)
         {"whole_sends", FIELD_BOOL, offsetof(struct file_root, whole_sends)},
         {"degrees", FIELD_DOC, offsetof(struct file_root, degrees)},
         {"schedule", FIELD_TEXT, offsetof(struct file_root, schedule)},
+        {"order", FIELD_DOC, offsetof(struct file_root, order)},
+        {"placement", FIELD_DOC, offsetof(struct file_root, placement)},
         {"pieces", FIELD_COUNT, offsetof(struct file_root, pieces), .min = 1, .max = MOST_PIECES},
         {"segments", FIELD_COUNT, offsetof(struct file_root, segments), .min = 1,
          .max = MOST_PIECES},
@@ -268,9 +270,9 @@ weft_status file_options_text(struct plan_file *file, const char **out)
 }
 
 /* A file that a plan file names is looked for next to the plan file first. */
-static const char *beside(const struct plan_file *file, const char *name)
+const char *file_beside(const struct plan_file *file, const char *name)
 {
-    static const char *const ENDINGS[] = {".yaml", ".yml", ".json", ".onnx", ".xml"};
+    static const char *const ENDINGS[] = {".yaml", ".yml", ".json", ".onnx", ".xml", ".csv"};
     const char *slash = strrchr(file->name, '/');
     char *bare = arena_copy_text(file->scratch, name);
     char *colon = strrchr(bare, ':');
@@ -293,8 +295,8 @@ weft_status file_open_both(struct plan_file *file, struct opened_plan *out)
     struct file_root *root = &file->root;
     const char *options;
     TRY(file_options_text(file, &options));
-    root->model = beside(file, root->model);
-    root->cluster = beside(file, root->cluster);
+    root->model = file_beside(file, root->model);
+    root->cluster = file_beside(file, root->cluster);
     TRY(file_error_at(root->options ? root->options : doc_get(file->doc, "model"),
                       model_open(root->model, options, &out->model)));
     TRY(file_error_at(doc_get(file->doc, "cluster"), cluster_open(root->cluster, &out->cluster)));

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "plan/plan.h"
+#include "schedule/schedule.h"
 
 /* Text from outside may not be UTF-8, but JSON must be. */
 static json_t *text_json(const char *text)
@@ -32,7 +33,7 @@ static json_t *until_json(const struct plan *plan, const struct part_names *name
     if (plan->pieces == 1)
         return text_json(names[stage].last);
     json_t *all = json_array();
-    for (int32_t part = stage; part < plan->parts; part += plan->stages)
+    for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
         json_array_append_new(all, text_json(names[part].last));
     return all;
 }
@@ -98,6 +99,17 @@ static json_t *overlap_json(unsigned overlap)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
+static void order_json(struct arena *scratch, const struct plan *plan, json_t *json)
+{
+    const struct slot_lists *lists = plan->listed->lists;
+    json_t *order = json_array();
+    for (int32_t s = 0; s < lists->pipeline.stages; s++)
+        json_array_append_new(order,
+                              text_json(slots_text(scratch, &lists->stage[s], &lists->pipeline)));
+    json_object_set_new(json, "placement", json_string(SCHEDULE_PLACEMENTS[plan->zigzag]));
+    json_object_set_new(json, "order", order);
+}
+
 static json_t *plan_json(struct arena *scratch, const struct plan *plan)
 {
     json_t *json = json_object();
@@ -130,6 +142,8 @@ static json_t *plan_json(struct arena *scratch, const struct plan *plan)
         json_object_set_new(json, "whole_sends", json_true());
     json_object_set_new(json, "schedule", text_json(plan->schedule));
     json_object_set_new(json, "pieces", json_integer((json_int_t)plan->pieces));
+    if (plan->listed)
+        order_json(scratch, plan, json);
     json_object_set_new(json, "stages", stages_json(scratch, plan));
     json_object_set_new(json, "choices", choices_json(scratch, plan));
     return json;

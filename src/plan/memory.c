@@ -154,7 +154,7 @@ struct stage_memory plan_instance_state(const struct plan *plan, int64_t instanc
 /* I4. */
 static void add_all_tied(const struct plan *plan, int32_t stage, struct stage_memory *sum)
 {
-    for (int32_t part = stage; part < plan->parts; part += plan->stages) {
+    for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part)) {
         int64_t first = plan->part[part].first;
         for (int64_t i = first; i < first + plan->part[part].count; i++) {
             const struct op *op = &plan->model->op[plan->instance[i].op];
@@ -267,7 +267,7 @@ struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, in
     struct arena *scratch = arena_new();
     struct stage_memory sum = {0};
     struct memory_walk w = start_walk(scratch, plan);
-    for (int32_t part = stage; part < plan->parts; part += plan->stages)
+    for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
         add_part(&w, part, &sum);
     add_all_tied(plan, stage, &sum);
     double times = (double)in_flight / (double)plan->pieces; /* (2), I3 */

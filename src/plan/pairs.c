@@ -16,9 +16,29 @@ static bool sends_tokens(const struct plan *plan)
     return false;
 }
 
+const struct schedule *plan_row(const struct plan *plan)
+{
+    return plan->listed ? plan->listed : schedule_find(plan->schedule);
+}
+
+void plan_name_schedule(struct plan *plan, const char *name)
+{
+    const struct schedule *row = schedule_find(name);
+    plan->schedule = arena_copy_text(plan->arena, name);
+    plan->listed = NULL;
+    plan->zigzag = row && row->zigzag;
+}
+
+void plan_order_by(struct plan *plan, const struct schedule *listed)
+{
+    plan->listed = schedule_copy(plan->arena, listed);
+    plan->schedule = plan->listed->name;
+    plan->zigzag = listed->zigzag;
+}
+
 const struct schedule *plan_schedule(const struct plan *plan)
 {
-    const struct schedule *schedule = schedule_find(plan->schedule);
+    const struct schedule *schedule = plan_row(plan);
     if (!schedule || !(plan->overlap & OVERLAP_EXPERTS) || plan_micro_batches(plan) < 2 ||
         !sends_tokens(plan))
         return schedule;

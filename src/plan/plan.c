@@ -261,12 +261,22 @@ int64_t plan_micro_batches(const struct plan *plan)
 int64_t plan_fewer_micro_batches(const struct plan *plan, int64_t rounds)
 {
     int64_t all = plan_micro_batches(plan), left = all % plan->stages + plan->stages * rounds;
-    return left < all ? left : all;
+    return left < all && !plan->listed ? left : all;
 }
 
 int32_t plan_stage_of_part(const struct plan *plan, int32_t part)
 {
-    return part % plan->stages;
+    return stage_with_part(plan->zigzag, plan->stages, part);
+}
+
+int32_t plan_part_of_piece(const struct plan *plan, int32_t stage, int32_t piece)
+{
+    return part_of_piece(plan->zigzag, plan->stages, stage, piece);
+}
+
+int32_t plan_next_part(const struct plan *plan, int32_t part)
+{
+    return next_part_of_stage(plan->zigzag, plan->stages, part);
 }
 
 int32_t plan_part_of(const struct plan *plan, int64_t instance)

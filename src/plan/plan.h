@@ -7,7 +7,8 @@
  * is sharded, whether its checkpoints wait in host memory.
  *
  *   I1  Parts cover all instances, in order, without gaps. Part k belongs to stage k % stages (so
- *       with `pieces` parts per stage, stage 0 holds parts 0, stages, 2 * stages, ...).
+ *       with `pieces` parts per stage, stage 0 holds parts 0, stages, 2 * stages, ...); in a zigzag
+ *       (schedule.h, I3) every other piece goes from the last stage to stage 0.
  *   I2  Stages own disjoint, consecutive runs of devices, in order.
  *   I3  The degrees of a choice's split multiply to the devices of its instance's stage. Devices
  *       that split nothing are the dim COPY.
@@ -159,8 +160,10 @@ struct plan {
     struct software software; /* what will run it */
     enum update_rule optimizer;
     int64_t global_batch, step_samples; /* samples (I5) */
-    const char *schedule;               /* a name from the schedule room's table */
-    int64_t pieces;                     /* parts per stage (I1) */
+    const char *schedule;          /* a name of the schedule room's table, or of the order below */
+    const struct schedule *listed; /* an order that was read or found; NULL: the table's */
+    bool zigzag;                   /* how pieces lie on stages (I1), from the schedule */
+    int64_t pieces;                /* parts per stage (I1) */
     struct memory_terms memory;
     unsigned overlap; /* flags of enum overlap */
     int64_t
@@ -209,12 +212,8 @@ enum { PLAN_ROUNDS = 4 };
 /* The plan's micro-batches without so many whole rounds that at most `rounds` and an incomplete one are
  * left: what orders all of them orders these, too. */
 int64_t plan_fewer_micro_batches(const struct plan *plan, int64_t rounds);
-/* The plan's schedule, with passes in pairs if OVERLAP_EXPERTS has something to overlap and the
- * schedule allows it. */
-const struct schedule *plan_schedule(const struct plan *plan);
 /* Whether experts are on several devices, so that tokens are sent to them. */
 bool choice_sends_tokens(const struct choice *choice);
-int32_t plan_stage_of_part(const struct plan *plan, int32_t part);
 int32_t plan_part_of(const struct plan *plan, int64_t instance);
 const struct choice *plan_choice(const struct plan *plan, int64_t instance);
 /* "layers.7.attn.qkv" */
@@ -273,8 +272,9 @@ struct degrees {
     enum recompute recompute;
     unsigned
         modules; /* what selective recomputation takes (modules.c); 0: the scores of attention */
-    const char *schedule; /* NULL: schedule_default */
-    const char *layout;   /* the layers of each part (pipeline_layout_read); NULL: evenly */
+    const char *schedule;          /* NULL: schedule_default; or a file of lists */
+    const struct schedule *listed; /* lists that were read or found already; NULL: none */
+    const char *layout; /* the layers of each part (pipeline_layout_read); NULL: evenly */
     bool offload;
     bool has_shard, has_recompute; /* given by the user, so that planners keep them */
     /* otherwise the model's dtype, and the policy that goes with the dtype */
@@ -481,5 +481,7 @@ bool plan_holds_weights(const struct plan *plan, int64_t instance);
 #include "plan/device_order.h"
 #include "plan/layout.h"
 #include "plan/pipeline_layout.h"
+
+#include "plan/order.h"
 
 #endif

@@ -81,8 +81,9 @@ static struct degrees begin(const struct plan *plan, bool *recomputes)
                         .pieces = plan->pieces,
                         .global_batch = plan->global_batch,
                         .schedule = plan->schedule,
+                        .listed = plan->listed,
                         .shard = plan_choice(plan, 0)->shard};
-    d.segments = schedule_find(plan->schedule)->segmented ? plan->pieces : 1;
+    d.segments = plan_row(plan)->segmented ? plan->pieces : 1;
     d.micro_batch = plan->step_samples / d.dp;
     *recomputes = false;
     for (int64_t i = 0; i < plan->instances; i++) {

@@ -133,7 +133,7 @@ static void look_at(const struct plan *plan, int64_t instance, struct stage_prac
 static struct stage_practice practice_of(const struct plan *plan, int32_t stage)
 {
     struct stage_practice practice = {.all_recompute = true, .all_offload = true, .shard = 3};
-    for (int32_t part = stage; part < plan->parts; part += plan->stages)
+    for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
         for (int64_t i = 0; i < plan->part[part].count; i++)
             look_at(plan, plan->part[part].first + i, &practice);
     return practice;

@@ -167,7 +167,7 @@ static const char *slot_text(struct arena *keep, const struct plan *plan, int32_
     const struct schedule *schedule = plan_schedule(plan);
     struct slots slots = {0};
     if (schedule)
-        schedule->order(&pipeline, stage, keep, &slots);
+        schedule_order(schedule, &pipeline, stage, keep, &slots);
     if (slot < 0 || (size_t)slot >= slots.len)
         return "";
     return arena_printf(keep, ", in %s", slot_label(slots.data[slot], &pipeline).s);

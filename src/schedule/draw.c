@@ -24,7 +24,8 @@ static const char ELLIPSIS[] = "…";
 static weft_status play_in_cells(struct arena *keep, const struct schedule *schedule,
                                  const struct pipeline *pipeline, struct played *out)
 {
-    weft_status status = schedule->check(pipeline); /* before anything is as large as it says */
+    weft_status status =
+        schedule_check(schedule, pipeline); /* before anything is as large as it says */
     if (status != WEFT_OK)
         return status;
     size_t parts = (size_t)pipeline->stages * (size_t)pipeline->pieces;

@@ -34,6 +34,7 @@ _Static_assert(COUNT_OF(KINDS) == SLOT_KIND_COUNT, "a kind of slot without a row
 struct play {
     const struct pipeline *pipeline;
     const struct pipeline_times *times;
+    bool zigzag;
     int64_t *end_ns[CHAIN_COUNT]; /* by part, then micro-batch */
 };
 
@@ -61,6 +62,16 @@ static int64_t *end_of(const struct play *play, enum slot_chain chain, int64_t p
     return &play->end_ns[chain][part * play->pipeline->micro_batches + micro_batch];
 }
 
+static int64_t transfer_ns(const struct play *play, int32_t from, int32_t to)
+{
+    const struct pipeline_times *times = play->times;
+    int32_t stages = play->pipeline->stages;
+    if (stage_with_part(play->zigzag, stages, from) == stage_with_part(play->zigzag, stages, to))
+        return 0;
+    const int64_t *by_part = from < to ? times->send_ns : times->back_ns;
+    return by_part ? by_part[from] : times->transfer_ns;
+}
+
 /* Equation (2), or NOT_YET. */
 static int64_t inputs_ns(const struct play *play, struct slot slot, int64_t part)
 {
@@ -70,8 +81,7 @@ static int64_t inputs_ns(const struct play *play, struct slot slot, int64_t part
     if (source == parts(play->pipeline))
         return *end_of(play, CHAIN_FORWARD, part, slot.micro_batch);
     int64_t end_ns = *end_of(play, KINDS[slot.kind].reads, source, slot.micro_batch);
-    bool moves = (part - source) % play->pipeline->stages != 0;
-    return end_ns == NOT_YET || !moves ? end_ns : end_ns + play->times->transfer_ns;
+    return end_ns == NOT_YET ? end_ns : end_ns + transfer_ns(play, (int32_t)source, (int32_t)part);
 }
 
 static int64_t weight_ns(const struct pipeline_times *times, int64_t i)
@@ -94,7 +104,7 @@ static int64_t slot_ns(const struct pipeline_times *times, enum slot_kind kind, 
 static bool step(const struct play *play, int32_t index, struct played_stage *stage)
 {
     struct slot slot = stage->slots.data[stage->done];
-    int64_t part = (int64_t)slot.piece * play->pipeline->stages + index;
+    int64_t part = part_of_piece(play->zigzag, play->pipeline->stages, index, slot.piece);
     int64_t start_ns = inputs_ns(play, slot, part);
     if (start_ns == NOT_YET)
         return false;
@@ -147,7 +157,7 @@ static void start(struct arena *keep, const struct schedule *schedule, struct pl
     *out = (struct played){ARENA_ARRAY(keep, struct played_stage, (size_t)pipeline->stages), 0};
     for (int32_t s = 0; s < pipeline->stages; s++) {
         struct played_stage *stage = &out->stage[s];
-        schedule->order(pipeline, s, keep, &stage->slots);
+        schedule_order(schedule, pipeline, s, keep, &stage->slots);
         stage->start_ns = ARENA_ARRAY(keep, int64_t, stage->slots.len);
         stage->end_ns = ARENA_ARRAY(keep, int64_t, stage->slots.len);
     }
@@ -157,10 +167,10 @@ weft_status play(struct arena *keep, const struct schedule *schedule,
                  const struct pipeline *pipeline, const struct pipeline_times *times,
                  struct played *out)
 {
-    weft_status status = schedule->check(pipeline);
+    weft_status status = schedule_check(schedule, pipeline);
     if (status != WEFT_OK)
         return status;
-    struct play play = {pipeline, times, {0}};
+    struct play play = {pipeline, times, schedule->zigzag, {0}};
     start(keep, schedule, &play, out);
     while (sweep(&play, out))
         continue;

@@ -21,6 +21,7 @@
  *       hides the all-to-alls of experts, asks for the same (overlap_moe_expert_parallel_comm).
  */
 
+#include "schedule/lists.h"
 #include "schedule/order.h"
 
 static weft_status check_shape(const struct pipeline *pipeline)
@@ -152,6 +153,30 @@ bool slots_paired(const struct schedule *schedule, const struct pipeline *pipeli
 {
     return schedule->ahead && slots->data[i].kind == SLOT_FORWARD &&
            (int64_t)i >= schedule->ahead(pipeline, stage);
+}
+
+weft_status schedule_check(const struct schedule *schedule, const struct pipeline *pipeline)
+{
+    return schedule->lists ? lists_suit(schedule, pipeline) : schedule->check(pipeline);
+}
+
+void schedule_order(const struct schedule *schedule, const struct pipeline *pipeline, int32_t stage,
+                    struct arena *keep, struct slots *out)
+{
+    if (!schedule->lists) {
+        schedule->order(pipeline, stage, keep, out);
+        return;
+    }
+    const struct slots *list = &schedule->lists->stage[stage];
+    for (size_t i = 0; i < list->len; i++)
+        array_push(keep, out, list->data[i]);
+}
+
+int64_t schedule_in_flight(const struct schedule *schedule, const struct pipeline *pipeline,
+                           int32_t stage)
+{
+    return schedule->lists ? lists_in_flight(&schedule->lists->stage[stage])
+                           : schedule->in_flight(pipeline, stage);
 }
 
 const struct schedule *schedule_find(const char *name)

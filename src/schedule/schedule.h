@@ -9,8 +9,11 @@
  *   I2  Executed in list order with every slot waiting for its inputs from the neighbouring
  *       stages, the lists of all stages never deadlock.
  *   I3  Piece k of stage s follows piece k of stage s - 1; piece k of stage 0 follows piece k - 1
- *       of the last stage.
- *   I4  A pair that is executed as one (ORDER_PAIRED) waits for the inputs of both and has the outputs of
+ *       of the last stage. In a zigzag every other piece goes the other way, from the last stage to
+ *       stage 0: a stage that has the end of a piece has the beginning of the next one.
+ *   I4  Lists that were read from a file or found (`lists`) take the place of `order`; they are of one
+ *       shape, and I1 and I2 were checked when they were made.
+ *   I5  A pair that is executed as one (ORDER_PAIRED) waits for the inputs of both and has the outputs of
  *       both at its end: I2 holds for such lists, too.
  */
 #ifndef WEFT_SCHEDULE_H
@@ -40,6 +43,27 @@ struct slots {
     struct slot *data;
     size_t len, cap;
 };
+
+/* The lists of all stages, of one shape (I4). */
+struct slot_lists {
+    struct pipeline pipeline;
+    struct slots *stage;
+};
+
+/* The part of the model that piece `piece` of a stage is (I3), and back. */
+static inline int32_t part_of_piece(bool zigzag, int32_t stages, int32_t stage, int32_t piece)
+{
+    return piece * stages + (zigzag && piece % 2 ? stages - 1 - stage : stage);
+}
+static inline int32_t stage_with_part(bool zigzag, int32_t stages, int32_t part)
+{
+    return zigzag && part / stages % 2 ? stages - 1 - part % stages : part % stages;
+}
+/* The part that is the next piece of the same stage. */
+static inline int32_t next_part_of_stage(bool zigzag, int32_t stages, int32_t part)
+{
+    return zigzag ? 2 * stages * (part / stages + 1) - 1 - part : part + stages;
+}
 
 /* How the passes of one part follow each other once the pipeline is full: what the estimate runs and
  * counts memory by. */
@@ -73,7 +97,40 @@ struct schedule {
     /* Of ORDER_PAIRED: forward slots before the first that goes on at once with the backward slot
      * right after it in the list, as all later ones do; else NULL. */
     int64_t (*ahead)(const struct pipeline *pipeline, int32_t stage);
+    bool zigzag; /* I3 */
+    bool played; /* no closed form holds: estimates play its slots, one after the other */
+    const struct slot_lists *lists; /* I4; NULL: what `order` says */
 };
+/* ---- orders as data (lists.c, file.c) -------------------------------------------------------- */
+
+/* Lists as a schedule of their own, once I1 and I2 are checked; what is wrong is said of `file`. The lists are
+ * not copied. */
+weft_status schedule_of_lists(struct arena *keep, const char *name, const char *file,
+                              const struct slot_lists *lists, bool zigzag, struct schedule **out);
+struct schedule *schedule_copy(struct arena *keep, const struct schedule *listed);
+/* A file of lists: Weft's own, or torchtitan's CSV. */
+weft_status schedule_read(struct arena *keep, const char *name, const char *text, size_t len,
+                          struct schedule **out);
+weft_status schedule_load(struct arena *keep, const char *path, struct schedule **out);
+/* The keys `order` and `placement` of a document, which may have others. */
+weft_status schedule_from_doc(struct arena *keep, const char *name, const struct doc *doc,
+                              struct schedule **out);
+bool schedule_is_file(const char *name); /* whether a schedule's name is that of a file */
+enum schedule_format { SCHEDULE_WEFT, SCHEDULE_CSV };
+const char *schedule_write(struct arena *keep, const struct schedule *schedule,
+                           const struct pipeline *pipeline, enum schedule_format format);
+/* A stage's list in Weft's words, "F0 F1 B0 B1". */
+const char *slots_text(struct arena *keep, const struct slots *slots,
+                       const struct pipeline *pipeline);
+extern const char *const SCHEDULE_PLACEMENTS[]; /* by `zigzag`, and NULL */
+
+/* What a row's functions, or its lists, say: whether it orders this shape; a stage's list; the most
+ * micro-batches that it holds. */
+weft_status schedule_check(const struct schedule *schedule, const struct pipeline *pipeline);
+void schedule_order(const struct schedule *schedule, const struct pipeline *pipeline, int32_t stage,
+                    struct arena *keep, struct slots *out);
+int64_t schedule_in_flight(const struct schedule *schedule, const struct pipeline *pipeline,
+                           int32_t stage);
 const struct schedule *schedule_find(const char *name); /* NULL if unknown */
 size_t schedule_all(const struct schedule **out);
 /* The one that is meant where nobody names any; segments are the pieces of a segmented one. */
@@ -103,9 +160,44 @@ struct pipeline_times {
     const int64_t *forward_ns, *backward_ns; /* by stage, then piece */
     const int64_t *weight_ns; /* the part of backward_ns a weight-gradient slot takes; NULL: half */
     int64_t transfer_ns;      /* from a stage to another, either way */
+    const int64_t *send_ns,
+        *back_ns; /* by part, instead: to the part after it, to the one before */
 };
 weft_status schedule_play(const struct schedule *schedule, const struct pipeline *pipeline,
                           const struct pipeline_times *times, int64_t *iteration_ns);
+
+/* ---- orders that are found (find.h) ---------------------------------------------------------- */
+
+/* What a pass of a part changes in memory: what it keeps for its backward pass, what its input gradients keep in
+ * addition for the weight gradients, and how far each pass rises above what was held at its start. */
+struct order_memory {
+    int64_t kept, back;
+    int64_t forward_rise, backward_rise, weight_rise;
+};
+struct order_question {
+    struct pipeline pipeline;
+    bool zigzag;
+    /* By part, in ns. A whole backward pass may take less than its two halves; NULL: as long. */
+    const int64_t *forward_ns, *input_ns, *weight_ns, *backward_ns;
+    const int64_t *send_ns, *back_ns;  /* by part: to the part after it, to the one before */
+    const struct order_memory *memory; /* by part */
+    const int64_t *limit_bytes;        /* by stage, for what passes hold; NULL: no limit */
+    bool unsplit;                      /* backward passes stay whole */
+    bool heuristic;                    /* without branch and bound, for tests */
+    uint64_t seed;
+};
+struct order_answer {
+    struct schedule *schedule; /* called "found" */
+    int64_t ns, bound_ns;      /* its time; no order takes less than the bound */
+    bool proved;               /* whether no order takes less than this one */
+    /* The best schedule of the table that fits, and its time; NULL: none does. */
+    const struct schedule *named;
+    int64_t named_ns;
+};
+/* Finds an order that is at least as good as every schedule of the table with these pieces, within the limits of
+ * memory. WEFT_NO_ANSWER: no order was found that fits. */
+weft_status schedule_find_order(struct arena *keep, const struct order_question *question,
+                                struct order_answer *out);
 
 /* Who does what when, one line of at most `columns` per stage: a forward takes one cell, a backward
  * two, one for input and one for weight gradients; dots are bubbles, an ellipsis is what is cut. */

@@ -314,7 +314,7 @@ int64_t orthogonal_ns(const struct item_costs *costs, int32_t stage)
     const struct plan *plan = costs->plan;
     double ns = 0;
     for (int32_t part = stage; part < plan->parts && plan->optimizer == UPDATE_MUON;
-         part += plan->stages)
+         part = plan_next_part(plan, part))
         for (int64_t i = plan->part[part].first;
              i < plan->part[part].first + plan->part[part].count; i++)
             if (is_orthogonalised(plan->optimizer, &plan->model->op[plan->instance[i].op]))

@@ -12,7 +12,7 @@
 
 const struct part_lifetimes *player_part(const struct player *player, int32_t piece)
 {
-    return &player->graph->lifetimes->part[piece * player->plan->stages + player->stage];
+    return &player->graph->lifetimes->part[plan_part_of_piece(player->plan, player->stage, piece)];
 }
 
 /* ---- offload --------------------------------------------------------------------------------- */
@@ -63,7 +63,7 @@ struct player player_of_fewer(struct arena *scratch, const struct graph *graph, 
                        .micro_batches = (int32_t)micro_batches};
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, p.micro_batches};
     const struct schedule *schedule = graph_schedule(graph);
-    schedule->order(&pipeline, stage, scratch, &p.slots);
+    schedule_order(schedule, &pipeline, stage, scratch, &p.slots);
     p.paired = ARENA_ARRAY(scratch, bool, p.slots.len);
     for (size_t i = 0; i < p.slots.len; i++)
         p.paired[i] = slots_paired(schedule, &pipeline, stage, &p.slots, i);

@@ -76,11 +76,12 @@ static int32_t fewest_micro_batches(const struct graph *graph, int32_t stage)
     const struct schedule *schedule = graph_schedule(graph);
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
                                 (int32_t)plan_micro_batches(plan)};
-    int64_t most = schedule->in_flight(&pipeline, stage);
+    int64_t most = schedule_in_flight(schedule, &pipeline, stage);
     int32_t all = pipeline.micro_batches;
-    for (int32_t m = plan->stages; m + plan->stages < all; m += plan->stages) {
+    for (int32_t m = plan->stages; m + plan->stages < all && !schedule->lists; m += plan->stages) {
         pipeline.micro_batches = m;
-        if (schedule->check(&pipeline) == WEFT_OK && schedule->in_flight(&pipeline, stage) == most)
+        if (schedule_check(schedule, &pipeline) == WEFT_OK &&
+            schedule_in_flight(schedule, &pipeline, stage) == most)
             return m + plan->stages;
     }
     error_clear();
@@ -125,7 +126,7 @@ static void take_by_weight(struct replay *r, double bytes, struct handles *out)
     const struct plan *plan = r->player->plan;
     double all = 0;
     for (int pass = 0; pass < 2; pass++)
-        for (int32_t part = r->player->stage; part < plan->parts; part += plan->stages)
+        for (int32_t part = r->player->stage; part < plan->parts; part = plan_next_part(plan, part))
             for (int64_t k = 0; k < plan->part[part].count; k++) {
                 double own = parameters_of(plan, plan->part[part].first + k);
                 for (int moment = 0; pass == 1 && own > 0 && moment < 2; moment++)
@@ -164,7 +165,8 @@ static double gathered_layer(const struct player *player)
 {
     const struct plan *plan = player->plan;
     double most = 0, layer = 0;
-    for (int32_t part = player->stage; part < plan->parts; part += plan->stages, layer = 0)
+    for (int32_t part = player->stage; part < plan->parts;
+         part = plan_next_part(plan, part), layer = 0)
         for (int64_t k = 0; k < plan->part[part].count; k++) {
             int64_t i = plan->part[part].first + k;
             if (plan_choice(plan, i)->shard &&
@@ -205,7 +207,8 @@ int64_t find_reserved(const struct player *player, const struct state *state)
         r.handle[i] = ARENA_ARRAY(player->scratch, int32_t,
                                   (size_t)r.micro_batches *(size_t)player_part(player, i)->lives);
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, r.micro_batches};
-    graph_schedule(player->graph)->order(&pipeline, player->stage, player->scratch, &slots);
+    schedule_order(graph_schedule(player->graph), &pipeline, player->stage, player->scratch,
+                   &slots);
     double moments = (double)state->bytes[MEMORY_OPTIMIZER] * moments_share(plan->policy);
     const int64_t first[] = {state->bytes[MEMORY_WEIGHTS], state->bytes[MEMORY_GRADIENTS],
                              state->bytes[MEMORY_OPTIMIZER] - (int64_t)moments, state->stand_ins,

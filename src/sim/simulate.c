@@ -313,7 +313,7 @@ static weft_status tell_engine(struct simulation *s, struct engine_graph *g)
     g->stream_device = device;
     tell_flows(s, g);
     tell_interference(s, g);
-    if (schedule_find(s->plan->schedule)->segmented) { /* I2 */
+    if (plan_row(s->plan)->segmented) { /* I2 */
         int32_t *priority = ARENA_ARRAY(s->keep, int32_t, (size_t)graph->exchanges);
         for (int32_t i = 0; i < graph->exchanges; i++)
             priority[i] = graph->exchange[i].purpose == PURPOSE_DATA ||

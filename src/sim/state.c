@@ -38,7 +38,7 @@ static int64_t stand_in_bytes(struct arena *scratch, const struct plan *plan, in
     ARRAY(struct matrix_size) seen = {0};
     bool *done = ARENA_ARRAY(scratch, bool, (size_t)plan->model->ops *(size_t)plan->choices);
     int64_t elements = 0;
-    for (int32_t part = stage; part < plan->parts; part += plan->stages) {
+    for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part)) {
         for (int64_t i = plan->part[part].first;
              i < plan->part[part].first + plan->part[part].count; i++) {
             bool *old = &done[(int64_t)plan->instance[i].op * plan->choices + plan->choice_of[i]];
@@ -62,7 +62,7 @@ static int64_t stand_in_bytes(struct arena *scratch, const struct plan *plan, in
 static int64_t buffer_bytes(const struct plan *plan, int32_t stage)
 {
     double most = 0;
-    for (int32_t part = stage; part < plan->parts; part += plan->stages)
+    for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
         for (int64_t k = 0; k < plan->part[part].count; k++) {
             int64_t instance = plan->part[part].first + k, local[OP_MAX_DIMS];
             const struct op *op = &plan->model->op[plan->instance[instance].op];

@@ -85,8 +85,8 @@ static int32_t belongs(const struct tracker *t, const struct task *task)
     const struct block *block = &p->graph->block[task->block];
     for (int32_t k = 0; k < t->slots; k++) {
         const struct slot *slot = slot_at(t, k);
-        if (block->part == slot->piece * p->plan->stages + p->stage && block->kind == slot->kind &&
-            task->micro_batch == slot->micro_batch)
+        if (block->part == plan_part_of_piece(p->plan, p->stage, slot->piece) &&
+            block->kind == slot->kind && task->micro_batch == slot->micro_batch)
             return k;
     }
     return -1;

@@ -24,7 +24,7 @@ static int64_t checkpoints(const char *schedule, int32_t stages, int64_t pieces,
     assert_true(
         predict(uniform(stages * pieces), "dgx-a100", &degrees, &(struct simulate_options){0}, &s));
     struct pipeline pipeline = {stages, (int32_t)pieces, (int32_t)batch};
-    *in_flight = schedule_find(schedule)->in_flight(&pipeline, stage);
+    *in_flight = schedule_in_flight(schedule_find(schedule), &pipeline, stage);
     int64_t count = s.prediction->stage[stage].memory.bytes[MEMORY_ACTIVATIONS] / CHECKPOINT;
     drop(&s);
     return count;

@@ -181,7 +181,7 @@ static void replay(struct naive *n)
     struct arena *scratch = arena_new();
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
                                 (int32_t)plan_micro_batches(plan)};
-    plan_schedule(plan)->order(&pipeline, n->stage, scratch, &n->slots);
+    schedule_order(plan_schedule(plan), &pipeline, n->stage, scratch, &n->slots);
     for (int32_t part = 0; part < plan->parts; part++)
         if (part_of(n->s, part)->lives > n->most_lives)
             n->most_lives = part_of(n->s, part)->lives;

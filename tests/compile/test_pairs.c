@@ -79,7 +79,7 @@ static void play_shape(const struct schedule *schedule, struct pipeline p)
     int64_t held[MOST][2] = {{0}};
     bool moved = true;
     for (int32_t s = 0; s < p.stages; s++)
-        schedule->order(&p, s, scratch, &slots[s]);
+        schedule_order(schedule, &p, s, scratch, &slots[s]);
     while (moved) {
         moved = false;
         for (int32_t s = 0; s < p.stages; s++)
@@ -88,7 +88,7 @@ static void play_shape(const struct schedule *schedule, struct pipeline p)
     }
     for (int32_t s = 0; s < p.stages; s++) {
         assert_int_equal(at[s], 2 * (size_t)p.pieces * (size_t)p.micro_batches);
-        assert_int_equal(held[s][1], schedule->in_flight(&p, s));
+        assert_int_equal(held[s][1], schedule_in_flight(schedule, &p, s));
     }
     arena_free(scratch);
 }
@@ -103,7 +103,7 @@ static void pairs_never_deadlock(void **state)
                 const struct schedule *plain = schedule_find(v > 1 ? "interleaved" : "1f1b");
                 const struct schedule *paired = schedule_paired(plain, p);
                 struct pipeline shape = {p, v, m};
-                if (paired->check(&shape) != WEFT_OK)
+                if (schedule_check(paired, &shape) != WEFT_OK)
                     continue;
                 assert_true(paired != plain || (v == 1 && p > 1));
                 play_shape(paired, shape);

@@ -26,7 +26,7 @@ static void for_shapes_of(const struct schedule *schedule, shape_check *check)
         for (int32_t v = 1; v <= MOST; v++)
             for (int32_t m = 1; m <= MOST; m++) {
                 struct pipeline pipeline = {p, v, m};
-                if (schedule->check(&pipeline) == WEFT_OK)
+                if (schedule_check(schedule, &pipeline) == WEFT_OK)
                     check(schedule, &pipeline);
             }
 }
@@ -107,9 +107,9 @@ static void check_lists(const struct schedule *schedule, const struct pipeline *
     struct arena *keep = arena_new();
     for (int32_t s = 0; s < pipeline->stages; s++) {
         struct slots slots = {0};
-        schedule->order(pipeline, s, keep, &slots);
+        schedule_order(schedule, pipeline, s, keep, &slots);
         check_once_and_in_order(&slots, pipeline);
-        assert_int_equal(schedule->in_flight(pipeline, s), count_held(&slots));
+        assert_int_equal(schedule_in_flight(schedule, pipeline, s), count_held(&slots));
     }
     arena_free(keep);
 }
@@ -124,7 +124,8 @@ static void check_1f1b_memory(const struct schedule *schedule, const struct pipe
 {
     for (int32_t s = 0; s < pipeline->stages; s++) {
         int64_t stages_left = pipeline->stages - s, m = pipeline->micro_batches;
-        assert_int_equal(schedule->in_flight(pipeline, s), stages_left < m ? stages_left : m);
+        assert_int_equal(schedule_in_flight(schedule, pipeline, s),
+                         stages_left < m ? stages_left : m);
     }
 }
 
@@ -134,14 +135,14 @@ static void check_interleaved_memory(const struct schedule *schedule,
 {
     int64_t all = pipeline->micro_batches * pipeline->pieces;
     int64_t eq6 = pipeline->stages * (pipeline->pieces + 1) - 1;
-    assert_int_equal(schedule->in_flight(pipeline, 0), eq6 < all ? eq6 : all);
+    assert_int_equal(schedule_in_flight(schedule, pipeline, 0), eq6 < all ? eq6 : all);
 }
 
 /* Fold3D, Eq. 7: ms ns checkpoints, on every stage. */
 static void check_aiao_memory(const struct schedule *schedule, const struct pipeline *pipeline)
 {
     for (int32_t s = 0; s < pipeline->stages; s++)
-        assert_int_equal(schedule->in_flight(pipeline, s),
+        assert_int_equal(schedule_in_flight(schedule, pipeline, s),
                          pipeline->micro_batches * pipeline->pieces);
 }
 
@@ -157,9 +158,9 @@ static void rows_say_how_their_passes_follow(void **state)
         struct slots slots = {0};
         size_t forwards = 0;
         bool split = false;
-        pipeline.pieces = table[i].check(&pipeline) == WEFT_OK ? 1 : 2;
-        assert_int_equal(table[i].check(&pipeline), WEFT_OK);
-        table[i].order(&pipeline, pipeline.stages - 1, scratch, &slots);
+        pipeline.pieces = schedule_check(&table[i], &pipeline) == WEFT_OK ? 1 : 2;
+        assert_int_equal(schedule_check(&table[i], &pipeline), WEFT_OK);
+        schedule_order(&table[i], &pipeline, pipeline.stages - 1, scratch, &slots);
         while (slots.data[forwards].kind == SLOT_FORWARD)
             forwards++;
         for (size_t k = 0; k < slots.len; k++)
@@ -254,8 +255,8 @@ static void check_same_slots(const struct schedule *schedule, const struct pipel
 {
     struct arena *keep = arena_new();
     struct slots one = {0}, other = {0};
-    schedule->order(pipeline, 0, keep, &one);
-    schedule_find("aiao")->order(pipeline, 0, keep, &other);
+    schedule_order(schedule, pipeline, 0, keep, &one);
+    schedule_order(schedule_find("aiao"), pipeline, 0, keep, &other);
     assert_int_equal(one.len, other.len);
     for (size_t i = 0; i < one.len; i++)
         assert_memory_equal(&one.data[i], &other.data[i], sizeof one.data[i]);
@@ -290,7 +291,7 @@ static void lab_init(struct lab *lab, struct arena *keep, const struct schedule 
     }
     lab->transfer_ns = rng_below(rng, 2) * rng_below(rng, 150);
     for (int32_t s = 0; s < pipeline->stages; s++)
-        schedule->order(pipeline, s, keep, &lab->slots[s]);
+        schedule_order(schedule, pipeline, s, keep, &lab->slots[s]);
 }
 
 static int64_t lab_play(const struct lab *lab, const struct schedule *schedule)
@@ -506,7 +507,7 @@ static void check_order(const struct scenario *scenario, const struct pipeline *
 {
     struct arena *scratch = arena_new();
     struct slots slots = {0};
-    scenario->schedule->order(pipeline, stage, scratch, &slots);
+    schedule_order(scenario->schedule, pipeline, stage, scratch, &slots);
     char text[1024] = "";
     for (size_t i = 0; i < slots.len; i++) {
         strcat(text, " ");
@@ -530,7 +531,8 @@ static void check_scenario(const char *path)
     if (iteration_ns != scenario.iteration_ns)
         fail_msg("%s: %lld ns", path, (long long)iteration_ns);
     for (int32_t s = 0; s < pipeline.stages; s++) {
-        assert_int_equal(scenario.schedule->in_flight(&pipeline, s), scenario.in_flight[s]);
+        assert_int_equal(schedule_in_flight(scenario.schedule, &pipeline, s),
+                         scenario.in_flight[s]);
         check_order(&scenario, &pipeline, s);
     }
 }
@@ -551,7 +553,7 @@ static void golden_scenarios_come_out_as_their_arithmetic(void **state)
 static void check_refusal(const char *name, struct pipeline pipeline, const char *message,
                           const char *hint)
 {
-    assert_int_equal(schedule_find(name)->check(&pipeline), WEFT_BAD_INPUT);
+    assert_int_equal(schedule_check(schedule_find(name), &pipeline), WEFT_BAD_INPUT);
     assert_non_null(strstr(weft_last_error()->message, message));
     assert_string_equal(weft_last_error()->hint, hint);
 }
@@ -613,7 +615,7 @@ static void the_manual_shows_what_is_drawn(void **state)
     size_t count = schedule_all(&table);
     for (size_t i = 0; i < count; i++) {
         struct pipeline whole = {4, 1, 8}, pieces = {2, 2, 4};
-        bool one_piece = table[i].check(&whole) == WEFT_OK && !table[i].segmented;
+        bool one_piece = schedule_check(&table[i], &whole) == WEFT_OK && !table[i].segmented;
         assert_int_equal(
             schedule_draw(scratch, &table[i], one_piece ? &whole : &pieces, 120, &picture),
             WEFT_OK);

@@ -62,7 +62,7 @@ static bool draw(struct rng *rng, int64_t send, struct drawn *d)
     d->point.micro_batches = 1 + rng_below(rng, 20);
     struct pipeline pipeline = {(int32_t)d->shape.pp, (int32_t)d->shape.pieces,
                                 (int32_t)d->point.micro_batches};
-    if (schedule->check(&pipeline)) {
+    if (schedule_check(schedule, &pipeline)) {
         error_clear();
         return false;
     }

@@ -30,7 +30,7 @@ static int64_t played(const struct schedule *schedule, const struct pipeline *p,
         for (int32_t s = 0; s < p->stages; s++) {
             struct slots slots = {0};
             int64_t free = 0, link[32][2] = {0};
-            schedule->order(p, s, scratch, &slots);
+            schedule_order(schedule, p, s, scratch, &slots);
             for (size_t i = 0; i < slots.len; i++) {
                 const struct slot *slot = &slots.data[i];
                 int32_t k = slot->piece * p->stages + s;
@@ -162,7 +162,7 @@ static int64_t held_slowly(const struct schedule *schedule, const struct pipelin
     struct arena *scratch = arena_new();
     struct slots slots = {0};
     int64_t most = 0;
-    schedule->order(p, stage, scratch, &slots);
+    schedule_order(schedule, p, stage, scratch, &slots);
     for (size_t k = 0; k < slots.len; k++) {
         int64_t held = 0;
         for (size_t f = 0; f < k; f++) { /* what it left */
@@ -206,7 +206,7 @@ static void held_like_slot_by_slot(void **state)
         bool gives = p.pieces > 1 && schedule->passes != ORDER_FORWARDS_FIRST && i % 8 == 0;
         p.micro_batches *= i % 40 == 1 ? 3 : 1; /* a slow look takes its cube */
         schedule = i % 4 == 2 ? schedule_paired(schedule, p.stages) : schedule;
-        if (schedule->check(&p) != WEFT_OK)
+        if (schedule_check(schedule, &p) != WEFT_OK)
             continue;
         for (int32_t k = 0; k < p.stages * p.pieces; k++) {
             part[k] = (struct part_memory){.kept = 100 + rng_below(&rng, 1000)};

@@ -234,7 +234,7 @@ static int64_t reserved_slowly(struct arena *scratch, const struct prediction *p
             ARENA_ARRAY(scratch, int32_t,
                         (size_t)(pipeline.micro_batches *
                                  p->graph->lifetimes->part[i * plan->stages + stage].lives));
-    plan_schedule(plan)->order(&pipeline, stage, scratch, &s.slots);
+    schedule_order(plan_schedule(plan), &pipeline, stage, scratch, &s.slots);
     allocator_take(s.allocator, state.bytes[MEMORY_WEIGHTS]);
     allocator_take(s.allocator, state.bytes[MEMORY_GRADIENTS]);
     allocator_take(s.allocator, state.bytes[MEMORY_OPTIMIZER] - (int64_t)moments);

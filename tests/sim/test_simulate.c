@@ -118,7 +118,7 @@ static struct plan *pipeline_plan(const struct model *model, const struct cluste
 {
     struct plan *plan = NULL;
     int64_t cut[64], devices[8], parts = (int64_t)shape->stages * shape->pieces;
-    if (schedule->check(shape) != WEFT_OK || plan_new(model, cluster, &plan) != WEFT_OK)
+    if (schedule_check(schedule, shape) != WEFT_OK || plan_new(model, cluster, &plan) != WEFT_OK)
         return NULL;
     for (int64_t k = 0; k < parts - 1; k++)
         cut[k] = plan->instances * (k + 1) / parts;

@@ -373,12 +373,11 @@ void find_moments(struct rank *r)
     t.offload = ARENA_ARRAY(t.scratch, struct list, (size_t)r->plan->parts);
     for (int32_t b = 0; b < graph->blocks; b++)
         t.drop[b] = ARENA_ARRAY(t.scratch, struct list, (size_t)graph->block[b].items + 1);
-    for (int32_t part = r->stage; part < r->plan->parts; part += r->plan->stages)
+    for (int32_t part = r->stage; part < r->plan->parts; part = plan_next_part(r->plan, part))
         trace_kind(&t, part, SLOT_FORWARD);
-    for (int32_t part = r->plan->parts - r->plan->stages + r->stage; part >= 0;
-         part -= r->plan->stages)
+    for (int32_t piece = (int32_t)r->plan->pieces - 1; piece >= 0; piece--)
         for (size_t k = 0; k < COUNT_OF(BACK); k++)
-            trace_kind(&t, part, BACK[k]);
+            trace_kind(&t, plan_part_of_piece(r->plan, r->stage, piece), BACK[k]);
     for (int64_t key = 0; key < r->keys; key++)
         end_version(&t, (int32_t)key);
     keep_lists(&t);

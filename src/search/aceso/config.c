@@ -77,7 +77,7 @@ bool legal_schedule(const struct problem *p, const struct config *c)
         return false;
     if (c->stages == 1 && (c->pieces > 1 || c->schedule != __builtin_ctz(p->schedules)))
         return false; /* there is nothing to order */
-    if (config_schedule(c)->check(&pipeline) == WEFT_OK)
+    if (schedule_check(config_schedule(c), &pipeline) == WEFT_OK)
         return true;
     error_clear();
     return false;

@@ -143,8 +143,8 @@ static int64_t in_flight_at_least(const struct grid_place *point, const struct p
                                   int32_t stage)
 {
     if (!is_split(point))
-        return grid_schedule(point)->in_flight(pipeline, stage);
-    return larger(1, schedule_default(1, 1)->in_flight(pipeline, stage) - 1);
+        return schedule_in_flight(grid_schedule(point), pipeline, stage);
+    return larger(1, schedule_in_flight(schedule_default(1, 1), pipeline, stage) - 1);
 }
 
 /* Computes (2). */

@@ -66,6 +66,11 @@ int32_t estimator_row(struct estimator *estimator, const struct choice *choice)
     return estimator_tables(estimator) == WEFT_OK ? tables_row(estimator->tables, choice) : -1;
 }
 
+static int32_t stage_on(const struct candidate *c, int32_t part)
+{
+    return stage_with_part(c->schedule->zigzag, c->stages, part);
+}
+
 /* ---- its schedule ---------------------------------------------------------------------------- */
 
 /* The same rule as plan_schedule's for a plan. */
@@ -103,7 +108,7 @@ static weft_status find_table(struct estimator *e, const struct candidate *c, in
                               int32_t run)
 {
     struct run_memo *memo = &c->memo->run[run];
-    struct table_key key = key_of(e, c, is_alike(e, c) ? 0 : part % c->stages, run);
+    struct table_key key = key_of(e, c, is_alike(e, c) ? 0 : stage_on(c, part), run);
     if (memo->table && memcmp(&memo->key, &key, sizeof key) == 0)
         return WEFT_OK;
     memo->key = key;
@@ -146,7 +151,7 @@ static weft_status find_border_after(struct estimator *e, const struct candidate
     if (c->detail == DETAIL_BARE)
         return WEFT_OK;
     bool alike = is_alike(e, c);
-    int32_t from = alike ? 0 : part % c->stages, to = alike ? 1 : (part + 1) % c->stages;
+    int32_t from = alike ? 0 : stage_on(c, part), to = alike ? 1 : stage_on(c, part + 1);
     struct seam seam = {table_of(c, next - 1), table_of(c, next), c->stage[from].first_device,
                         c->stage[to].first_device, true};
     struct table_key after = key_of(e, c, to, next);
@@ -221,7 +226,7 @@ static void add_neighbours(const struct candidate *c, int32_t part, struct besid
 static weft_status sum_part(struct estimator *e, const struct candidate *c, int32_t part,
                             struct part_sums *sums, struct beside *beside)
 {
-    int64_t device = c->stage[part % c->stages].first_device;
+    int64_t device = c->stage[stage_on(c, part)].first_device;
     int32_t first = c->first_run[part], last = c->first_run[part + 1] - 1;
     weft_status status = WEFT_OK;
     for (int32_t r = first; r <= last; r++) {
@@ -282,7 +287,8 @@ static int64_t peak_of(const struct estimator *e, const struct candidate *c, int
 {
     struct pipeline pipeline = {c->stages, c->pieces, (int32_t)c->micro_batches};
     int64_t state = 0, step = 0, stand_in = 0;
-    for (int32_t k = stage; k < c->stages * c->pieces; k += c->stages) {
+    for (int32_t k = stage; k < c->stages * c->pieces;
+         k = next_part_of_stage(c->schedule->zigzag, c->stages, k)) {
         const struct part_memo *part = &c->memo->part[k];
         state += part->state;
         step += part->step;
@@ -297,7 +303,8 @@ static int64_t optimizer_of(const struct candidate *c, int32_t stage, int64_t *g
 {
     double ns = 0;
     *gather_after_ns = 0;
-    for (int32_t k = stage; k < c->stages * c->pieces; k += c->stages) {
+    for (int32_t k = stage; k < c->stages * c->pieces;
+         k = next_part_of_stage(c->schedule->zigzag, c->stages, k)) {
         const struct part_memo *part = &c->memo->part[k];
         ns += part->table->optimizer_each_ns * (double)part->parameters;
         ns += k == stage ? (double)part->table->optimizer_least_ns : 0;
@@ -322,14 +329,14 @@ static weft_status tie_stages(struct estimator *e, struct candidate *c)
     if (tied.user < 0 || c->detail != DETAIL_ALL)
         return WEFT_OK;
     int32_t owner = part_with(c, tied.owner), user = part_with(c, tied.user);
-    if (owner % c->stages == user % c->stages)
+    if (stage_on(c, owner) == stage_on(c, user))
         return WEFT_OK;
     struct seam seam = {c->memo->part[owner].table, c->memo->part[user].table,
-                        c->stage[owner % c->stages].first_device,
-                        c->stage[user % c->stages].first_device, true};
+                        c->stage[stage_on(c, owner)].first_device,
+                        c->stage[stage_on(c, user)].first_device, true};
     TRY(find_border(e, &seam, tied.user, &c->memo->tied));
-    int64_t *a = &c->memo->stage[owner % c->stages].end_ns;
-    int64_t *b = &c->memo->stage[user % c->stages].end_ns;
+    int64_t *a = &c->memo->stage[stage_on(c, owner)].end_ns;
+    int64_t *b = &c->memo->stage[stage_on(c, user)].end_ns;
     *a = *b = (*a > *b ? *a : *b) + c->memo->tied.border->tie;
 done:
     return status;
@@ -345,7 +352,7 @@ static weft_status finish(struct estimator *e, struct candidate *c, struct estim
     memset(memo->stage, 0, (size_t)c->stages * sizeof *memo->stage);
     for (int32_t k = 0; k < c->stages * c->pieces; k++) {
         memo->work[k] = memo->part[k].work;
-        note_part(&memo->work[k], &memo->stage[k % c->stages]);
+        note_part(&memo->work[k], &memo->stage[stage_on(c, k)]);
         put_in_pipeline(&work, k, &memo->work[k]);
     }
     if (plan_aligns_gathers(&e->settings.software, c->pieces))

@@ -55,7 +55,7 @@ static void list_runs(struct rows *rows, int32_t part, struct arena *keep, run_l
     int64_t first = plan->part[part].first, end = first + plan->part[part].count;
     while (first < end) {
         int64_t last = first;
-        start_row(rows, plan->stage[part % plan->stages].devices);
+        start_row(rows, plan->stage[plan_stage_of_part(plan, part)].devices);
         while (last < end && takes(rows, last))
             last++;
         struct candidate_run run = {first, last, estimator_row(rows->estimator, rows->choice)};
@@ -84,7 +84,7 @@ weft_status candidate_of_plan(struct estimator *estimator, const struct plan *pl
     memcpy(c->run, runs.data, runs.len * sizeof *c->run);
     memcpy(c->first_run, first_run, ((size_t)plan->parts + 1) * sizeof *first_run);
     memcpy(c->stage, plan->stage, (size_t)plan->stages * sizeof *c->stage);
-    c->schedule = schedule_find(plan->schedule);
+    c->schedule = plan_row(plan);
     c->step_samples = plan->step_samples;
     c->micro_batches = plan_micro_batches(plan);
     *out = c;

@@ -34,7 +34,7 @@ static struct counted count_part(const struct memory_count *count, const struct 
     struct arena *scratch = arena_new();
     ARRAY(struct counted_run) runs = {0};
     int64_t at = plan->part[part].first, end = at + plan->part[part].count;
-    int64_t devices = plan->stage[part % plan->stages].devices;
+    int64_t devices = plan->stage[plan_stage_of_part(plan, part)].devices;
     struct choice *choice = ARENA_ARRAY(scratch, struct choice, (size_t)plan->model->ops);
     while (at < end) {
         struct counted_run run = {.first = at, .last = run_end(plan, at, end, scratch, choice)};
@@ -58,7 +58,7 @@ void count_plan(const struct memory_count *count, const struct plan *plan, int64
     for (int32_t k = 0; k < plan->parts; k++) {
         struct counted counted = count_part(count, plan, k);
         counted_hold(counted, &memory[k]);
-        bytes[k % plan->stages] += counted.always;
+        bytes[plan_stage_of_part(plan, k)] += counted.always;
     }
     for (int32_t s = 0; s < plan->stages; s++)
         bytes[s] += most_held(holdings, plan_schedule(plan), &pipeline, s, &memory[s]);

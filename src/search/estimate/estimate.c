@@ -118,7 +118,7 @@ static int64_t updated_parameters(const struct timed *t, int32_t stage)
     const struct outline *o = &t->outline;
     int64_t parameters = 0;
     for (int32_t i = 0; i < o->graph->buckets; i++)
-        if (o->graph->bucket[i].part % t->plan->stages == stage)
+        if (plan_stage_of_part(t->plan, o->graph->bucket[i].part) == stage)
             parameters += o->updated[i];
     return parameters;
 }
@@ -141,7 +141,8 @@ static void end_stages(const struct timed *t, const struct stage_end *end, struc
     for (int32_t i = 0; after && i < o->graph->buckets; i++) {
         const struct bucket *bucket = &o->graph->bucket[i];
         if (bucket->shard == 1 || bucket->shard == 2)
-            out->stage[bucket->part % plan->stages].end_ns += exchange_ns(t, o->gather[i]);
+            out->stage[plan_stage_of_part(plan, bucket->part)].end_ns +=
+                exchange_ns(t, o->gather[i]);
     }
 }
 
@@ -162,7 +163,7 @@ weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, 
     TRY(timed_new(scratch, plan, estimator->cost, estimator->flows, &timed));
     for (int32_t k = 0; k < plan->parts; k++) {
         TRY(part_work(&timed, k, &part[k]));
-        note_part(&part[k], &out->stage[k % plan->stages]);
+        note_part(&part[k], &out->stage[plan_stage_of_part(plan, k)]);
         put_in_pipeline(&work, k, &part[k]);
     }
     if (plan_aligns_gathers(&plan->software, plan->pieces))

@@ -173,6 +173,11 @@ static void end_waves(const struct pipeline_work *work, struct stage_end *end)
 
 /* ---- slot by slot ---------------------------------------------------------------------------- */
 
+static int32_t next_part(const struct pipeline_work *work, int32_t part)
+{
+    return next_part_of_stage(work->schedule->zigzag, work->stages, part);
+}
+
 /* I1: of piece 0, the additional time of all stages one after the other; of other pieces, only the
  * stage's own. */
 static void add_more(const struct pipeline_work *work, struct stage_end *end)
@@ -184,7 +189,7 @@ static void add_more(const struct pipeline_work *work, struct stage_end *end)
     for (int32_t s = 0; s < p; s++) {
         end[s].computed_ns += more;
         more -= work->part[s].last_more;
-        for (int32_t k = s + p; k < p * work->pieces; k += p)
+        for (int32_t k = next_part(work, s); k < p * work->pieces; k = next_part(work, k))
             end[s].computed_ns += work->part[k].first_more + work->part[k].last_more;
     }
 }
@@ -195,7 +200,7 @@ static void end_played(struct orders *orders, const struct pipeline_work *work,
     const struct stage_ends *stage = play_slots(orders, work);
     for (int32_t s = 0; s < work->stages; s++) {
         int64_t round = 0;
-        for (int32_t k = s; k < work->stages * work->pieces; k += work->stages)
+        for (int32_t k = s; k < work->stages * work->pieces; k = next_part(work, k))
             round += pass_pair(&work->part[k]);
         end[s].computed_ns = stage[s].end_ns;
         end[s].slack_ns =
@@ -210,9 +215,14 @@ static void end_played(struct orders *orders, const struct pipeline_work *work,
 static int64_t lag_of(const struct pipeline_work *work, int32_t stage, int64_t slack_ns)
 {
     int64_t lag = 0;
-    for (int32_t k = stage; k < work->stages * work->pieces; k += work->stages)
+    for (int32_t k = stage; k < work->stages * work->pieces; k = next_part(work, k))
         lag += (work->micro_batches - 1) * work->part[k].lag;
     return larger(0, lag - slack_ns);
+}
+
+static int32_t part_on(const struct pipeline_work *work, int32_t stage, int32_t piece)
+{
+    return part_of_piece(work->schedule->zigzag, work->stages, stage, piece);
 }
 
 /* I1: the time of the gradients that remain after a stage's last pass; delays passes where they
@@ -223,9 +233,9 @@ static int64_t tail_of(const struct pipeline_work *work, int32_t stage, struct s
     bool beside = work->overlap & OVERLAP_GRADIENTS;
     int64_t round =
         waves || work->stages > work->micro_batches ? work->micro_batches : work->stages;
-    int64_t tail = work->part[(work->pieces - 1) * work->stages + stage].tail;
+    int64_t tail = work->part[part_on(work, stage, work->pieces - 1)].tail;
     for (int32_t piece = work->pieces - 2; piece >= 0; piece--) {
-        const struct part_work *part = &work->part[piece * work->stages + stage];
+        const struct part_work *part = &work->part[part_on(work, stage, piece)];
         int64_t passes = beside ? round * (part->backward + part->weight) : 0;
         int64_t meets = tail < passes ? tail : passes;
         end->computed_ns += (int64_t)((double)meets * (work->slowdown - 1));
@@ -270,9 +280,11 @@ void begin_gathers(const struct pipeline_work *work, struct part_work *part)
 
 void pipeline_ends(struct orders *orders, const struct pipeline_work *work, struct stage_end *end)
 {
-    if (work->schedule->passes == ORDER_FORWARDS_FIRST)
+    bool closed = !work->schedule->played;
+    if (closed && work->schedule->passes == ORDER_FORWARDS_FIRST)
         end_waves(work, end);
-    else if (work->pieces == 1 && (work->schedule->passes == ORDER_IN_TURN || work->stages == 1) &&
+    else if (closed && work->pieces == 1 &&
+             (work->schedule->passes == ORDER_IN_TURN || work->stages == 1) &&
              work->schedule->passes != ORDER_SPLIT)
         end_one_f_one_b(work, end);
     else

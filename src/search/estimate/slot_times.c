@@ -62,6 +62,18 @@ static int32_t *step_at(const struct score_writing *w, enum slot_kind kind, int3
     return &w->step_of[((int64_t)kind * parts + part) * p->micro_batches + m];
 }
 
+static int32_t part_of_slot(const struct score *score, int32_t stage, const struct slot *slot)
+{
+    return part_of_piece(score->schedule->zigzag, score->pipeline.stages, stage, slot->piece);
+}
+
+/* The backward pass, whole or of input gradients. */
+static int32_t backward_step(const struct score_writing *w, int32_t part, int32_t m)
+{
+    int32_t whole = *step_at(w, SLOT_BACKWARD, part, m);
+    return whole != START ? whole : *step_at(w, SLOT_BACKWARD_INPUT, part, m);
+}
+
 /* Finds what a slot needs from elsewhere; false: that has no step yet. */
 static bool find_need(const struct score_writing *w, const struct slot *slot, int32_t part,
                       struct slot_step *out)
@@ -79,7 +91,7 @@ static bool find_need(const struct score_writing *w, const struct slot *slot, in
         out->needs = *step_at(w, SLOT_FORWARD, part, m);
     } else {
         int32_t from = forward ? part - 1 : part + 1;
-        out->needs = *step_at(w, slot->kind, from, m);
+        out->needs = forward ? *step_at(w, SLOT_FORWARD, from, m) : backward_step(w, from, m);
         out->send = 1 + 2 * from + !forward;
     }
     return out->needs != START;
@@ -89,7 +101,7 @@ static bool find_need(const struct score_writing *w, const struct slot *slot, in
 static bool make_step(const struct score_writing *w, const struct slot *slot, int32_t stage,
                       bool apart, int32_t before, struct slot_step *out)
 {
-    int32_t part = slot->piece * w->score->pipeline.stages + stage, kind = (int32_t)slot->kind;
+    int32_t part = part_of_slot(w->score, stage, slot), kind = (int32_t)slot->kind;
     if (apart)
         kind = slot->kind == SLOT_FORWARD ? NS_FORWARD_APART : NS_BACKWARD_APART;
     *out = (struct slot_step){.stage = stage, .ns = part * NS_COUNT + kind};
@@ -115,7 +127,7 @@ static int32_t write_next(const struct score_writing *w, const struct slots *slo
             return 0;
     step[0].opens = pair;
     for (int32_t k = 0; k < count; k++) {
-        int32_t part = slot[k].piece * score->pipeline.stages + stage;
+        int32_t part = part_of_slot(score, stage, &slot[k]);
         *step_at(w, slot[k].kind, part, slot[k].micro_batch) = (int32_t)score->step.len;
         array_push(w->keep, &score->step, step[k]);
     }
@@ -123,19 +135,23 @@ static int32_t write_next(const struct score_writing *w, const struct slots *slo
     return count;
 }
 
+static bool ends_backward(enum slot_kind kind)
+{
+    return kind == SLOT_BACKWARD || kind == SLOT_BACKWARD_WEIGHT;
+}
+
 /* Marks the steps whose times play_slots reads. */
 static void mark_steps(const struct score_writing *w, const struct slots *slots)
 {
     struct score *score = w->score;
     const struct pipeline *p = &score->pipeline;
-    enum slot_kind last =
-        score->schedule->passes == ORDER_SPLIT ? SLOT_BACKWARD_WEIGHT : SLOT_BACKWARD;
     int32_t part = p->stages * p->pieces - 1, m = p->micro_batches;
     for (int32_t s = 0; s < p->stages; s++)
         for (size_t i = slots[s].len; i-- > 0;)
-            if (slots[s].data[i].kind == last)
-                score->first_backward[s] = *step_at(w, last, slots[s].data[i].piece * p->stages + s,
-                                                    slots[s].data[i].micro_batch);
+            if (ends_backward(slots[s].data[i].kind))
+                score->first_backward[s] =
+                    *step_at(w, slots[s].data[i].kind, part_of_slot(score, s, &slots[s].data[i]),
+                             slots[s].data[i].micro_batch);
     score->round[1] = *step_at(w, SLOT_FORWARD, part, m - 1);
     score->round[0] =
         m > p->stages ? *step_at(w, SLOT_FORWARD, part, m - 1 - p->stages) : score->round[1];
@@ -156,7 +172,7 @@ static struct score *write_score(struct orders *orders, const struct schedule *s
     score->first_backward = ARENA_ARRAY(orders->keep, int32_t, stages);
     array_push(orders->keep, &score->step, ((struct slot_step){0}));
     for (int32_t s = 0; s < pipeline.stages; s++) {
-        schedule->order(&pipeline, s, scratch, &slots[s]);
+        schedule_order(schedule, &pipeline, s, scratch, &slots[s]);
         left += (int32_t)slots[s].len;
     }
     while (left > 0) {
@@ -210,7 +226,8 @@ static void read_work(struct orders *orders, const struct pipeline_work *work)
         const struct part_work *part = &work->part[k];
         int64_t *slot_ns = &orders->slot_ns[k * NS_COUNT];
         slot_ns[SLOT_FORWARD] = part->forward;
-        slot_ns[SLOT_BACKWARD] = slot_ns[SLOT_BACKWARD_INPUT] = part->backward;
+        slot_ns[SLOT_BACKWARD_INPUT] = part->backward;
+        slot_ns[SLOT_BACKWARD] = part->backward + part->weight;
         slot_ns[SLOT_BACKWARD_WEIGHT] = part->weight;
         slot_ns[NS_FORWARD_APART] = part->forward + part->forward_apart;
         slot_ns[NS_BACKWARD_APART] = part->backward + part->backward_apart;
@@ -263,14 +280,13 @@ static int64_t played_of(int64_t m, int64_t p)
 static int64_t slowest_round(const struct orders *orders, const struct score *score)
 {
     const struct pipeline *p = &score->pipeline;
-    bool split = score->schedule->passes == ORDER_SPLIT;
     int64_t most = 0;
     for (int32_t s = 0; s < p->stages; s++) {
         int64_t ns = 0;
-        for (int32_t k = s; k < p->stages * p->pieces; k += p->stages) {
+        for (int32_t k = s; k < p->stages * p->pieces;
+             k = next_part_of_stage(score->schedule->zigzag, p->stages, k)) {
             const int64_t *slot_ns = &orders->slot_ns[k * NS_COUNT];
             ns += slot_ns[SLOT_FORWARD] + slot_ns[SLOT_BACKWARD];
-            ns += split ? slot_ns[SLOT_BACKWARD_WEIGHT] : 0;
         }
         most = ns > most ? ns : most;
     }
@@ -279,7 +295,8 @@ static int64_t slowest_round(const struct orders *orders, const struct score *sc
 
 const struct stage_ends *play_slots(struct orders *orders, const struct pipeline_work *work)
 {
-    int64_t p = work->stages, m = work->micro_batches, played = played_of(m, p);
+    int64_t p = work->stages, m = work->micro_batches;
+    int64_t played = work->schedule->lists ? m : played_of(m, p);
     struct pipeline pipeline = {work->stages, work->pieces, (int32_t)played};
     const struct score *score = find_score(orders, work->schedule, pipeline);
     make_room(orders, score->step.len, (size_t)p * (size_t)work->pieces);

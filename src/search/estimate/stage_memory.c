@@ -202,7 +202,7 @@ static struct stage_slots list_slots(struct arena *keep, const struct schedule *
 {
     struct arena *scratch = arena_new();
     struct slots slots = {0};
-    schedule->order(&pipeline, stage, scratch, &slots);
+    schedule_order(schedule, &pipeline, stage, scratch, &slots);
     struct stage_slots list = {
         .slot = ARENA_ARRAY(keep, struct moment_of_stage, slots.len),
         .slots = slots.len,
@@ -269,7 +269,7 @@ static int64_t held_played(struct holdings *holdings, const struct schedule *sch
 {
     int64_t held = 0, most = 0, stride = pipeline.stages;
     int32_t enough = ROUNDS_PLAYED * pipeline.stages * pipeline.pieces; /* I2 */
-    if (pipeline.micro_batches > enough)
+    if (pipeline.micro_batches > enough && !schedule->lists)
         pipeline.micro_batches = enough;
     const struct stage_slots *list = find_slots(holdings, schedule, pipeline, stage);
     for (int32_t k = 0; k < pipeline.pieces; k++)
@@ -301,9 +301,37 @@ static bool offloads(const struct pipeline *pipeline, const struct part_memory *
     return any;
 }
 
+/* A stage's parts as if every piece went the same way: piece k at k * stages. */
+static const struct part_memory *straighten(struct arena *scratch, const struct pipeline *pipeline,
+                                            int32_t stage, const struct part_memory *part)
+{
+    const struct part_memory *all = part - stage;
+    int32_t stages = pipeline->stages;
+    struct part_memory *out =
+        ARENA_ARRAY(scratch, struct part_memory, (size_t)pipeline->pieces * (size_t)stages);
+    for (int32_t k = 0; k < pipeline->pieces; k++)
+        out[k * stages] = all[part_of_piece(true, stages, stage, k)];
+    return out;
+}
+
+static int64_t held_in_lists(struct holdings *holdings, const struct schedule *schedule,
+                             const struct pipeline *pipeline, int32_t stage,
+                             const struct part_memory *part)
+{
+    struct arena *scratch = arena_new();
+    if (schedule->zigzag)
+        part = straighten(scratch, pipeline, stage, part);
+    int64_t held =
+        held_played(holdings, schedule, *pipeline, stage, part, offloads(pipeline, part));
+    arena_free(scratch);
+    return held;
+}
+
 int64_t most_held(struct holdings *holdings, const struct schedule *schedule,
                   const struct pipeline *pipeline, int32_t stage, const struct part_memory *part)
 {
+    if (schedule->played)
+        return held_in_lists(holdings, schedule, pipeline, stage, part);
     if (schedule->passes == ORDER_FORWARDS_FIRST)
         return held_in_waves(pipeline, part);
     bool offload = offloads(pipeline, part);
@@ -313,5 +341,5 @@ int64_t most_held(struct holdings *holdings, const struct schedule *schedule,
         return held_split(part, pipeline, stage);
     if (schedule->passes == ORDER_PAIRED)
         return held_in_pairs(part, schedule->ahead(pipeline, stage), pipeline->micro_batches);
-    return held_in_turn(part, schedule->in_flight(pipeline, stage));
+    return held_in_turn(part, schedule_in_flight(schedule, pipeline, stage));
 }

@@ -1,0 +1,22 @@
+/* order.h - a plan's schedule, named or as lists, and where it places the pieces of the model; part of plan.h. */
+#ifndef WEFT_PLAN_ORDER_H
+#define WEFT_PLAN_ORDER_H
+
+#include "plan/plan.h"
+
+/* The row of the plan's schedule, or the order that it has instead; NULL: there is none of this name. */
+const struct schedule *plan_row(const struct plan *plan);
+/* Names the plan's schedule; before the plan is mapped, because it says where pieces lie. */
+void plan_name_schedule(struct plan *plan, const char *name);
+/* Gives the plan an order that was read or found; copies it. Also before the plan is mapped, unless pieces lie
+ * the same way. */
+void plan_order_by(struct plan *plan, const struct schedule *listed);
+/* The plan's schedule, with passes in pairs if OVERLAP_EXPERTS has something to overlap and the
+ * schedule allows it. */
+const struct schedule *plan_schedule(const struct plan *plan);
+int32_t plan_stage_of_part(const struct plan *plan, int32_t part);
+int32_t plan_part_of_piece(const struct plan *plan, int32_t stage, int32_t piece);
+/* The next part of the same stage; that of its first piece is the number of the stage. */
+int32_t plan_next_part(const struct plan *plan, int32_t part);
+
+#endif

@@ -322,7 +322,7 @@ static void read_kept(struct life_trace *t, int64_t instance)
     int32_t cast = t->cast[life_place(t, instance)];
     read_life(t, cast);
     for (int32_t k = cast == NOTHING ? 0 : 1; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++)
-        if (op->keep & INPUTS[k])
+        if (plan_keeps(b->plan, op) & INPUTS[k])
             read_life(t, input_life(t, &b->use[b->use_first[instance] + k]));
     if (op->keep & KEEP_OUTPUT)
         read_life(t, t->output[life_place(t, instance)]);

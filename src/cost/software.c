@@ -88,6 +88,18 @@ static const struct {
          "with sharded weights, those outside of layers (embedding, head) are gathered where "
          "they are used (apart), or at the start of a pass, to its end (whole)",
          {"apart", "whole"}},
+    [FACT_SCORES] =
+        {"scores",
+         "a router's scores multiply the experts' outputs where these are combined, which are kept "
+         "for it (combine), or what is inside the experts, after the activation (activation)",
+         {"combine", "activation"}},
+    [FACT_WEIGHTS] =
+        {"weights",
+         "weights of products in fp8 are held in 16 bits (whole), or only as they were cast, "
+         "beside "
+         "the optimizer's own copy (cast): in one byte where one scale serves a tensor and the "
+         "device multiplies in any layout, else in two layouts of one byte",
+         {"whole", "cast"}},
 };
 _Static_assert(COUNT_OF(FACTS) == SOFTWARE_FACTS, "a fact without a row");
 
@@ -113,12 +125,14 @@ const char *fact_word(enum software_fact fact, int word)
  * TELayerNormColumnParallelLinear, whose norm writes fp8 under delayed scaling; inputs: Transformer Engine's
  * module/layernorm_linear.py, which casts before it gathers and saves what it has cast; gradients: arguments.py,
  * gradient_accumulation_fusion, and distributed/param_and_grad_buffer.py, which keeps them; buckets:
- * distributed/distributed_data_parallel.py; gathers: arguments.py, align_param_gather, off without interleaving;
+ * distributed/distributed_data_parallel.py; scores: transformer/moe/experts.py, TEGroupedMLP, which hands permuted_probs
+ * to its activation (fusions/fused_bias_swiglu.py, weighted_bias_swiglu_impl); gathers: arguments.py, align_param_gather, off without interleaving;
  * checkpoints: tensor_parallel/random.py, CheckpointFunction; optimizer/__init__.py: FusedAdam. */
 #define MEGATRON_CORE                                                                              \
     [FACT_FP8_RECIPE] = RECIPE_DELAYED, [FACT_WEIGHT_CASTS] = WEIGHT_CASTS_ONCE,                   \
     [FACT_FUSED_CASTS] = FUSED_CASTS_NORMS, [FACT_ACCUMULATION] = ACCUMULATION_FUSED,              \
-    [FACT_BUCKETS] = BUCKETS_MEGATRON, [FACT_GATHERS] = GATHERS_PIECES, [FACT_INPUTS] = INPUTS_CAST
+    [FACT_BUCKETS] = BUCKETS_MEGATRON, [FACT_GATHERS] = GATHERS_PIECES, [FACT_INPUTS] = INPUTS_CAST, \
+    [FACT_SCORES] = SCORES_ACTIVATION
 
 enum { NUMBER_DEFAULT, NUMBER_CORE_16, NUMBER_CORE_19, NUMBER_LOCAL, NUMBER_TITAN, NUMBER_SCRIPT, NUMBER_EAGER, NUMBER_DEEPSPEED,
        NUMBER_WEFT };

@@ -28,6 +28,8 @@ enum software_fact {
     FACT_INPUTS,
     FACT_ALLOCATOR,
     FACT_ROOT,
+    FACT_SCORES,
+    FACT_WEIGHTS,
     SOFTWARE_FACTS
 };
 /* The words of each fact, in the order of FACTS. */
@@ -46,6 +48,8 @@ enum { SEQUENCES_BALANCED, SEQUENCES_CONSECUTIVE };
 enum { INPUTS_WHOLE, INPUTS_CAST, INPUTS_ALL };
 enum { ALLOCATOR_SEGMENTS, ALLOCATOR_EXPANDABLE };
 enum { ROOT_APART, ROOT_WHOLE };
+enum { SCORES_COMBINE, SCORES_ACTIVATION };
+enum { WEIGHTS_WHOLE, WEIGHTS_CAST };
 
 /* A record. */
 struct software {

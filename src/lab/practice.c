@@ -11,6 +11,7 @@ enum rule_text {
     RULE_PIECES,
     RULE_SEGMENTS,
     RULE_MICRO_BATCH,
+    RULE_LAYOUT,
     RULE_ASSUMES,
     RULE_REFUSE,
     RULE_TEXTS
@@ -129,6 +130,7 @@ static const struct field FIELDS[] = {
     TEXT("pieces", RULE_PIECES),
     TEXT("segments", RULE_SEGMENTS),
     TEXT("micro_batch", RULE_MICRO_BATCH),
+    TEXT("layout", RULE_LAYOUT),
     TEXT("assumes", RULE_ASSUMES),
     TEXT("refuse", RULE_REFUSE),
     FLAG(sizes),
@@ -317,6 +319,8 @@ static void take_degrees(struct arena *keep, const struct rule *rule, const char
     take_number(text[RULE_PIECES], &d->pieces);
     take_number(text[RULE_SEGMENTS], &d->segments);
     take_number(text[RULE_MICRO_BATCH], &d->micro_batch);
+    if (text[RULE_LAYOUT])
+        d->layout = text[RULE_LAYOUT];
     d->sequence |= rule->sp;
     d->offload |= rule->offload;
     d->whole_sends |= rule->whole_sends;

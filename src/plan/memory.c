@@ -88,6 +88,19 @@ static bool divides_gradients(const struct plan *plan, int shard)
     return shard >= (whole ? 3 : 2);
 }
 
+/* Of the policy's bytes, with FACT_WEIGHTS: Transformer Engine keeps a second layout where products of fp8 need their
+ * operands in one (pytorch/utils.py, is_non_tn_fp8_gemm_supported: from Blackwell on they do not), and for blocks, which
+ * are scaled along rows and along columns. */
+static double weight_share(const struct plan *plan, int32_t op)
+{
+    int recipe = software_word(&plan->software, FACT_FP8_RECIPE);
+    bool cast = software_word(&plan->software, FACT_WEIGHTS) == WEIGHTS_CAST &&
+                dtype_is_cast(op_dtype(plan->model, op, plan->dtype));
+    bool one = (recipe == RECIPE_DELAYED || recipe == RECIPE_CURRENT) &&
+               device_scales_blocks(&plan->cluster->node.device);
+    return cast && one ? 1.0 / policy_weight_bytes(plan->policy) : 1;
+}
+
 /* I5. */
 static void add_state(const struct plan *plan, const struct op *op, const struct choice *choice,
                       const int64_t *local, const struct op_memory *memory,
@@ -147,6 +160,7 @@ struct stage_memory plan_instance_state(const struct plan *plan, int64_t instanc
     int64_t replicas = choice->shard ? 1 : split_replicas(op, &choice->split);
     struct op_memory memory =
         op_memory(plan->model, op, local, plan->dtype, plan->policy, replicas);
+    memory.weights *= weight_share(plan, plan->instance[instance].op);
     add_state(plan, op, choice, local, &memory, &sum);
     return sum;
 }
@@ -163,6 +177,30 @@ static void add_all_tied(const struct plan *plan, int32_t stage, struct stage_me
                 add_tied(plan, i, sum);
         }
     }
+}
+
+/* ---- what is kept ---------------------------------------------------------------------------- */
+
+static bool scores_inside(const struct plan *plan)
+{
+    return software_word(&plan->software, FACT_SCORES) == SCORES_ACTIVATION;
+}
+
+unsigned plan_keeps(const struct plan *plan, const struct op *op)
+{
+    bool unread = op->kind == OP_COMBINE && scores_inside(plan);
+    return unread ? op->keep & ~(unsigned)KEEP_INPUT_0 : op->keep;
+}
+
+/* Experts' outputs are kept for the operator that combines them alone, which follows. */
+double plan_kept_bytes(const struct plan *plan, const struct op *op, const int64_t *local)
+{
+    const struct model *model = plan->model;
+    double kept = op_kept_bytes(model, op, local, plan->dtype);
+    bool last = op == &model->op[model->ops - 1];
+    bool unread = !last && op->kind == OP_EXPERT_LINEAR && op[1].kind == OP_COMBINE &&
+                  model->tensor[op->output.tensor].kept && scores_inside(plan);
+    return kept - (unread ? operand_bytes(op, &op->output, local, plan->dtype) : 0);
 }
 
 /* ---- checkpoints (I1) ------------------------------------------------------------------------ */
@@ -185,7 +223,9 @@ static bool stays_for(struct memory_walk *w, const struct instance *reader, int3
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
     const struct model *model = w->plan->model;
     const struct op *op = &model->op[reader->op];
-    bool reads_again = input < (int32_t)COUNT_OF(INPUTS) && (op->keep & INPUTS[input]), carried;
+    bool reads_again =
+             input < (int32_t)COUNT_OF(INPUTS) && (plan_keeps(w->plan, op) & INPUTS[input]),
+         carried;
     int32_t tensor = plan_origin(model, reader, op->input[input].tensor, &carried);
     const struct tensor *t = &model->tensor[tensor];
     bool stays = recompute || reads_again;
@@ -227,9 +267,10 @@ static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *
     int64_t replicas = choice->shard ? 1 : split_replicas(op, &choice->split);
     struct op_memory memory =
         op_memory(plan->model, op, local, plan->dtype, plan->policy, replicas);
+    memory.weights *= weight_share(plan, instance->op);
     add_state(plan, op, choice, local, &memory, sum);
     double kept = input_bytes(w, instance, local, choice->recompute);
-    kept += choice->recompute ? 0 : memory.kept;
+    kept += choice->recompute ? 0 : plan_kept_bytes(plan, op, local);
     bool saved = w->rerun[i] == RERUN_SAVED;
     if (saved)
         kept += operand_bytes(op, &op->output, local, plan->dtype) +

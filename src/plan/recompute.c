@@ -56,7 +56,7 @@ static bool wants(const struct recomputed_run *r, int64_t reader, int32_t tensor
     const struct op *op = op_of(r->plan, reader);
     bool any = false, carried;
     for (int32_t k = 0; k < op->inputs; k++) {
-        bool keeps = k < (int32_t)COUNT_OF(INPUTS) && (op->keep & INPUTS[k]);
+        bool keeps = k < (int32_t)COUNT_OF(INPUTS) && (plan_keeps(r->plan, op) & INPUTS[k]);
         if (plan_origin(r->plan->model, &r->plan->instance[reader], op->input[k].tensor,
                         &carried) == tensor)
             any |= keeps || r->rerun[reader] == RERUN_FORWARD;

@@ -7,6 +7,11 @@
  *   bytes = sum over groups of communicator_bytes + of the pipeline, a pair per other stage      (1)
  *
  * with all collectives that the group is used for.
+ *
+ *   I1  Tokens that are sent once to a node (COPIES_NODES) do not go through NCCL but through buffers of the dispatcher:
+ *       room for all tokens of the group, once to be dispatched and once to be combined, in 16 bits (DeepEP, branch
+ *       hybrid-ep: allocate_buffer_for_dispatch, max_num_of_tokens_for_experts x hidden_dim). Other all-to-alls of such
+ *       a plan, those of attention's heads, are not counted.
  */
 #include "sim/room.h"
 
@@ -18,13 +23,47 @@ static int32_t stage_at(const struct plan *plan, int64_t device)
     return stage;
 }
 
+static bool dispatches_by_nodes(const struct op *op)
+{
+    return op->kind == OP_DISPATCH && op->copies == COPIES_NODES;
+}
+
+/* I1: of one stage. The experts follow the operator that dispatches to them. */
+static int64_t dispatch_bytes(const struct plan *plan, int32_t stage)
+{
+    double most = 0;
+    for (int32_t part = stage; part < plan->parts; part += plan->stages)
+        for (int64_t k = 0; k + 1 < plan->part[part].count; k++) {
+            int64_t i = plan->part[part].first + k, local[OP_MAX_DIMS];
+            const struct op *op = &plan->model->op[plan->instance[i].op];
+            if (!dispatches_by_nodes(op))
+                continue;
+            split_local(op, &plan_choice(plan, i)->split, plan->step_samples, local);
+            double tokens = operand_bytes(op, &op->input[0], local, plan->dtype);
+            int64_t ranks = split_degree(&plan_choice(plan, i + 1)->split, DIM_EXPERT);
+            double bytes = ranks > 1 ? 2 * tokens * (double)ranks : 0;
+            most = bytes > most ? bytes : most;
+        }
+    return (int64_t)most;
+}
+
+static bool any_by_nodes(const struct model *model)
+{
+    bool any = false;
+    for (int32_t i = 0; i < model->ops; i++)
+        any |= dispatches_by_nodes(&model->op[i]);
+    return any;
+}
+
 /* Per pattern: 1 << enum collective, of those that it is used for. */
 static const unsigned *collectives_of(struct arena *scratch, const struct graph *graph)
 {
     unsigned *used = ARENA_ARRAY(scratch, unsigned, (size_t)graph->patterns + 1);
+    bool own = any_by_nodes(graph->plan->model); /* I1 */
     for (int32_t i = 0; i < graph->exchanges; i++) {
         const struct exchange *exchange = &graph->exchange[i];
-        if (exchange->kind == EXCHANGE_COLLECTIVE && exchange->pattern >= 0)
+        bool apart = own && exchange->collective == COLLECTIVE_ALL_TO_ALL;
+        if (exchange->kind == EXCHANGE_COLLECTIVE && exchange->pattern >= 0 && !apart)
             used[exchange->pattern] |= 1U << exchange->collective;
     }
     return used;
@@ -91,5 +130,7 @@ const int64_t *find_communicators(struct arena *scratch, const struct graph *gra
         struct group group = pattern_group(pattern, 0), at = pattern_group_at(pattern, 0);
         add_group(plan, &group, communicator_bytes(plan->cluster, &at, used[i]), bytes);
     }
+    for (int32_t s = 0; s < plan->stages; s++)
+        bytes[s] += dispatch_bytes(plan, s);
     return bytes;
 }

@@ -17,8 +17,8 @@
  *   peak     = max of (1) and state + late gradients + copies                                  (3)
  *
  *   I1  A stage's slots run one after the other in the order of its schedule, as in the engine's
- *       times (compile/assembly.h, I1). Of two that are executed as one, either may be fullest when
- *       the other is: held(k) + rise(k) + rise(k + 1) in (1).
+ *       times (compile/assembly.h, I1). Two that are executed as one take and free layer by layer in
+ *       turn (player.h, struct event_walk): rise(k) in (1) is that of both.
  *   I2  Offloaded checkpoints leave while the next slot runs and are gone at its end; they are back
  *       from the start of the slot before the one that needs them. If that is no later than they
  *       would be gone, they stay. The host holds them from the end of their forward slot on.
@@ -72,6 +72,53 @@ static struct summary (*sum_up_all(const struct player *p))[SLOT_KIND_COUNT]
     return sums;
 }
 
+/* The same for two slots that are executed as one. */
+struct pair_summary {
+    int64_t rise;
+    int32_t item[2];
+};
+
+static struct pair_summary sum_up_pair(const struct player *p, const struct slot *slot)
+{
+    struct pair_summary sum = {0, {-1, -1}};
+    struct event_walk walk = walk_events(p, slot, slot + 1);
+    const struct memory_event *m;
+    int64_t held = 0;
+    int32_t at[2] = {-1, -1};
+    for (int which; (m = walk_next(&walk, &which));) {
+        int64_t bytes = player_part(p, slot[which].piece)->life[m->life].bytes;
+        held += m->gives ? -bytes : bytes;
+        if (!m->gives)
+            at[which] = m->item;
+        if (held > sum.rise)
+            sum = (struct pair_summary){held, {at[0], at[1]}};
+    }
+    return sum;
+}
+
+/* Pairs of the same two pieces are alike: each is summed up once. */
+struct pairs {
+    const struct player *player;
+    struct pair_summary *sum; /* per two pieces */
+    bool *known;
+};
+
+static struct pairs start_pairs(const struct player *p)
+{
+    size_t pieces = (size_t)p->plan->pieces;
+    return (struct pairs){p, ARENA_ARRAY(p->scratch, struct pair_summary, pieces * pieces),
+                          ARENA_ARRAY(p->scratch, bool, pieces *pieces)};
+}
+
+static const struct pair_summary *pair_of(struct pairs *pairs, const struct slot *slot)
+{
+    int64_t at = (int64_t)slot[0].piece * pairs->player->plan->pieces + slot[1].piece;
+    if (!pairs->known[at])
+        pairs->sum[at] = sum_up_pair(pairs->player, slot);
+    pairs->known[at] = true;
+    return &pairs->sum[at];
+}
+
 static int64_t offloaded(const struct player *p, int32_t slot)
 {
     return slot >= 0 ? p->offloaded[p->slots.data[slot].piece] : 0;
@@ -89,6 +136,7 @@ static struct summit find_summit(const struct player *p)
 {
     struct summit top = {0, 0, -1, -1, -1, false};
     struct summary(*sums)[SLOT_KIND_COUNT] = sum_up_all(p);
+    struct pairs pairs = start_pairs(p);
     int64_t held = 0, host = 0;
     for (int32_t k = 0; k < (int32_t)p->slots.len; k++) {
         const struct slot *slot = &p->slots.data[k];
@@ -98,15 +146,15 @@ static struct summit find_summit(const struct player *p)
             host += host_change(p, k);
             top.host = host > top.host ? host : top.host;
         }
-        const struct slot *next = p->paired[k] ? slot + 1 : NULL;
-        const struct summary *other = next ? &sums[next->piece][next->kind] : NULL;
-        int64_t rise = sum->rise + (other ? other->rise : 0);
-        if (held + rise > top.above) { /* (1) */
+        const struct pair_summary *both = p->paired[k] ? pair_of(&pairs, slot) : NULL;
+        bool second = k > 0 && p->paired[k - 1]; /* it has been counted with the first */
+        int64_t rise = both ? both->rise : sum->rise;
+        if (!second && held + rise > top.above) { /* (1) */
             top.above = held + rise;
             top.slot = k;
-            top.item = sum->item;
-            top.paired = other;
-            top.beside = other ? other->item : -1;
+            top.item = both ? both->item[0] : sum->item;
+            top.paired = both;
+            top.beside = both ? both->item[1] : -1;
         }
         held += sum->net;
     }
@@ -403,8 +451,6 @@ void find_memory(struct prediction *p, bool times_only)
         struct stage_peak *peak = &p->stage[s].memory;
         if (!times_only)
             peak->reserved = find_reserved(&all[s].player, &all[s].state);
-        if (all[s].top.paired && peak->reserved < peak->peak)
-            peak->reserved = peak->peak; /* reserved.c, I3 */
         if (!times_only || s == fullest)
             list_holdings(p->arena, &all[s].census, &all[s].state, peak);
         peak->communicators = communicators ? communicators[s] : 0;

@@ -133,3 +133,41 @@ int64_t player_time(const struct prediction *p, const struct player *player, int
     }
     return last >= 0 ? p->result.end_ns[last] : 0;
 }
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+struct event_walk walk_events(const struct player *player, const struct slot *slot,
+                              const struct slot *beside)
+{
+    struct event_walk walk = {{&player_part(player, slot->piece)->events[slot->kind]}, {0, 0}};
+    if (beside)
+        walk.events[1] = &player_part(player, beside->piece)->events[beside->kind];
+    return walk;
+}
+
+/* Places of events in their slot, besides shares of its items from 0 to 1. */
+#define PLACE_LAST 1.5 /* what is freed after everything was taken */
+#define PLACE_NONE 2.0
+
+/* Where in its slot the next event happens. What an item frees goes just before the next item that takes something, so that
+ * what is held between two events is always what the census of an item counts (holdings.c, (2)). */
+static double place_of_next(const struct event_walk *walk, int which)
+{
+    const struct memory_events *events = walk->events[which];
+    if (!events || walk->at[which] >= events->count)
+        return PLACE_NONE;
+    int32_t at = walk->at[which], last = events->event[events->count - 1].item;
+    while (at < events->count && events->event[at].gives)
+        at++;
+    return at == events->count ? PLACE_LAST
+                               : (double)events->event[at].item / (last > 0 ? last : 1);
+}
+
+const struct memory_event *walk_next(struct event_walk *walk, int *which)
+{
+    double first = place_of_next(walk, 0), second = place_of_next(walk, 1);
+    *which = second < first;
+    if (first >= PLACE_NONE && second >= PLACE_NONE)
+        return NULL;
+    return &walk->events[*which]->event[walk->at[*which]++];
+}

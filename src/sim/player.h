@@ -33,6 +33,18 @@ bool reads_checkpoints(enum slot_kind kind);
 int64_t player_time(const struct prediction *p, const struct player *player, int32_t slot,
                     int32_t item);
 
+/* The memory events of two slots that are executed as one, or of one slot (events[1] is NULL), in the order in which they
+ * happen: layer by layer in both, so that what the backward pass has freed is there for the forward pass (Megatron-LM's
+ * models/common/model_chunk_schedule_plan.py, which pops a layer of one for every layer of the other). */
+struct event_walk {
+    const struct memory_events *events[2];
+    int32_t at[2];
+};
+struct event_walk walk_events(const struct player *player, const struct slot *slot,
+                              const struct slot *beside);
+/* The next event of either, with the slot's number in `which`; NULL: there is none. */
+const struct memory_event *walk_next(struct event_walk *walk, int *which);
+
 /* What exists before the first slot and stays (state.c), in bytes. */
 struct state {
     int64_t bytes[MEMORY_CLASS_COUNT];

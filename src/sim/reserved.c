@@ -10,7 +10,7 @@
  *       moments in its first step, weight by weight, after the first iteration: they take the
  *       places of that iteration's tensors. What is there only during a step (state_at_step) comes and
  *       goes in the same way.
- *   I3  Slots that are executed as one are played one after the other.
+ *   I3  Slots that are executed as one are played layer by layer in turn (player.h, struct event_walk).
  *   I4  Each stream has an allocator of its own, for what one has freed is given to no other. Shares of gradients that
  *       were summed stay in theirs from one iteration to the next, freed or not.
  *   I5  In a forward pass a layer's gathered weights wait in their stream until those of the next are copied out
@@ -39,18 +39,19 @@ static int32_t *handles_of(const struct replay *r, int32_t piece, int32_t micro_
     return r->handle[piece] + (int64_t)micro_batch * player_part(r->player, piece)->lives;
 }
 
-static void play_slot(const struct replay *r, const struct slot *slot)
+static void play_slots(const struct replay *r, const struct slot *slot, const struct slot *beside)
 {
-    const struct part_lifetimes *part = player_part(r->player, slot->piece);
-    const struct memory_events *events = &part->events[slot->kind];
-    int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
-    for (int32_t i = 0; i < events->count; i++) {
-        const struct memory_event *m = &events->event[i];
-        struct allocator *own = r->allocator[part->life[m->life].stream];
+    struct event_walk walk = walk_events(r->player, slot, beside);
+    const struct memory_event *m;
+    for (int which; (m = walk_next(&walk, &which));) {
+        const struct slot *own = which ? beside : slot;
+        const struct lifetime *life = &player_part(r->player, own->piece)->life[m->life];
+        int32_t *handle = &handles_of(r, own->piece, own->micro_batch)[m->life];
+        struct allocator *stream = r->allocator[life->stream];
         if (m->gives)
-            allocator_give(own, handle[m->life]);
+            allocator_give(stream, *handle);
         else
-            handle[m->life] = allocator_take(own, part->life[m->life].bytes);
+            *handle = allocator_take(stream, life->bytes);
     }
 }
 
@@ -88,15 +89,21 @@ static int32_t fewest_micro_batches(const struct graph *graph, int32_t stage)
     return all;
 }
 
-static void play(const struct replay *r, const struct slots *slots)
+static void play(const struct replay *r, const struct pipeline *pipeline, const struct slots *slots)
 {
-    const struct away *away = r->player->away;
+    const struct player *player = r->player;
+    const struct schedule *schedule = graph_schedule(player->graph);
+    const struct away *away = player->away;
     for (size_t k = 0; k < slots->len; k++) {
-        if (away && away[k].left >= 0)
-            move_offloaded(r, &slots->data[away[k].left], true);
-        if (away && away[k].back >= 0)
-            move_offloaded(r, &slots->data[away[k].back], false);
-        play_slot(r, &slots->data[k]);
+        bool paired = slots_paired(schedule, pipeline, player->stage, slots, k);
+        for (size_t own = k; away && own <= k + paired; own++) {
+            if (away[own].left >= 0)
+                move_offloaded(r, &slots->data[away[own].left], true);
+            if (away[own].back >= 0)
+                move_offloaded(r, &slots->data[away[own].back], false);
+        }
+        play_slots(r, &slots->data[k], paired ? &slots->data[k + 1] : NULL);
+        k += paired;
     }
 }
 
@@ -217,9 +224,9 @@ int64_t find_reserved(const struct player *player, const struct state *state)
         allocator_take(r.allocator[MEMORY_COMPUTED], first[i]);
     allocator_take(r.allocator[MEMORY_REDUCED], late_shares(plan, state));
     take_gathered(&r);
-    play(&r, &slots);
+    play(&r, &pipeline, &slots);
     step(&r, state, moments);
-    play(&r, &slots);
+    play(&r, &pipeline, &slots);
     step(&r, state, 0);
     int64_t bytes = 0;
     for (int s = 0; s < MEMORY_STREAM_COUNT; s++)

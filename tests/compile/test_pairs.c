@@ -542,7 +542,7 @@ static void estimates_agree(void **state)
     }
     check_off("plans", off, n, 0.02, 0.06);
     check_off("candidates", off + wanted, n, 0.02, 0.06);
-    check_off("memory", off + 2 * (size_t)wanted, n, 0.01, 0.05);
+    check_off("memory", off + 2 * (size_t)wanted, n, 0.02, 0.05);
     free(off);
 }
 

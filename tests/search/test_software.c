@@ -111,7 +111,7 @@ static void profiles_have_their_facts(void **state)
     (void)state;
 #define CORE                                                                                       \
     " fp8_recipe=delayed weight_casts=once fused_casts=norms accumulation=fused buckets=megatron " \
-    "gathers=pieces inputs=cast"
+    "gathers=pieces inputs=cast scores=activation"
     static const struct {
         const char *name, *facts;
     } ROWS[] = {
@@ -256,6 +256,82 @@ static void checkpoints_that_stop_early(void **state)
     arena_free(arena);
 }
 
+static struct stage_peak peak_of(const struct plan *plan)
+{
+    struct prediction *p;
+    assert_int_equal(simulate(plan, &(struct simulate_options){.fold = FOLD_AUTO}, &p), WEFT_OK);
+    struct stage_peak peak = p->stage[0].memory;
+    prediction_free(p);
+    return peak;
+}
+
+/* A Mixtral of 4 layers on 8 devices, each with one expert: 4 samples of 1,024 tokens, 2 experts each, 4,096 features of
+ * 2 bytes are 64 MiB of outputs in a layer, which are not kept where scores are multiplied before. With a forward and a
+ * backward pass at once there are the activations of one micro-batch, less those of its last layer, whose backward pass
+ * has begun; one after the other there would be two. */
+static void outputs_of_experts(void **state)
+{
+    (void)state;
+    struct model *model;
+    struct cluster *cluster;
+    assert_int_equal(model_open("mixtral-8x7b", "layers: 4, seq: 1024, loss: fused", &model),
+                     WEFT_OK);
+    assert_int_equal(cluster_open("hgx-b200:1", &cluster), WEFT_OK);
+    struct degrees d = {.dp = 8, .ep = 8, .micro_batch = 4, .global_batch = 128};
+    struct plan *kept = plan_with(model, cluster, "default", d);
+    struct plan *inside = plan_with(model, cluster, "default,scores=activation", d);
+    double less =
+        plan_stage_memory(kept, 0, 1).activations - plan_stage_memory(inside, 0, 1).activations;
+    assert_float_equal(less, 4.0 * 64 * 0x1p20, 1);
+    struct stage_peak apart = peak_of(kept), without = peak_of(inside);
+    assert_true((double)(apart.peak - without.peak) > 3 * 64 * 0x1p20);
+    d.has_overlap = true;
+    d.overlap = OVERLAP_EVERY;
+    struct plan *paired = plan_with(model, cluster, "default,scores=activation", d);
+    struct stage_peak both = peak_of(paired);
+    double one = (double)(without.peak - stage_state_bytes(inside, 0));
+    double two = (double)(both.peak - stage_state_bytes(paired, 0));
+    if (!(two > one && two < 1.6 * one && both.reserved >= both.peak))
+        fail_msg("%.0f MiB in pairs, %.0f MiB alone", two / 0x1p20, one / 0x1p20);
+    plan_free(paired);
+    plan_free(inside);
+    plan_free(kept);
+    cluster_free(cluster);
+    model_free(model);
+}
+
+/* Of a Llama's weights those of products, and not of embedding, head and norms, take one byte on a B200 with one scale per
+ * tensor, and two in two layouts on an H100 or with scales of blocks. */
+static void weights_as_they_were_cast(void **state)
+{
+    (void)state;
+    struct model *model;
+    assert_int_equal(model_open("llama3-8b", "layers: 2, tied: false", &model), WEFT_OK);
+    double products = 2.0 * (4096.0 * (6144 + 4096) + 3.0 * 4096 * 14336);
+    static const struct {
+        const char *cluster, *software;
+        double less; /* bytes per parameter */
+    } CASES[] = {
+        {"hgx-b200:1", "default,fp8_recipe=current,weights=cast", 1},
+        {"hgx-b200:1", "default,weights=cast", 0},
+        {"dgx-h100:1", "default,fp8_recipe=current,weights=cast", 0},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct cluster *cluster;
+        struct degrees d = {.dp = 8, .has_dtype = true, .dtype = DTYPE_FP8};
+        assert_int_equal(cluster_open(CASES[i].cluster, &cluster), WEFT_OK);
+        struct plan *whole = plan_with(model, cluster, "default", d);
+        struct plan *cast = plan_with(model, cluster, CASES[i].software, d);
+        double less =
+            plan_stage_memory(whole, 0, 0).weights - plan_stage_memory(cast, 0, 0).weights;
+        assert_float_equal(less, CASES[i].less * products, 1);
+        plan_free(cast);
+        plan_free(whole);
+        cluster_free(cluster);
+    }
+    model_free(model);
+}
+
 /* 4 samples of 4096 tokens with 8 of 128 experts each on one of 8 devices: as many tokens as it has itself reach it, 131,072,
  * and each takes 8 ns more in a pass of a B200. */
 static void tokens_of_experts(void **state)
@@ -358,6 +434,7 @@ int main(void)
         cmocka_unit_test(profiles_have_their_facts), cmocka_unit_test(megatron_buckets_grow),
         cmocka_unit_test(casts_of_a_product),        cmocka_unit_test(checkpoints_that_stop_early),
         cmocka_unit_test(tokens_of_experts),         cmocka_unit_test(estimates_follow),
+        cmocka_unit_test(outputs_of_experts),        cmocka_unit_test(weights_as_they_were_cast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static struct op_passes time_op(struct item_costs *costs, int64_t instance,
     op_full_size(op, micro_batch, local);
     if (!layout->sequence)
         split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
-    double kept = op_kept_bytes(plan->model, op, local, plan->dtype);
+    double kept = plan_kept_bytes(plan, op, local);
     return (struct op_passes){item_cost(costs, instance, PHASE_FORWARD)->device.ns,
                               item_cost(costs, instance, PHASE_BACKWARD_INPUT)->device.ns +
                                   item_cost(costs, instance, PHASE_BACKWARD_WEIGHT)->device.ns,

@@ -24,8 +24,8 @@ static int64_t held_in_pairs(const struct part_memory *part, int64_t ahead, int6
 {
     if (ahead >= forwards)
         return held_in_turn(part, forwards);
-    return larger(ahead * part->kept + part->forward_rise + part->backward_rise,
-                  held_in_turn(part, ahead));
+    int64_t above = part->forward_rise - part->kept;
+    return larger(ahead * part->kept + above + part->backward_rise, held_in_turn(part, ahead));
 }
 
 /* (2), from the first backward pass to the first pass of weight gradients; later passes repeat the
@@ -263,6 +263,12 @@ static bool any_gives(const struct pipeline *pipeline, const struct part_memory 
     return any;
 }
 
+/* (4), without what was held before. */
+static int64_t rise_of_pair(const struct slot_turn *forward, const struct slot_turn *backward)
+{
+    return larger(0, forward->net + backward->net) + forward->rise - forward->net + backward->rise;
+}
+
 static int64_t held_played(struct holdings *holdings, const struct schedule *schedule,
                            struct pipeline pipeline, int32_t stage, const struct part_memory *part,
                            bool offloads)
@@ -284,8 +290,10 @@ static int64_t held_played(struct holdings *holdings, const struct schedule *sch
         const struct moment_of_stage *slot = &list->slot[i];
         held -= offloads && slot->left >= 0 ? part[slot->left * stride].offloaded : 0;
         held += offloads && slot->back >= 0 ? part[slot->back * stride].offloaded : 0;
-        int64_t beside = slot->paired ? list->own[list->turn[i + 1]].rise : 0;
-        most = larger(most, held + turn->rise + beside);
+        bool second = i > 0 && list->slot[i - 1].paired;
+        int64_t rise =
+            slot->paired ? rise_of_pair(turn, &list->own[list->turn[i + 1]]) : turn->rise;
+        most = second ? most : larger(most, held + rise);
         held += turn->net;
     }
     return most;

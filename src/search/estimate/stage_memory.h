@@ -21,9 +21,10 @@
  *
  * where the checkpoints of the last two passes stay; within a piece (3) is linear from its second
  * pass on, so that only its first two and its last passes are looked at. Where passes come in
- * pairs, both may be fullest at the same time:
+ * pairs, the one takes what the other frees, layer by layer; what a layer takes before the other has freed as much is
+ * left out:
  *
- *   (n - 1) kept + rise of forward + rise of backward                                            (4)
+ *   (n - 1) kept + max{ 0, kept of forward - kept of backward } + rise of forward - kept + rise of backward  (4)
  *
  * Everything else (several pieces that take turns, offload where passes take turns) is played slot
  * by slot.

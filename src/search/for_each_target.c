@@ -44,6 +44,8 @@ weft_status search_each_target(const struct plan_request *request, const struct 
                                struct for_targets *out)
 {
     weft_status status = WEFT_OK;
+    struct plan_request own = *request;
+    own.flows = flow_cache_for(own.cluster);
     for (size_t i = 0; i < target_count() && !plan_stopped(request); i++) {
         struct for_target row = {.target = target_at(i)};
         if (!target_is_usual(row.target) || row.target->any)
@@ -56,10 +58,11 @@ weft_status search_each_target(const struct plan_request *request, const struct 
             row.iteration_ns = answer->iteration_ns;
             row.runs_it = true;
         } else {
-            TRY(search_one(request, plan->global_batch, keep, &row));
+            TRY(search_one(&own, plan->global_batch, keep, &row));
         }
         array_push(keep, out, row);
     }
 done:
+    flow_cache_free(own.flows);
     return status;
 }

@@ -265,6 +265,8 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     own.asked = &request->pins;
     if (own.target)
         target_settle_pins(own.target, own.model, &own.pins);
+    if (!own.flows)
+        own.flows = flow_cache_for(own.cluster);
     weft_status status = find(planner, &own, planned);
     if (!status) {
         sort_trials(planned);
@@ -272,6 +274,8 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     }
     if (!status && request->target)
         status = keep_for_target(&own, planned);
+    if (!request->flows)
+        flow_cache_free(own.flows);
     if (status) {
         planned_free(planned);
         return status;

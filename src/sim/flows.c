@@ -7,6 +7,7 @@
 #include "sim/flows.h"
 
 #include <math.h>
+#include <pthread.h>
 
 #include "sim/survey.h"
 
@@ -220,33 +221,6 @@ static void open_set(struct flow_finding *finding, struct flow_set *set)
     finding->alike &= set->survey.alike;
 }
 
-weft_status flows_find(const struct cluster *cluster, const struct pattern *patterns,
-                       int32_t pattern_count, const struct exchange *exchanges,
-                       int32_t exchange_count, bool folded, struct arena *keep, struct flows *out)
-{
-    struct arena *scratch = arena_new();
-    struct hash_map times = {0};
-    struct flow_set all = {.survey = survey_new(scratch, cluster, patterns, pattern_count,
-                                                exchanges, exchange_count, folded),
-                           .times = &times};
-    struct flow_finding finding = {.cluster = cluster,
-                                   .scratch = scratch,
-                                   .keep = keep,
-                                   .times_arena = scratch,
-                                   .alike = true,
-                                   .out = out};
-    struct flow_set **set_of = ARENA_ARRAY(scratch, struct flow_set *, (size_t)exchange_count);
-    weft_status status;
-    for (int32_t i = 0; i < exchange_count; i++)
-        set_of[i] = &all;
-    TRY(survey_links(&all.survey));
-    open_set(&finding, &all);
-    TRY(emit_flows(&finding, set_of, exchanges, exchange_count));
-done:
-    arena_free(scratch);
-    return status;
-}
-
 /* ---- what is kept for the next graph --------------------------------------------------------- */
 
 struct known {
@@ -255,6 +229,8 @@ struct known {
 };
 struct flow_cache {
     struct arena *arena;
+    const struct cluster *cluster; /* of flow_cache_for; NULL: one thread asks about one cluster */
+    pthread_mutex_t lock;          /* of flow_cache_for */
     struct load_cache *loads;
     ARRAY(struct known *) known;
     struct hash_map by_key;
@@ -266,6 +242,20 @@ struct flow_cache *flow_cache_new(void)
     struct flow_cache *cache = ARENA_NEW(arena, struct flow_cache);
     cache->arena = arena;
     cache->loads = load_cache_new(arena);
+    return cache;
+}
+
+static void drop_lock(void *lock)
+{
+    pthread_mutex_destroy(lock);
+}
+
+struct flow_cache *flow_cache_for(const struct cluster *cluster)
+{
+    struct flow_cache *cache = flow_cache_new();
+    cache->cluster = cluster;
+    pthread_mutex_init(&cache->lock, NULL);
+    arena_own(cache->arena, drop_lock, &cache->lock);
     return cache;
 }
 
@@ -291,6 +281,86 @@ static weft_status recall(struct flow_cache *cache, struct survey *survey, struc
 done:
     return status;
 }
+
+/* ---- all exchanges together -------------------------------------------------------------------- */
+
+/* The survey of a set, from the cache if there is one. */
+static weft_status survey_set(struct flow_cache *cache, struct arena *scratch, struct flow_set *set)
+{
+    struct known *known;
+    weft_status status;
+    if (!cache) {
+        set->times = ARENA_NEW(scratch, struct hash_map);
+        return survey_links(&set->survey);
+    }
+    set->survey.cache = cache->loads;
+    TRY(recall(cache, &set->survey, &known));
+    set->times = &known->times;
+done:
+    return status;
+}
+
+static weft_status find_together(struct flow_cache *cache, struct flow_finding *finding,
+                                 struct flow_set *all, const struct exchange *exchange,
+                                 int32_t exchanges)
+{
+    struct flow_set **set_of = ARENA_ARRAY(finding->scratch, struct flow_set *, (size_t)exchanges);
+    weft_status status;
+    for (int32_t i = 0; i < exchanges; i++)
+        set_of[i] = all;
+    TRY(survey_set(cache, finding->scratch, all));
+    open_set(finding, all);
+    TRY(emit_flows(finding, set_of, exchange, exchanges));
+done:
+    return status;
+}
+
+weft_status flows_find(const struct cluster *cluster, const struct pattern *patterns,
+                       int32_t pattern_count, const struct exchange *exchanges,
+                       int32_t exchange_count, bool folded, struct arena *keep, struct flows *out)
+{
+    struct arena *scratch = arena_new();
+    struct flow_set all = {.survey = survey_new(scratch, cluster, patterns, pattern_count,
+                                                exchanges, exchange_count, folded)};
+    struct flow_finding finding = {.cluster = cluster,
+                                   .scratch = scratch,
+                                   .keep = keep,
+                                   .times_arena = scratch,
+                                   .alike = true,
+                                   .out = out};
+    weft_status status = find_together(NULL, &finding, &all, exchanges, exchange_count);
+    arena_free(scratch);
+    return status;
+}
+
+weft_status flows_find_kept(struct flow_cache *cache, const struct cluster *cluster,
+                            const struct pattern *patterns, int32_t pattern_count,
+                            const struct exchange *exchanges, int32_t exchange_count,
+                            struct arena *keep, struct flows *out)
+{
+    if (cache->cluster != cluster)
+        return flows_find(cluster, patterns, pattern_count, exchanges, exchange_count, true, keep,
+                          out);
+    struct arena *scratch = arena_new();
+    struct flow_set all = {.survey = survey_new(scratch, cluster, patterns, pattern_count,
+                                                exchanges, exchange_count, true)};
+    struct flow_finding finding = {.cluster = cluster,
+                                   .scratch = scratch,
+                                   .keep = keep,
+                                   .times_arena = cache->arena,
+                                   .alike = true,
+                                   .out = out};
+    struct hold hold;
+    pthread_mutex_lock(&cache->lock);
+    hold_push(&hold, hold_unlock, &cache->lock);
+    weft_status status = find_together(cache, &finding, &all, exchanges, exchange_count);
+    hold_pop(&hold);
+    pthread_mutex_unlock(&cache->lock);
+    arena_free(scratch);
+    return status;
+}
+
+/* ---- exchanges by their devices ------------------------------------------------------------------ */
 
 /* Exchanges by the devices that they are on, so that each set has a survey of its own. */
 struct flow_sets {

@@ -57,4 +57,13 @@ weft_status flows_find_again(struct flow_cache *cache, const struct cluster *clu
                              const struct exchange *exchanges, int32_t exchange_count,
                              struct arena *keep, struct flows *out);
 
+/* A cache for graphs whose exchanges are surveyed all together, as flows_find does. It serves this cluster, and any
+ * number of threads, one at a time: what it keeps is the same whoever asks first. */
+struct flow_cache *flow_cache_for(const struct cluster *cluster);
+/* flows_find, folded, with such a cache. On another cluster nothing is kept. */
+weft_status flows_find_kept(struct flow_cache *cache, const struct cluster *cluster,
+                            const struct pattern *patterns, int32_t pattern_count,
+                            const struct exchange *exchanges, int32_t exchange_count,
+                            struct arena *keep, struct flows *out);
+
 #endif

@@ -10,6 +10,7 @@ struct simulation {
     struct arena *keep;
     struct cost *cost;
     const struct stop *stop;
+    struct flow_cache *kept_flows; /* NULL: none */
     struct flows flows;
     struct item_costs costs;
     int64_t *item_first, *item_ns; /* per block, per item */

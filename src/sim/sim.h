@@ -104,6 +104,8 @@ struct simulate_options {
     enum fold fold;
     const char *profile; /* a database that takes precedence over the shipped ones, NULL: none */
     struct cost *cost;   /* opened for this device; NULL: opened with `profile` */
+    /* what folded graphs on this cluster keep for each other (flow_cache_for); NULL: nothing */
+    struct flow_cache *flows;
     bool
         times_only; /* nobody asks what fits: no allocator is simulated, and reserved is the peak */
     bool points;    /* also memory over time */

@@ -382,6 +382,16 @@ done:
     return status;
 }
 
+static weft_status find_flows(struct simulation *s, const struct graph *graph)
+{
+    const struct cluster *cluster = s->plan->cluster;
+    if (s->kept_flows && graph->folded)
+        return flows_find_kept(s->kept_flows, cluster, graph->pattern, graph->patterns,
+                               graph->exchange, graph->exchanges, s->keep, &s->flows);
+    return flows_find(cluster, graph->pattern, graph->patterns, graph->exchange, graph->exchanges,
+                      graph->folded, s->keep, &s->flows);
+}
+
 /* Compiles the graph and finds its flows. */
 static weft_status begin(struct simulation *s, struct prediction *p, enum fold fold)
 {
@@ -393,8 +403,7 @@ static weft_status begin(struct simulation *s, struct prediction *p, enum fold f
     double compiled = wall_seconds();
     p->compile_s += compiled - start;
     const struct graph *graph = s->graph = p->graph;
-    TRY(flows_find(s->plan->cluster, graph->pattern, graph->patterns, graph->exchange,
-                   graph->exchanges, graph->folded, s->keep, &s->flows));
+    TRY(find_flows(s, graph));
     p->simulate_s += wall_seconds() - compiled;
 done:
     return status;
@@ -426,7 +435,8 @@ weft_status simulate_all(const struct plan *plan, const struct simulate_options 
 {
     struct arena *arena = arena_new();
     struct prediction *p = ARENA_NEW(arena, struct prediction);
-    struct simulation s = {.plan = plan, .keep = arena, .stop = options->stop};
+    struct simulation s = {
+        .plan = plan, .keep = arena, .stop = options->stop, .kept_flows = options->flows};
     weft_status status;
     *p = (struct prediction){.arena = arena, .plan = plan};
     s.cost = options->cost;

@@ -112,6 +112,33 @@ static bool is_on_the_same_devices(const struct lab *lab)
     return same;
 }
 
+/* With what is kept for graphs on this cluster, flows of all exchanges together are the same bit for bit: after some of
+ * them, after other sizes, and again. A cache of another cluster keeps nothing of this one. */
+static void assert_same_when_kept(struct lab *lab, const struct flows *flows)
+{
+    struct cluster other = *lab->cluster;
+    const struct cluster *of[] = {lab->cluster, &other};
+    for (size_t k = 0; k < COUNT_OF(of); k++) {
+        struct flow_cache *cache = flow_cache_for(of[k]);
+        struct flows again;
+        for (int32_t count = 1; count <= lab->count; count++)
+            for (int bytes = 1; bytes < 4; bytes += 2) {
+                for (int32_t i = 0; i < lab->count; i++)
+                    lab->exchange[i].bytes *= bytes;
+                assert_int_equal(flows_find_kept(cache, lab->cluster, lab->pattern, lab->count,
+                                                 lab->exchange, count, lab->arena, &again),
+                                 WEFT_OK);
+                for (int32_t i = 0; i < lab->count; i++)
+                    lab->exchange[i].bytes /= bytes;
+            }
+        assert_int_equal(flows_find_kept(cache, lab->cluster, lab->pattern, lab->count,
+                                         lab->exchange, lab->count, lab->arena, &again),
+                         WEFT_OK);
+        assert_same_flows(flows, &again);
+        flow_cache_free(cache);
+    }
+}
+
 /* And the same from a cache: when it knows the rows of some of the exchanges, after other sizes, and as at first. For
  * exchanges on different devices only the times are: a cache keeps them apart. */
 static struct flows folded(struct lab *lab)
@@ -137,6 +164,7 @@ static struct flows folded(struct lab *lab)
             (is_on_the_same_devices(lab) ? assert_same_flows : assert_same_times)(&flows, &again);
     }
     flow_cache_free(cache);
+    assert_same_when_kept(lab, &flows);
     return flows;
 }
 

@@ -85,8 +85,10 @@ static weft_status run_trial(const struct plan_request *request, struct cost *co
 {
     struct stop stop = {.asked = request->stop};
     bool answered = request->answered || planned->trials.len;
-    struct simulate_options options = {
-        .fold = FOLD_ALWAYS, .cost = cost, .stop = answered ? &stop : NULL};
+    struct simulate_options options = {.fold = FOLD_ALWAYS,
+                                       .cost = cost,
+                                       .flows = request->flows,
+                                       .stop = answered ? &stop : NULL};
     struct prediction *prediction = NULL;
     struct trial trial = *begun;
     weft_status status;

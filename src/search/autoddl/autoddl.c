@@ -37,6 +37,7 @@
 #include <stdlib.h>
 
 #include "search/autoddl/room.h"
+#include "search/autoddl/step_time.h"
 
 enum { GIVE_UP = 3 };
 /* I4: on more nodes than this, splits are narrow at first, on both levels. */
@@ -203,8 +204,9 @@ static bool overlaps_reshards(const struct plan_request *request)
 }
 
 static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
-                                  struct reshards *reshards, int32_t stages)
+                                  struct reshards *reshards, const struct stage_cases *cases)
 {
+    int32_t stages = cases->stages;
     const struct degrees *pins = &a->request->pins;
     const struct model *model = a->request->model;
     enum dtype dtype = pins->has_dtype ? pins->dtype : model->dtype;
@@ -216,6 +218,7 @@ static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
         .cluster = a->request->cluster,
         .cost = cost,
         .reshards = reshards,
+        .times = cases->times,
         .dtype = dtype,
         .policy = pins->has_policy ? pins->policy
                   : fp32           ? POLICY_FP32
@@ -248,7 +251,7 @@ static weft_status work(void *context, int32_t worker, int32_t workers)
     weft_status status;
     TRY(cost_open(&a->request->cluster->node.device, a->request->profile, &cost));
     while (take_stages(a, &cases)) {
-        struct layout_case about = case_of(a, cost, reshards, cases->stages);
+        struct layout_case about = case_of(a, cost, reshards, cases);
         if (cases->stages == 1 || !hopeless(&about))
             TRY(a->work(a, &about, cases));
         pthread_mutex_lock(&a->lock);
@@ -293,7 +296,7 @@ static weft_status raise_floors(struct autoddl *a, double best, double *floor)
     TRY(cost_open(&a->request->cluster->node.device, a->request->profile, &cost));
     for (size_t s = 0; s < a->stages.len; s++) {
         const struct stage_cases *cases = a->stages.data[s];
-        struct layout_case about = case_of(a, cost, NULL, cases->stages);
+        struct layout_case about = case_of(a, cost, NULL, cases);
         about.narrow = ALL_SPLITS;
         for (size_t i = 0; i < cases->count && cases->data[i].floor_ns < *floor; i++) {
             struct layout_problem *p;
@@ -356,9 +359,17 @@ static void list_stages(struct autoddl *a)
         if (devices % s == 0 && (pin ? s == pin : s == 1 || s <= a->request->model->layers)) {
             struct stage_cases *cases = ARENA_NEW(a->out->arena, struct stage_cases);
             cases->stages = (int32_t)s;
+            cases->arena = arena_new();
+            cases->times = step_times_new(cases->arena, a->request->cluster, devices / s);
             array_push(a->out->arena, &a->stages, cases);
         }
     a->progress.all = 4 * (int64_t)a->stages.len;
+}
+
+static void free_stages(struct autoddl *a)
+{
+    for (size_t i = 0; i < a->stages.len; i++)
+        arena_free(a->stages.data[i]->arena);
 }
 
 weft_status autoddl_find(const struct plan_request *request, struct planned *out)
@@ -387,5 +398,6 @@ weft_status autoddl_find(const struct plan_request *request, struct planned *out
     if (!autoddl_over(&a))
         TRY(say_floor(&a));
 done:
+    free_stages(&a);
     return status;
 }

@@ -296,7 +296,8 @@ static weft_status begin(struct layout_problem *p)
     w->first = ARENA_ARRAY(p->arena, int64_t, ops);
     w->copies = ARENA_ARRAY(p->arena, double, ops);
     w->reshards = reshards_beside(about->reshards);
-    w->times = step_times_new(p->arena, about->cluster, w->devices);
+    w->times = about->times ? step_times_beside(p->arena, about->times)
+                            : step_times_new(p->arena, about->cluster, w->devices);
     TRY(find_byte_ns(p));
     TRY(carrier_new(p));
     TRY(find_graph(p));

@@ -20,6 +20,8 @@ enum { MOST_CASES = 2 * 63 };
 /* What one thread works on. */
 struct stage_cases {
     int32_t stages;
+    struct arena *arena;      /* for the times; whoever has taken the cases uses it */
+    struct step_times *times; /* what their steps have in common */
     size_t count;
     struct step_case data[MOST_CASES];
 };

@@ -22,6 +22,7 @@ struct listing {
     const struct split_mesh *mesh;
     int64_t batch;
     int dims[OP_MAX_DIMS + 1], count; /* without the batch; COPY is one of them */
+    int place[OP_MAX_DIMS + 1];       /* of these in the operator; -1: COPY */
     bool has_batch;
     struct splits *out;
 };
@@ -53,8 +54,10 @@ static void list_dims(struct listing *l, bool copies)
         if (!is_useful(l->model, l->op, i))
             continue;
         sums |= role == ROLE_REDUCE;
+        l->place[l->count] = i;
         l->dims[l->count++] = OP_KINDS[l->op->kind].dims[i].dim;
     }
+    l->place[l->count] = -1;
     if (copies || !sums) /* I3 */
         l->dims[l->count++] = SPLIT_COPY;
 }
@@ -90,23 +93,16 @@ static bool groups_alone(const struct listing *l, const struct split *split)
     return false;
 }
 
-static bool is_legal(const struct listing *l, const struct split *split)
+/* Whether a legal split is still legal after this one of the dims was added to it: no other dim has changed. */
+static bool stays_legal(const struct listing *l, const struct split *split, int number)
 {
-    if (l->batch % split_degree(split, DIM_BATCH))
-        return false;
-    for (int32_t i = 0; i < split->parts; i++) {
-        int dim = split->part[i].dim;
-        if (dim != SPLIT_COPY && dim != DIM_BATCH &&
-            !split_legal(l->model, l->op, op_find_dim(l->op->kind, (enum dim)dim),
-                         split_degree(split, dim)))
-            return false;
-    }
-    return true;
+    return l->place[number] < 0 ||
+           split_legal(l->model, l->op, l->place[number], split_degree(split, l->dims[number]));
 }
 
 static void add_split(struct listing *l, const struct split *split)
 {
-    if (!is_legal(l, split) || seq_for_batch(l, split) || groups_alone(l, split))
+    if (seq_for_batch(l, split) || groups_alone(l, split))
         return;
     for (size_t i = 0; i < l->out->len; i++)
         if (split_equal(&l->out->data[i], split))
@@ -127,13 +123,15 @@ static void fill_rest(struct listing *l, int32_t level, int64_t rest, unsigned u
         return;
     }
     bool alone = level < l->mesh->narrow && l->mesh->levels > 1; /* I6 */
-    for (int i = 0; i < l->count; i++)
-        for (int64_t d = alone ? rest : 2; !(used >> i & 1) && d <= rest; d++) {
+    for (int i = 0; i < l->count; i++) {
+        unsigned done = l->mesh->unordered ? (2U << i) - 1 : 1U << i;
+        int64_t d = alone ? rest : divisor_above(rest, 1);
+        for (; !(used >> i & 1) && d <= rest; d = divisor_above(rest, d)) {
             struct split next = *so_far;
-            unsigned done = l->mesh->unordered ? (2U << i) - 1 : 1U << i;
-            if (rest % d == 0 && split_add(&next, l->dims[i], d) && is_legal(l, &next))
+            if (split_add(&next, l->dims[i], d) && stays_legal(l, &next, i))
                 fill_rest(l, level, rest / d, used | done, &next);
         }
+    }
 }
 
 /* I1 */
@@ -144,10 +142,10 @@ static void fill_level(struct listing *l, int32_t level, const struct split *so_
         return;
     }
     int64_t devices = l->mesh->devices[level];
-    for (int64_t d = 1; d <= devices; d++) {
+    for (int64_t d = 1; d <= devices; d = divisor_above(devices, d)) {
         struct split next = *so_far;
-        if (devices % d || (d > 1 && !l->has_batch) || !split_add(&next, DIM_BATCH, d) ||
-            !is_legal(l, &next))
+        if ((d > 1 && !l->has_batch) || !split_add(&next, DIM_BATCH, d) ||
+            l->batch % split_degree(&next, DIM_BATCH))
             continue;
         fill_rest(l, level, devices / d, 0, &next);
     }

@@ -16,6 +16,7 @@ struct known_step {
     struct key key;
     double ns;                  /* for a step */
     double latency_ns, byte_ns; /* for a pattern: T(1) and s */
+    weft_status status;         /* for a pattern: whether those were found */
     struct known_step *pattern; /* for a step */
 };
 
@@ -25,6 +26,8 @@ struct step_times {
     int64_t devices;
     ARRAY(struct known_step *) entries;
     struct hash_map numbers; /* indices of those by their keys */
+    struct step_times
+        *patterns; /* where entries of patterns are: here, or in those of other steps */
     weft_status status;
 };
 
@@ -32,7 +35,14 @@ struct step_times *step_times_new(struct arena *keep, const struct cluster *clus
                                   int64_t devices)
 {
     struct step_times *t = ARENA_NEW(keep, struct step_times);
-    *t = (struct step_times){.keep = keep, .cluster = cluster, .devices = devices};
+    *t = (struct step_times){.keep = keep, .cluster = cluster, .devices = devices, .patterns = t};
+    return t;
+}
+
+struct step_times *step_times_beside(struct arena *keep, struct step_times *other)
+{
+    struct step_times *t = step_times_new(keep, other->cluster, other->devices);
+    t->patterns = other->patterns;
     return t;
 }
 
@@ -112,9 +122,10 @@ static weft_status measure_step(struct step_times *t, struct known_step *e)
     bool found;
     weft_status status = WEFT_OK;
     key.bytes = 0;
-    e->pattern = entry_of(t, &key, &found);
+    e->pattern = entry_of(t->patterns, &key, &found);
     if (!found)
-        TRY(measure_pattern(t, e->pattern));
+        e->pattern->status = measure_pattern(t, e->pattern);
+    TRY(e->pattern->status);
     TRY(alone(t, &e->key, e->key.bytes, &e->ns));
     double together = e->pattern->latency_ns + (double)e->key.bytes * e->pattern->byte_ns;
     e->ns = together > e->ns ? together : e->ns;

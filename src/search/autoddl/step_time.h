@@ -18,6 +18,9 @@ struct step_times;
 /* For a stage of this many devices that starts at device 0. */
 struct step_times *step_times_new(struct arena *keep, const struct cluster *cluster,
                                   int64_t devices);
+/* For the same stage with other steps: shares what collectives of the same groups have in common with `other`, which
+ * one thread uses at a time. */
+struct step_times *step_times_beside(struct arena *keep, struct step_times *other);
 
 /* In ns. A step that cannot be timed marks the table as bad, and takes 0. */
 double step_time(struct step_times *times, enum collective collective,

@@ -38,6 +38,7 @@ struct conditions {
     int64_t steps;
     uint64_t seed;
     const struct slowdown *slowdown;
+    transport_carrier *carrier;
 };
 
 static inline struct trained *run_plan(const struct plan *plan, const struct conditions *c)
@@ -48,6 +49,7 @@ static inline struct trained *run_plan(const struct plan *plan, const struct con
                              .slowdown = c->slowdown};
     lab.options.dropout = 0.1F;
     lab.options.seed = c->seed;
+    lab.options.carrier = c->carrier;
     return run_lab(&lab);
 }
 

@@ -16,6 +16,13 @@ static weft_status cuda_kernels(int32_t place, const struct kernels **out)
 }
 #endif
 
+#ifdef WEFT_NCCL
+#include "run/transport/nccl/nccl.h"
+#define GPU_CARRIER carry_by_nccl
+#else
+#define GPU_CARRIER NULL
+#endif
+
 static weft_status cpu_kernels(int32_t place, const struct kernels **out)
 {
     (void)place;
@@ -27,9 +34,10 @@ const char *const BACKEND_NAMES = "cpu, cuda";
 static const struct {
     const char *name;
     weft_status (*open)(int32_t place, const struct kernels **out);
+    transport_carrier *carrier;
 } BACKENDS[] = {
-    {"cpu", cpu_kernels},
-    {"cuda", cuda_kernels},
+    {"cpu", cpu_kernels, NULL},
+    {"cuda", cuda_kernels, GPU_CARRIER},
 };
 
 weft_status backend_open(const char *name, int32_t place, const struct kernels **out)
@@ -38,4 +46,12 @@ weft_status backend_open(const char *name, int32_t place, const struct kernels *
         if (strcmp(BACKENDS[i].name, name) == 0)
             return BACKENDS[i].open(place, out);
     return bad_argument(NULL, "no device is called '%s'; there are: %s", name, BACKEND_NAMES);
+}
+
+transport_carrier *backend_carrier(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(BACKENDS); i++)
+        if (strcmp(BACKENDS[i].name, name) == 0)
+            return BACKENDS[i].carrier;
+    return NULL;
 }

@@ -4,11 +4,14 @@
 #define WEFT_RUN_BACKENDS_H
 
 #include "run/kernels/kernels.h"
+#include "run/transport/transport.h"
 
 /* Names for help and errors: "cpu, cuda". */
 extern const char *const BACKEND_NAMES;
 /* Opens what the backend needs; the error says what is missing. `place`: of this process among those of its
  * machine. */
 weft_status backend_open(const char *name, int32_t place, const struct kernels **out);
+/* How ranks that are processes exchange the memory of such devices; NULL: through the host. */
+transport_carrier *backend_carrier(const char *name);
 
 #endif

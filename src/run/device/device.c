@@ -33,6 +33,11 @@ void device_finish(const struct compute_device *device, struct device_event *eve
         device->finish(event);
 }
 
+bool device_over(const struct compute_device *device, struct device_event *event)
+{
+    return !device->over || device->over(event);
+}
+
 const char *device_failed(const struct compute_device *device)
 {
     return device->failed ? device->failed() : NULL;

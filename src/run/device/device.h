@@ -90,6 +90,7 @@ struct compute_device {
     struct device_event *(*record)(struct device_stream *stream);
     void (*await)(struct device_stream *stream, struct device_event *event);
     void (*finish)(struct device_event *event); /* the host waits for it, and gives it up */
+    bool (*over)(struct device_event *event);   /* whether it is; then it is given up */
 };
 extern const struct compute_device CPU_DEVICE;
 
@@ -101,6 +102,7 @@ struct device_event *device_record(const struct compute_device *device,
 void device_await(const struct compute_device *device, struct device_stream *stream,
                   struct device_event *event);
 void device_finish(const struct compute_device *device, struct device_event *event);
+bool device_over(const struct compute_device *device, struct device_event *event);
 const char *device_failed(const struct compute_device *device);
 
 /* ---- for the host ---------------------------------------------------------------------------- */

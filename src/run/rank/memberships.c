@@ -187,6 +187,24 @@ done:
     return status;
 }
 
+/* With a transport that matches by order: a group of sender and receiver (transport.h, I6). */
+static weft_status make_pairs(struct rank *r)
+{
+    const struct graph *graph = r->graph;
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < r->program.jobs && runs_in_order(r); i++) {
+        struct job *job = &r->program.job[i];
+        if (job->kind != JOB_SEND && job->kind != JOB_RECEIVE)
+            continue;
+        const struct exchange *e = &graph->exchange[graph->task[job->task].exchange];
+        struct group pair = pattern_group(&graph->pattern[e->pattern], e->group);
+        int32_t member[] = {(int32_t)group_device(&pair, 0), (int32_t)group_device(&pair, 1)};
+        TRY(group_for(r, member, COUNT_OF(member), job->stream, &job->group));
+    }
+done:
+    return status;
+}
+
 weft_status make_groups(struct rank *r)
 {
     struct arena *scratch = arena_new();
@@ -195,6 +213,7 @@ weft_status make_groups(struct rank *r)
     for (int32_t i = 0; i < r->transport->ranks; i++)
         all[i] = i;
     TRY(make_task_groups(r, scratch));
+    TRY(make_pairs(r));
     TRY(make_sum_groups(r, scratch));
     TRY(group_for(r, all, r->transport->ranks, STREAM_COUNT, &r->world));
 done:

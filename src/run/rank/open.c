@@ -65,6 +65,8 @@ static weft_status prepare(struct rank *r)
     TRY(find_weights(r));
     TRY(find_ties(r));
     TRY(find_program(r));
+    if (runs_in_order(r))
+        TRY(find_order(r));
     TRY(make_groups(r));
     r->loss_sum = rank_device(r)->allocate(r->work, sizeof *r->loss_sum);
     if (!r->loss_sum)
@@ -73,6 +75,17 @@ static weft_status prepare(struct rank *r)
     fill_weights(r);
 done:
     return status;
+}
+
+/* Between device and device, by what the caller chose, or through the host. */
+static weft_status open_transport(struct rank *r)
+{
+    struct transport *host = r->options->transport;
+    if (r->options->carrier)
+        return r->options->carrier(host, rank_device(r), r->work, &r->transport);
+    if (!rank_device(r)->shared)
+        r->transport = transport_staged(host, rank_device(r), r->work);
+    return WEFT_OK;
 }
 
 weft_status run_open(const struct run_options *options, struct rank **out)
@@ -91,12 +104,11 @@ weft_status run_open(const struct run_options *options, struct rank **out)
     r->started_s = wall_seconds();
     r->work = device_stream(rank_device(r));
     r->copies = device_stream(rank_device(r));
-    if (!rank_device(r)->shared)
-        r->transport = transport_staged(options->transport, rank_device(r), r->work);
     pthread_mutex_init(&r->lock, NULL);
     pthread_mutex_init(&r->driving, NULL);
     pthread_cond_init(&r->called, NULL);
     TRY(check_plan(options));
+    TRY(open_transport(r));
     TRY(graph_compile(options->plan, &(struct compile_options){FOLD_NEVER, .executed = true},
                       &graph));
     r->graph = graph;

@@ -115,7 +115,11 @@ void await_room(struct rank *r, int32_t weight, int32_t micro_batch)
 {
     struct rank_wait wait = {.is_over = has_room, .micro_batch = micro_batch};
     wait.store = &r->store[r->weight[weight].store];
-    if (wait.store->shard >= 2 && !wait.store->made[micro_batch])
+    if (wait.store->shard < 2 || wait.store->made[micro_batch])
+        return;
+    if (runs_in_order(r))
+        room_for_gradients(r, wait.store, micro_batch);
+    else
         drive(r, &wait);
 }
 

@@ -6,7 +6,7 @@
  *
  *   I1  Streams are looked at in the order of PRIORITY: what holds up computation first, gradient
  *       buckets last, and of these one slice at a time (stores.c, I1).
- *   I2  A stream's next task starts when the one before it is over; a send when it has started.
+ *   I2  A stream's next task starts when the one before it is over; a send when it has started (jobs.c).
  *   I3  When anything fails, here or elsewhere, both threads leave their loops.
  */
 #include "run/rank/room.h"
@@ -45,75 +45,7 @@ bool has_failed(struct rank *r)
     return failed;
 }
 
-/* ---- jobs ------------------------------------------------------------------------------------ */
-
-static int64_t now_ns(const struct rank *r)
-{
-    return (int64_t)((wall_seconds() - r->started_s) * 1e9);
-}
-
-static void begin_job(struct rank *r, struct job *job)
-{
-    if (r->options->trace)
-        job->begin_ns = now_ns(r);
-}
-
-static void end_job(struct rank *r, struct job *job)
-{
-    pthread_mutex_lock(&r->lock);
-    job->over = true;
-    r->done++;
-    for (int32_t i = 0; i < job->afters; i++)
-        r->program.job[r->program.after[job->first_after + i]].waits--;
-    if (r->options->trace && !r->evaluates) {
-        struct run_event event = {r->step, job->task, job->begin_ns, now_ns(r)};
-        array_push(r->arena, &r->events, event);
-    }
-    pthread_mutex_unlock(&r->lock);
-}
-
 /* ---- the executor ---------------------------------------------------------------------------- */
-
-static void run_items(struct rank *r, const struct task *task)
-{
-    const struct block *block = &r->graph->block[task->block];
-    struct spot at = {task->micro_batch, task->block, task->first_item};
-    for (; at.item < task->first_item + task->items && !has_failed(r); at.item++) {
-        if (block->item[at.item].kind == ITEM_OP)
-            run_op(r, at);
-        else
-            run_slice(r, at);
-        item_over(r, at);
-    }
-}
-
-/* A float holds 24 bits: the rest goes beside it. */
-static void scale_back(struct rank *r)
-{
-    double squares = gradient_squares(r);
-    float parts[] = {(float)squares, (float)(squares - (double)(float)squares)};
-    ask(r, &(struct transfer){.kind = TRANSFER_ALL_REDUCE,
-                              .group = r->world,
-                              .from = parts,
-                              .to = parts,
-                              .count = COUNT_OF(parts),
-                              .on_host = true});
-    r->gradient_norm = sqrt((double)parts[0] + (double)parts[1]);
-    r->pace[r->step & 1].scale =
-        isfinite(r->gradient_norm) ? (float)clip_factor(r->gradient_norm, (double)r->options->clip)
-                                   : NAN;
-}
-
-static void run_optimizer(struct rank *r)
-{
-    tie_rest(r);
-    if (r->options->clip > 0 && !r->evaluates)
-        scale_back(r);
-    for (int32_t i = 0; i < r->stores && !has_failed(r); i++) {
-        struct store *store = &r->store[i];
-        optimize_store(r, store, 0, r->evaluates ? store->part : store->kept, r->step);
-    }
-}
 
 /* Until it may run; false: never. */
 static bool await(struct rank *r, const struct job *job)
@@ -171,6 +103,10 @@ static void *execute(void *context)
 
 void ask(struct rank *r, const struct transfer *transfer)
 {
+    if (runs_in_order(r)) {
+        ask_in_order(r, transfer);
+        return;
+    }
     pthread_mutex_lock(&r->lock);
     r->asked = (struct asked){.waiting = true, .transfer = *transfer};
     pthread_mutex_unlock(&r->lock);
@@ -190,127 +126,7 @@ void ask_sum(struct rank *r, int32_t group, enum reduce op, float *data, int64_t
                               .count = count});
 }
 
-/* ---- the communicator: what jobs do ---------------------------------------------------------- */
-
-static struct store *store_of_job(const struct rank *r, const struct job *job)
-{
-    return &r->store[r->store_of[r->graph->task[job->task].about]];
-}
-
-/* The range of a bucket's parts that goes. */
-static void set_range(const struct rank *r, const struct job *job, struct errand *w)
-{
-    const struct store *s = store_of_job(r, job);
-    w->at = job->kind == JOB_DEFERRED ? s->kept : 0;
-    w->end = job->kind == JOB_SYNCHRONISE ? s->kept : s->part;
-}
-
-static void copy_checkpoints(struct rank *r, const struct task *task)
-{
-    bool back = task->stream == STREAM_FROM_HOST;
-    const struct keys *keys = &r->offloads[task->about];
-    for (int32_t i = 0; i < keys->count; i++) {
-        pthread_mutex_lock(&r->lock);
-        struct value *value = *value_at(r, task->micro_batch, keys->key[i]);
-        bool alone = value && value->refs == 1; /* what is still read or sent stays */
-        pthread_mutex_unlock(&r->lock);
-        if (value && back && value->host)
-            value_from_host(r, value);
-        else if (alone && !back && value->data)
-            value_to_host(r, value);
-    }
-}
-
-/* The first transfer of a job, or the next; false: the job is over. */
-static bool next_transfer(struct rank *r, const struct job *job, struct errand *w, bool first)
-{
-    const struct task *task = &r->graph->task[job->task];
-    switch (job->kind) {
-    case JOB_STEP:
-        (first ? step_begin : step_end)(r, w);
-        return first;
-    case JOB_SEND:
-        (first ? send_begin : send_end)(r, w);
-        return first;
-    case JOB_RECEIVE:
-        (first ? receive_begin : receive_end)(r, w);
-        return first;
-    case JOB_SYNCHRONISE:
-        if (first)
-            drop_outlived(r);
-        return synchronise_next(r, w);
-    case JOB_DEFERRED:
-        if (r->deferred && synchronise_next(r, w))
-            return true;
-        if (r->deferred)
-            optimize_store(r, store_of_job(r, job), store_of_job(r, job)->kept,
-                           store_of_job(r, job)->part, r->step - 1);
-        return false;
-    case JOB_GATHER:
-        return gather_next(r, w);
-    case JOB_TIE:
-        return first && tie_begin(r, w);
-    case JOB_SLICES: {
-        struct spot at = {task->micro_batch, task->block, task->first_item};
-        run_slice(r, at);
-        item_over(r, at);
-        return false;
-    }
-    case JOB_TO_HOST:
-    case JOB_FROM_HOST:
-        copy_checkpoints(r, task);
-        return false;
-    default:
-        return false;
-    }
-}
-
-static void fail_by_status(struct rank *r)
-{
-    rank_fail(r, "%s", weft_last_error()->message);
-}
-
-/* Goes on with a job: true while it has a transfer on its way. */
-static bool proceed(struct rank *r, struct errand *w, bool first)
-{
-    struct job *job = &r->program.job[w->job];
-    if (!next_transfer(r, job, w, first) || has_failed(r))
-        return false;
-    if (r->transport->kind->start(r->transport, &w->transfer, &w->request) != WEFT_OK)
-        fail_by_status(r);
-    return true;
-}
-
-static void note_started(struct rank *r, struct job *job)
-{
-    pthread_mutex_lock(&r->lock);
-    job->started = true;
-    pthread_mutex_unlock(&r->lock);
-}
-
-static void start_job(struct rank *r, int32_t number)
-{
-    struct job *job = &r->program.job[number];
-    struct errand *w = calloc(1, sizeof *w);
-    if (!w)
-        memory_ran_out(sizeof *w);
-    w->job = number;
-    begin_job(r, job);
-    note_started(r, job);
-    if (job->kind == JOB_SYNCHRONISE || job->kind == JOB_DEFERRED || job->kind == JOB_GATHER)
-        set_range(r, job, w);
-    bool active = proceed(r, w, true);
-    pthread_mutex_lock(&r->lock); /* of the arena: events go there, too */
-    if (active)
-        array_push(r->arena, &r->active, w);
-    pthread_mutex_unlock(&r->lock);
-    if (!active)
-        errand_free(r, w);
-    if ((!active || job->kind == JOB_SEND) && !has_failed(r)) /* I2 */
-        end_job(r, job);
-}
-
-/* ---- the communicator: its loop -------------------------------------------------------------- */
+/* ---- the communicator ------------------------------------------------------------------------ */
 
 static bool is_ready(struct rank *r, int32_t number)
 {
@@ -357,20 +173,14 @@ static bool test_active(struct rank *r)
     size_t left = 0;
     for (size_t i = 0; i < r->active.len; i++) {
         struct errand *w = r->active.data[i];
-        struct job *job = &r->program.job[w->job];
         if (has_failed(r) || !r->transport->kind->test(r->transport, w->request)) {
             r->active.data[left++] = w;
             continue;
         }
         moved = true;
         w->request = NULL;
-        if (proceed(r, w, false)) {
+        if (goes_further(r, w))
             r->active.data[left++] = w;
-            continue;
-        }
-        if (job->kind != JOB_SEND && !has_failed(r))
-            end_job(r, job);
-        errand_free(r, w);
     }
     r->active.len = left;
     return moved;
@@ -454,21 +264,35 @@ static weft_status sum_over_all(struct rank *r, float *data, int64_t count)
 static weft_status mean_loss(struct rank *r, double *loss)
 {
     double own;
-    device_download(rank_device(r), r->work, &own, r->loss_sum, sizeof own);
+    download(r, &own, r->loss_sum, sizeof own);
+    if (r->failed)
+        return stop_all(r);
     float parts[] = {(float)own, (float)(own - (double)(float)own)};
     weft_status status = sum_over_all(r, parts, COUNT_OF(parts));
     *loss = (double)parts[0] + (double)parts[1];
     return status;
 }
 
-weft_status run_iteration(struct rank *r, double *loss)
+static weft_status run_by_threads(struct rank *r)
 {
     pthread_t executor;
-    reset(r);
     if (pthread_create(&executor, NULL, execute, r) != 0)
         return failure("cannot start a thread");
     communicate(r);
     pthread_join(executor, NULL);
+    return WEFT_OK;
+}
+
+weft_status run_iteration(struct rank *r, double *loss)
+{
+    weft_status status = WEFT_OK;
+    reset(r);
+    if (runs_in_order(r))
+        run_in_order(r);
+    else
+        status = run_by_threads(r);
+    if (status != WEFT_OK)
+        return status;
     if (r->failed)
         return stop_all(r);
     r->step += !r->evaluates;
@@ -485,6 +309,8 @@ weft_status run_deferred(struct rank *r)
         if (p->job[i].kind != JOB_DEFERRED)
             continue;
         start_job(r, i);
+        if (runs_in_order(r))
+            follow_all(r);
         while (r->active.len && !has_failed(r) && !r->transport->kind->failed(r->transport))
             if (!test_active(r))
                 r->transport->kind->wait(r->transport, PATIENCE_S, true);

@@ -40,6 +40,7 @@ struct run_options {
     const struct plan *plan;
     struct transport *transport; /* of as many ranks as the plan has devices */
     const struct kernels *kernels;
+    transport_carrier *carrier; /* of the device's memory; NULL: through the host if it is apart */
     struct batch_source source;
     struct optimizer_step optimizer; /* its kind and rates; the rest is filled in */
     uint64_t seed;

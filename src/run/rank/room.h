@@ -14,7 +14,9 @@
  *   weights.c   the weights of this device, and what they begin with
  *   stores.c    weights, gradients and optimizer state by buckets; their synchronisation
  *   ties.c      gradients of tied weights
+ *   jobs.c      what each kind of task does
  *   rank.c      the two threads, and one iteration
+ *   order.c, in_order.c  one thread instead, on a device whose transfers are work of its streams
  *   progress_thread.c  which of them looks after transfers
  *   open.c      a rank is opened, runs its steps, shows its weights
  *   record.c    what happened on all ranks, as one trace
@@ -198,6 +200,7 @@ struct program {
     int32_t *after;
     int32_t *queue[STREAM_COUNT], queued[STREAM_COUNT]; /* jobs, in order; without receives */
     int32_t *receive, receives;                         /* by slot */
+    int32_t *order; /* all jobs, for a rank that runs ahead (order.c); else NULL */
     uint8_t *sends; /* per use: bits of enum flow, what this rank sends of it */
 };
 
@@ -423,6 +426,30 @@ bool tied_by_task(const struct rank *r, int64_t user);
 bool tie_begin(struct rank *r, struct errand *work); /* false: nothing to do */
 /* Those that no task does: before the optimizer's step, by the executor. */
 void tie_rest(struct rank *r);
+
+/* ---- jobs.c ---------------------------------------------------------------------------------- */
+
+void begin_job(struct rank *r, struct job *job);
+void end_job(struct rank *r, struct job *job);
+void run_items(struct rank *r, const struct task *task);
+void run_optimizer(struct rank *r);
+/* Starts a job that is no computation: it is active then, or over. */
+void start_job(struct rank *r, int32_t number);
+/* After a transfer: whether another one of the job is on its way; else the job is over, and this gone. */
+bool goes_further(struct rank *r, struct errand *work);
+void fail_by_status(struct rank *r);
+
+/* ---- order.c, in_order.c --------------------------------------------------------------------- */
+
+bool runs_in_order(const struct rank *r);
+weft_status find_order(struct rank *r);
+void run_in_order(struct rank *r);
+void follow_all(struct rank *r); /* what is active */
+/* Before whole gradients of this bucket are made. */
+void room_for_gradients(struct rank *r, const struct store *store, int32_t micro_batch);
+void ask_in_order(struct rank *r, const struct transfer *transfer);
+/* To the host, when the device has come so far; nothing if the run fails before. */
+void download(struct rank *r, void *to, const void *from, int64_t bytes);
 
 /* ---- program.c, rank.c ----------------------------------------------------------------------- */
 

@@ -409,6 +409,7 @@ void send_begin(struct rank *r, struct errand *w)
                          value->count * (int64_t)sizeof(float));
     value_release(r, value);
     w->transfer.kind = TRANSFER_SEND;
+    w->transfer.group = r->program.job[w->job].group;
     w->transfer.peer = c.receiver;
     w->transfer.tag = r->program.job[w->job].task;
     w->transfer.count = w->out_count;
@@ -458,6 +459,7 @@ void receive_begin(struct rank *r, struct errand *w)
     w->result = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &layout, layout_local(&layout));
     w->key = key_of(r, c.flow == FLOW_FORWARD ? KEY_RECEIVED : KEY_BACK, c.use);
     w->transfer.kind = TRANSFER_RECEIVE;
+    w->transfer.group = r->program.job[w->job].group;
     w->transfer.peer = c.sender;
     w->transfer.tag = r->program.job[w->job].task;
     w->transfer.to = w->result->data;

@@ -11,7 +11,8 @@
  *              shard 2, 3  the same for each micro-batch, added to the part that is kept
  *   weights    all-gather of a range
  *
- *   I1  A bucket goes in slices of slice_bytes, so that other transfers come in between.
+ *   I1  A bucket goes in slices of slice_bytes, so that other transfers come in between; at once on a
+ *       device whose streams let them (in_order.c).
  *   I2  What padding a share has beyond the weight's end is zero.
  *   I3  Whole gradients of a bucket live until the next one's are complete, and computation waits with the
  *       one after that until they are gone; with the next block's, until all of this one's are
@@ -207,7 +208,7 @@ float *gradient_part(const struct rank *r, int32_t weight, int64_t *count)
 static int64_t slice_of(const struct rank *r, const struct store *s)
 {
     int64_t bytes = r->options->slice_bytes ? r->options->slice_bytes : DEFAULT_SLICE_BYTES;
-    int64_t places = bytes / (int64_t)sizeof(float) / s->members;
+    int64_t places = runs_in_order(r) ? s->part : bytes / (int64_t)sizeof(float) / s->members;
     return places > 0 ? places : 1;
 }
 
@@ -476,7 +477,7 @@ double gradient_squares(struct rank *r)
             continue;
         rank_device(r)->add_squares(r->work, gradient, count, there);
     }
-    device_download(rank_device(r), r->work, &sum, there, sizeof sum);
+    download(r, &sum, there, sizeof sum);
     floats_free(r, MEMORY_WORKSPACE, (float *)(void *)there, 2);
     return sum;
 }

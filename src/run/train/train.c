@@ -188,7 +188,10 @@ static weft_status open_rank(void *context)
                               .first_step = t->out->step,
                               .trace = o->trace};
     weft_status status;
-    TRY(backend_open(o->device ? o->device : "cpu", t->agreement.transport->rank, &run.kernels));
+    const char *device = o->device ? o->device : "cpu";
+    TRY(backend_open(device, run.transport->rank, &run.kernels));
+    if (run.transport->kind->apart)
+        run.carrier = backend_carrier(device);
     TRY(run_open(&run, &t->rank));
     if (t->checkpoint)
         TRY(load_state(t->rank, t->checkpoint));

@@ -263,8 +263,9 @@ static void mpi_close(struct transport *t)
     free(m);
 }
 
-static const struct transport_kind MPI_RANKS = {"mpi",    mpi_group, mpi_start,  mpi_test, mpi_wait,
-                                                mpi_wake, mpi_abort, mpi_failed, mpi_close};
+static const struct transport_kind MPI_RANKS = {"mpi",     mpi_group,    mpi_start, mpi_test,
+                                                mpi_wait,  mpi_wake,     mpi_abort, mpi_failed,
+                                                mpi_close, .apart = true};
 
 static weft_status find_crowd(bool *out)
 {

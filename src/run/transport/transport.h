@@ -8,6 +8,9 @@
  *   I4  Members are numbered by their place in the list that made the group. Sums are in that order
  *       where the transport can say so (threads), so that runs repeat bit for bit.
  *   I5  When a rank gives up, `failed` tells the others why; no transfer is over from then on.
+ *   I6  With `follow`, transfers wait for what the rank's stream was given before they were started. They
+ *       match by their order alone: a rank starts all of its transfers, also those of pairs, which have a
+ *       group of two, in an order that all ranks keep (rank/order.c).
  */
 #ifndef WEFT_RUN_TRANSPORT_H
 #define WEFT_RUN_TRANSPORT_H
@@ -30,7 +33,7 @@ enum transfer_kind {
 struct transfer {
     enum transfer_kind kind;
     enum reduce op;
-    int32_t group;     /* of a collective */
+    int32_t group;     /* of a collective; with `follow`, also of the pair */
     int32_t peer, tag; /* of a send or receive */
     const float *from;
     float *to;
@@ -60,6 +63,10 @@ struct transport_kind {
     void (*abort)(struct transport *t, const char *why);
     const char *(*failed)(struct transport *t); /* NULL: nobody has given up */
     void (*close)(struct transport *t);
+    /* Of a transport whose transfers are work of the device's streams (I6): the rank's stream goes on after
+     * the transfer, which is freed. NULL: the host moves them. */
+    void (*follow)(struct transport *t, struct pending_transfer *request);
+    bool apart; /* ranks are processes */
 };
 
 struct transport {
@@ -93,6 +100,10 @@ weft_status transport_mpi(struct transport **out);
 /* Transfers of a device's memory over a transport of the host's; closing it leaves the inner one open. */
 struct transport *transport_staged(struct transport *inner, const struct compute_device *device,
                                    struct device_stream *stream);
+
+/* How a rank's transport carries its device's memory, given one between hosts. */
+typedef weft_status transport_carrier(struct transport *host, const struct compute_device *device,
+                                      struct device_stream *stream, struct transport **out);
 
 /* Until when pthread_cond_timedwait waits for so long. */
 struct timespec realtime_in(double seconds);

@@ -126,6 +126,18 @@ static void cuda_await(struct device_stream *stream, struct device_event *event)
     CUDA(cuEventDestroy)((CUevent)event); /* the driver keeps it as long as somebody waits */
 }
 
+static bool cuda_over(struct device_event *event)
+{
+    if (!event || !cuda_ready())
+        return true;
+    CUresult result = CUDA(cuEventQuery)((CUevent)event);
+    if (result == CUDA_ERROR_NOT_READY)
+        return false;
+    cuda_works(result, "the GPU works");
+    CUDA(cuEventDestroy)((CUevent)event);
+    return true;
+}
+
 static void cuda_finish(struct device_event *event)
 {
     if (!event || !cuda_ready())
@@ -339,4 +351,5 @@ const struct compute_device CUDA_DEVICE = {
     .record = cuda_record,
     .await = cuda_await,
     .finish = cuda_finish,
+    .over = cuda_over,
 };

@@ -1,0 +1,213 @@
+/* jobs.c - what each kind of job does, whoever runs it: two threads (rank.c) or one in a fixed order
+ * (in_order.c).
+ *
+ *   computation   the items of a task, the optimizer's step
+ *   transfers     a job is one transfer after another, with something to do before the first, between two
+ *                 and after the last
+ */
+#include "run/rank/room.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- beginning and end ----------------------------------------------------------------------- */
+
+static int64_t now_ns(const struct rank *r)
+{
+    return (int64_t)((wall_seconds() - r->started_s) * 1e9);
+}
+
+void begin_job(struct rank *r, struct job *job)
+{
+    if (r->options->trace)
+        job->begin_ns = now_ns(r);
+}
+
+void end_job(struct rank *r, struct job *job)
+{
+    pthread_mutex_lock(&r->lock);
+    job->over = true;
+    r->done++;
+    for (int32_t i = 0; i < job->afters; i++)
+        r->program.job[r->program.after[job->first_after + i]].waits--;
+    if (r->options->trace && !r->evaluates) {
+        struct run_event event = {r->step, job->task, job->begin_ns, now_ns(r)};
+        array_push(r->arena, &r->events, event);
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* ---- computation ----------------------------------------------------------------------------- */
+
+void run_items(struct rank *r, const struct task *task)
+{
+    const struct block *block = &r->graph->block[task->block];
+    struct spot at = {task->micro_batch, task->block, task->first_item};
+    for (; at.item < task->first_item + task->items && !has_failed(r); at.item++) {
+        if (block->item[at.item].kind == ITEM_OP)
+            run_op(r, at);
+        else
+            run_slice(r, at);
+        item_over(r, at);
+    }
+}
+
+/* A float holds 24 bits: the rest goes beside it. */
+static void scale_back(struct rank *r)
+{
+    double squares = gradient_squares(r);
+    float parts[] = {(float)squares, (float)(squares - (double)(float)squares)};
+    ask(r, &(struct transfer){.kind = TRANSFER_ALL_REDUCE,
+                              .group = r->world,
+                              .from = parts,
+                              .to = parts,
+                              .count = COUNT_OF(parts),
+                              .on_host = true});
+    r->gradient_norm = sqrt((double)parts[0] + (double)parts[1]);
+    r->pace[r->step & 1].scale =
+        isfinite(r->gradient_norm) ? (float)clip_factor(r->gradient_norm, (double)r->options->clip)
+                                   : NAN;
+}
+
+void run_optimizer(struct rank *r)
+{
+    tie_rest(r);
+    if (r->options->clip > 0 && !r->evaluates)
+        scale_back(r);
+    for (int32_t i = 0; i < r->stores && !has_failed(r); i++) {
+        struct store *store = &r->store[i];
+        optimize_store(r, store, 0, r->evaluates ? store->part : store->kept, r->step);
+    }
+}
+
+/* ---- transfers ------------------------------------------------------------------------------- */
+
+static struct store *store_of_job(const struct rank *r, const struct job *job)
+{
+    return &r->store[r->store_of[r->graph->task[job->task].about]];
+}
+
+/* The range of a bucket's parts that goes. */
+static void set_range(const struct rank *r, const struct job *job, struct errand *w)
+{
+    const struct store *s = store_of_job(r, job);
+    w->at = job->kind == JOB_DEFERRED ? s->kept : 0;
+    w->end = job->kind == JOB_SYNCHRONISE ? s->kept : s->part;
+}
+
+static void copy_checkpoints(struct rank *r, const struct task *task)
+{
+    bool back = task->stream == STREAM_FROM_HOST;
+    const struct keys *keys = &r->offloads[task->about];
+    for (int32_t i = 0; i < keys->count; i++) {
+        pthread_mutex_lock(&r->lock);
+        struct value *value = *value_at(r, task->micro_batch, keys->key[i]);
+        bool alone = value && value->refs == 1; /* what is still read or sent stays */
+        pthread_mutex_unlock(&r->lock);
+        if (value && back && value->host)
+            value_from_host(r, value);
+        else if (alone && !back && value->data)
+            value_to_host(r, value);
+    }
+}
+
+/* The first transfer of a job, or the next; false: the job is over. */
+static bool next_transfer(struct rank *r, const struct job *job, struct errand *w, bool first)
+{
+    const struct task *task = &r->graph->task[job->task];
+    switch (job->kind) {
+    case JOB_STEP:
+        (first ? step_begin : step_end)(r, w);
+        return first;
+    case JOB_SEND:
+        (first ? send_begin : send_end)(r, w);
+        return first;
+    case JOB_RECEIVE:
+        (first ? receive_begin : receive_end)(r, w);
+        return first;
+    case JOB_SYNCHRONISE:
+        if (first)
+            drop_outlived(r);
+        return synchronise_next(r, w);
+    case JOB_DEFERRED:
+        if (r->deferred && synchronise_next(r, w))
+            return true;
+        if (r->deferred)
+            optimize_store(r, store_of_job(r, job), store_of_job(r, job)->kept,
+                           store_of_job(r, job)->part, r->step - 1);
+        return false;
+    case JOB_GATHER:
+        return gather_next(r, w);
+    case JOB_TIE:
+        return first && tie_begin(r, w);
+    case JOB_SLICES: {
+        struct spot at = {task->micro_batch, task->block, task->first_item};
+        run_slice(r, at);
+        item_over(r, at);
+        return false;
+    }
+    case JOB_TO_HOST:
+    case JOB_FROM_HOST:
+        copy_checkpoints(r, task);
+        return false;
+    default:
+        return false;
+    }
+}
+
+void fail_by_status(struct rank *r)
+{
+    rank_fail(r, "%s", weft_last_error()->message);
+}
+
+/* Goes on with a job: true while it has a transfer on its way. */
+static bool proceed(struct rank *r, struct errand *w, bool first)
+{
+    struct job *job = &r->program.job[w->job];
+    if (!next_transfer(r, job, w, first) || has_failed(r))
+        return false;
+    if (r->transport->kind->start(r->transport, &w->transfer, &w->request) != WEFT_OK)
+        fail_by_status(r);
+    return true;
+}
+
+static void note_started(struct rank *r, struct job *job)
+{
+    pthread_mutex_lock(&r->lock);
+    job->started = true;
+    pthread_mutex_unlock(&r->lock);
+}
+
+void start_job(struct rank *r, int32_t number)
+{
+    struct job *job = &r->program.job[number];
+    struct errand *w = calloc(1, sizeof *w);
+    if (!w)
+        memory_ran_out(sizeof *w);
+    w->job = number;
+    begin_job(r, job);
+    note_started(r, job);
+    if (job->kind == JOB_SYNCHRONISE || job->kind == JOB_DEFERRED || job->kind == JOB_GATHER)
+        set_range(r, job, w);
+    bool active = proceed(r, w, true);
+    pthread_mutex_lock(&r->lock); /* of the arena: events go there, too */
+    if (active)
+        array_push(r->arena, &r->active, w);
+    pthread_mutex_unlock(&r->lock);
+    if (!active)
+        errand_free(r, w);
+    if ((!active || job->kind == JOB_SEND) && !has_failed(r))
+        end_job(r, job);
+}
+
+bool goes_further(struct rank *r, struct errand *w)
+{
+    struct job *job = &r->program.job[w->job];
+    w->request = NULL;
+    if (proceed(r, w, false))
+        return true;
+    if (job->kind != JOB_SEND && !has_failed(r))
+        end_job(r, job);
+    errand_free(r, w);
+    return false;
+}

@@ -53,8 +53,8 @@ test-frameworks: weft
 
 # Kernels and runs on this machine's GPU, by the tests that hold the CPU's.
 test-gpu: $(BUILD)/build.ninja
-	ninja -C $(BUILD) -j $(JOBS) test_kernels test_run test_run_network test_run_limits test_run_bf16
-	WEFT_TEST_PERCENT=300 WEFT_TEST_DEVICE=cuda $(CTEST) -j 1 --test-dir $(BUILD) -R '^test_(kernels|run|run_network|run_limits|run_bf16)$$'
+	ninja -C $(BUILD) -j $(JOBS) test_kernels test_run test_run_network test_run_limits test_run_bf16 test_run_mpi
+	WEFT_TEST_PERCENT=300 WEFT_TEST_DEVICE=cuda $(CTEST) -j 1 --test-dir $(BUILD) -R '^test_(kernels|run|run_network|run_limits|run_bf16|run_mpi)$$'
 
 # Bytes, numbers and files of models, plans and tensors, an event simulation, kernels: what a processor
 # may change, and quick enough to be emulated. Of random cases few, for emulation is slow.

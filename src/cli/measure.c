@@ -12,7 +12,7 @@
 
 struct measure_command {
     struct plan_arguments plan;
-    const char *db, *output;
+    const char *db, *output, *device; /* device: NULL is the CPU */
     double precision;
     int64_t budget_ns, ranks, most_bytes;
     bool collectives, mpi, json;
@@ -57,6 +57,7 @@ static void take_most(struct argp_state *state, void *input, char *arg)
 }
 
 static const struct cli_option OPTIONS[] = {
+    {"device", "NAME", "what computes, cpu or cuda (default cpu)", OPTION_TEXT, AT(device)},
     {"db", "DB", "the database to write; what it has is not measured again", OPTION_TEXT, AT(db)},
     {"precision", "P", "standard error of a time to stop at (default 5%)", OPTION_TAKE,
      .take = take_precision},
@@ -76,15 +77,17 @@ static const struct cli_option OPTIONS[] = {
 static const struct syntax SYNTAX = {
     OPTIONS,
     "PLAN --db DB\nMODEL [CLUSTER] --db DB\n--collectives [--db DB] [-o FILE]",
-    "Measures this machine: every kernel that a plan asks for, run by itself on one core, and with "
-    "--collectives the transfers between ranks. Times go into the database as they are measured; "
+    "Measures this machine: every kernel that a plan asks for, run by itself on one core or, with "
+    "--device cuda, on the GPU that the plan's cluster has, and with --collectives the transfers "
+    "between ranks. Times go into the database as they are measured; "
     "Ctrl-C keeps them, and the next run goes on from there.\v"
     "Without a CLUSTER the plan is for one core of this machine; -o writes a cluster file of "
     "--ranks cores for `weft simulate` and `weft plan`.\n\n"
     "Example:\n"
     "  weft profile measure --collectives --ranks 2 --db here.sqlite -o here.yaml\n"
     "  weft profile measure gpt2 here.yaml --dp 2 --dtype fp32 --seq 128 --db here.sqlite\n"
-    "  weft simulate gpt2 here.yaml --dp 2 --dtype fp32 --seq 128 --profile here.sqlite",
+    "  weft simulate gpt2 here.yaml --dp 2 --dtype fp32 --seq 128 --profile here.sqlite\n"
+    "  weft profile measure gpt2 hgx-h200:1 --device cuda --pp 8 --db gpu.sqlite",
     .child = PLAN_CHILD(AT(plan)),
 };
 
@@ -126,6 +129,10 @@ static weft_status check_options(const struct measure_command *options)
         return bad_argument("name a plan or a model, or add --collectives", "measure what?");
     if (options->plan.names > 0 && !options->db)
         return bad_argument("add --db here.sqlite", "measure into which database?");
+    if (options->device && strcmp(options->device, "cpu") != 0 &&
+        (options->collectives || options->output))
+        return bad_argument("leave --collectives and -o out",
+                            "transfers and cluster files are measured of this machine's cores");
     if (options->collectives && !options->mpi && options->ranks < 2)
         return bad_argument("add --ranks 2", "transfers need at least 2 ranks");
     if (options->plan.names == 0 && options->plan.flag)
@@ -147,6 +154,17 @@ done:
     return status;
 }
 
+/* "H200-SXM-141GB" is what "NVIDIA H200" calls itself: its first word is in there. */
+static weft_status check_product(const struct device *device, const char *product)
+{
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(device->name, "-"), device->name);
+    if (strcasestr(product, word))
+        return WEFT_OK;
+    return bad_argument("name a cluster of that device, such as hgx-h200:1",
+                        "the plan is for %s, and this machine has %s", device->name, product);
+}
+
 static weft_status open_plan(struct measure_job *job)
 {
     const struct plan_arguments *in = &job->options->plan;
@@ -155,6 +173,8 @@ static weft_status open_plan(struct measure_job *job)
     if (status)
         return status;
     const struct device *device = &job->opened.cluster->node.device;
+    if (job->measure.kernels->device->product)
+        return check_product(device, job->measure.kernels->device->product());
     if (strcmp(device->arch, "cpu") != 0)
         return bad_argument(
             "plan for this machine: `weft profile measure -o here.yaml` describes it",
@@ -173,13 +193,17 @@ static int64_t away_bytes(const struct asks *asks, const struct device *device)
 static weft_status measure_plan(struct measure_job *job)
 {
     struct asks *asks = ARENA_NEW(job->arena, struct asks);
-    const struct device *core = &job->machine->node.device;
     weft_status status;
     TRY(open_plan(job));
+    bool gpu = job->measure.kernels->device->product != NULL;
+    const struct device *core =
+        gpu ? &job->opened.cluster->node.device : &job->machine->node.device;
     TRY(asks_of_plan(job->arena, job->opened.plan, asks));
     job->measure.device = job->opened.cluster->node.device.name;
     job->measure.away_bytes = away_bytes(asks, core);
     job->measure.memory_bytes = core->memory_bytes / 2;
+    if (gpu) /* what fills its caches must last until the host has given it a kernel */
+        job->measure.away_bytes = 4 * core->l2_bytes;
     TRY(measure_asks(asks, &job->measure, job->arena, &job->measured));
 done:
     return status;
@@ -232,6 +256,7 @@ static weft_status open_job(struct measure_job *job)
     weft_status status;
     TRY(check_options(options));
     job->measure = measure_defaults();
+    TRY(backend_open(options->device ? options->device : "cpu", 0, &job->measure.kernels));
     TRY(set_machine(job, options->ranks));
     gethostname(host, sizeof host - 1);
     job->measure.db = options->db;
@@ -239,8 +264,10 @@ static weft_status open_job(struct measure_job *job)
     job->measure.budget_s = (double)options->budget_ns / 1e9;
     job->measure.stop = &interrupted;
     job->measure.machine = arena_copy_text(job->arena, host);
-    job->measure.source = arena_printf(job->arena, "measured on %s by weft %s",
-                                       job->machine->node.device.name, WEFT_VERSION);
+    const char *(*product)(void) = job->measure.kernels->device->product;
+    job->measure.source =
+        arena_printf(job->arena, "measured on %s by weft %s",
+                     product ? product() : job->machine->node.device.name, WEFT_VERSION);
     if (isatty(STDERR_FILENO))
         job->measure.progress = show_progress;
 done:

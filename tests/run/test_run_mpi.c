@@ -34,10 +34,18 @@ static const struct row {
     {"tp 2, dp 2, cp 1, sp", 4, {.tp = 2, .dp = 2, .sequence = true, .global_batch = 4}},
     {"cp 4", 4, {.cp = 4, .global_batch = 4}},
     {"zb-h1, pp 4", 4, {.pp = 4, .global_batch = 8, .schedule = "zb-h1"}},
+    {"zero 2", 2, {.dp = 2, .shard = 2, .global_batch = 8}},
+    {"interleaved, pp 2", 2, {.pp = 2, .pieces = 2, .global_batch = 8, .schedule = "interleaved"}},
+    {"offload, recompute, pp 2",
+     2,
+     {.pp = 2, .segments = 2, .global_batch = 8, .recompute = RECOMPUTE_FULL, .offload = true}},
+    {"pp 2, tp 2, sp", 4, {.pp = 2, .tp = 2, .sequence = true, .global_batch = 8}},
+    {"zero 1 in 2 groups", 4, {.dp = 4, .shard = 1, .replicate = 2, .global_batch = 8}},
+    {"zero 3, tp 2", 4, {.dp = 2, .tp = 2, .shard = 3, .global_batch = 8}},
     {"moe, ep 2", 2, {.dp = 2, .ep = 2, .global_batch = 4}, MOE},
     {"moe, tp 2, sp", 2, {.tp = 2, .sequence = true, .global_batch = 2}, MOE},
 };
-enum { STEPS = 5 };
+enum { STEPS = 5, STEPS_ON_GPU = 20 };
 
 /* ---- a rank ---------------------------------------------------------------------------------- */
 
@@ -85,7 +93,9 @@ static bool same_over_mpi(struct transport *transport, const struct row *row,
     struct plan *plan = plan_of(model, clusters[1], row->degrees);
     struct degrees alone = {.micro_batch = plan->step_samples, .global_batch = plan->global_batch};
     struct plan *serial = plan_of(model, clusters[0], alone);
-    struct laboratory lab = {.plan = serial, .options = lab_options(model), .steps = STEPS};
+    bool gpu = lab_backend() != &CPU_KERNELS;
+    int steps = gpu ? STEPS_ON_GPU : STEPS;
+    struct laboratory lab = {.plan = serial, .options = lab_options(model), .steps = steps};
     struct trained *one = run_lab(&lab);
     struct comparing c = {one, 0};
     struct run_options options = lab.options;
@@ -93,14 +103,18 @@ static bool same_over_mpi(struct transport *transport, const struct row *row,
     double loss = 0, worst = one->status == WEFT_OK ? 0 : INFINITY;
     options.plan = plan;
     options.transport = transport;
+    if (gpu)
+        options.carrier = backend_carrier("cuda");
     weft_status status;
     TRY(run_open(&options, &rank));
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < steps; i++) {
         TRY(run_step(rank, &loss));
         worst = fmax(worst, fabs(loss - one->loss[i]) / one->loss[i]);
     }
     TRY(run_weights(rank, compare_weight, &c));
 done:
+    if (gpu && transport->rank == 0)
+        fprintf(stderr, "%s: loss %.1e, weights %.1e\n", row->name, worst, c.worst);
     if (status != WEFT_OK || worst > 1e-5 || c.worst > 1e-5)
         fprintf(stderr, "rank %d, %s: loss %.1e, weights %.1e, %s\n", transport->rank, row->name,
                 worst, c.worst, status ? weft_last_error()->message : "");
@@ -111,6 +125,17 @@ done:
     return status == WEFT_OK && worst <= 1e-5 && c.worst <= 1e-5;
 }
 
+/* NCCL takes processes for ranks of one GPU only if each says that it is on a host of its own. */
+static void share_a_gpu(void)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    setenv("NCCL_HOSTID", rank ? rank : "0", 0);
+    setenv("NCCL_P2P_DISABLE", "1", 0);
+    setenv("NCCL_SHM_DISABLE", "1", 0);
+    setenv("NCCL_NET", "Socket", 0);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+}
+
 static int be_a_rank(void)
 {
     struct transport *transport;
@@ -118,6 +143,7 @@ static int be_a_rank(void)
     char name[32];
     int wrong = 0;
     openblas_set_num_threads(1);
+    share_a_gpu();
     if (transport_mpi(&transport) != WEFT_OK) {
         fprintf(stderr, "%s\n", weft_last_error()->message);
         return 1;
@@ -125,7 +151,7 @@ static int be_a_rank(void)
     snprintf(name, sizeof name, "piz-daint:%d", transport->ranks);
     struct cluster *clusters[] = {open_named("piz-daint:1"), open_named(name)};
     for (size_t i = 0; i < COUNT_OF(ROWS); i++)
-        if (ROWS[i].ranks == transport->ranks)
+        if (ROWS[i].ranks == transport->ranks && lab_runs(ROWS[i].model == MOE ? moe : gpt))
             wrong +=
                 !same_over_mpi(transport, &ROWS[i], ROWS[i].model == MOE ? moe : gpt, clusters);
     transport->kind->close(transport);

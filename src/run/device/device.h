@@ -82,7 +82,8 @@ struct compute_device {
     /* to[k] = deviation * normal(hash(seed, place of first + k)); NULL: the host draws. */
     void (*draw_normal)(struct device_stream *stream, const struct normal_draw *draw, int64_t count,
                         float *to);
-    const char *(*failed)(void); /* NULL: nothing has (I5); a device that works at once has none */
+    const char *(*failed)(void);  /* NULL: nothing has (I5); a device that works at once has none */
+    const char *(*product)(void); /* its maker's name for it; NULL: this machine's processor */
 
     /* All of these, or none (I3). */
     struct device_stream *(*stream_new)(void); /* NULL: no more can be had */
@@ -91,6 +92,10 @@ struct compute_device {
     void (*await)(struct device_stream *stream, struct device_event *event);
     void (*finish)(struct device_event *event); /* the host waits for it, and gives it up */
     bool (*over)(struct device_event *event);   /* whether it is; then it is given up */
+    /* An event that knows when it was, and the seconds from one to another of a stream, when they are over;
+     * both are given up. */
+    struct device_event *(*mark)(struct device_stream *stream);
+    double (*between)(struct device_event *from, struct device_event *to);
 };
 extern const struct compute_device CPU_DEVICE;
 

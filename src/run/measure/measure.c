@@ -138,6 +138,17 @@ static void touch(const void *from, int64_t bytes)
         (void)((const volatile char *)from)[i];
 }
 
+/* A device with streams has clocks of its own. What fills its caches lasts longer than the host takes to give
+ * it the kernel: the device never waits in between. */
+static double sample_there(const struct session *s, const struct rig *rig)
+{
+    const struct compute_device *device = rig->kernels->device;
+    device->clear(rig->stream, s->away, s->options->away_bytes);
+    struct device_event *begin = device->mark(rig->stream);
+    rig_give(rig);
+    return device->between(begin, device->mark(rig->stream)) - s->reading_s;
+}
+
 static void prepare_caches(const struct session *s, const struct rig *rig)
 {
     for (int64_t i = 0; i < s->options->away_bytes; i += CACHE_LINE)
@@ -149,6 +160,8 @@ static void prepare_caches(const struct session *s, const struct rig *rig)
 static double one_sample(const struct session *s, const struct rig *rig)
 {
     const struct measure_options *o = s->options;
+    if (rig->kernels->device->mark)
+        return sample_there(s, rig);
     prepare_caches(s, rig);
     double begin = o->kernel_seconds(o->context);
     rig_run(rig);
@@ -160,11 +173,20 @@ static void read_clock(struct session *s)
 {
     enum { READINGS = 101 };
     const struct measure_options *o = s->options;
+    const struct compute_device *device = o->kernels->device;
+    struct device_stream *stream = device_stream(device);
     struct sampling readings = sampling_new(s->keep, READINGS);
     for (int i = 0; i < READINGS; i++) {
         double begin = o->kernel_seconds(o->context);
-        readings.ns[readings.count++] = (o->kernel_seconds(o->context) - begin) * 1e9;
+        double took = o->kernel_seconds(o->context) - begin;
+        if (device->mark) {
+            device->clear(stream, s->away, o->away_bytes);
+            struct device_event *from = device->mark(stream);
+            took = device->between(from, device->mark(stream));
+        }
+        readings.ns[readings.count++] = took * 1e9;
     }
+    device_stream_free(device, stream);
     s->reading_s = spread_of(&readings).median_ns / 1e9;
 }
 
@@ -278,14 +300,20 @@ weft_status measure_asks(const struct asks *asks, const struct measure_options *
     weft_status status;
     *out = (struct measured){0};
     s.began_s = s.committed_s = options->wall_seconds(options->context);
-    s.away = calloc((size_t)options->away_bytes + 1, 1);
+    const struct compute_device *device = options->kernels->device;
+    struct device_stream *stream = device_stream(device);
+    s.away = device->allocate(stream, options->away_bytes + 1);
     if (!s.away)
-        return failure("no memory for %lld bytes to fill caches with",
-                       (long long)options->away_bytes);
+        TRY(failure("no memory for %lld bytes to fill caches with",
+                    (long long)options->away_bytes));
+    device->clear(stream, s.away, options->away_bytes + 1);
     TRY(read_known(&s));
     read_clock(&s);
     TRY(measure_all(&s));
+    if (device_failed(device))
+        TRY(failure("%s", device_failed(device)));
 done:
-    free(s.away);
+    device->release(stream, s.away);
+    device_stream_free(device, stream);
     return status;
 }

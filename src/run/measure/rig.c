@@ -44,11 +44,33 @@ struct operand_request {
     int64_t count, below; /* below: of ids */
 };
 
+/* By the device itself, which is quicker than the host for gigabytes. */
+static bool draw_there(struct rig *rig, void *to, const struct operand_request *request)
+{
+    const struct compute_device *device = rig->kernels->device;
+    struct normal_draw draw = {.seed = (uint64_t)rng_below(&rig->rng, INT64_MAX),
+                               .deviation = 0.25,
+                               .elements = request->count};
+    void *numbers = request->dtype == DTYPE_FP32
+                        ? to
+                        : device->allocate(rig->stream, request->count * (int64_t)sizeof(float));
+    if (!numbers)
+        return false;
+    device->draw_normal(rig->stream, &draw, request->count, numbers);
+    if (numbers != to) {
+        device->cast(rig->stream, DTYPE_FP32, numbers, request->dtype, to, request->count);
+        device->release(rig->stream, numbers);
+    }
+    return true;
+}
+
 static bool fill(struct rig *rig, void *to, int64_t bytes, const struct operand_request *request)
 {
     const struct compute_device *device = rig->kernels->device;
     if (!to || request->content == CONTENT_ZEROS)
         return to != NULL;
+    if (request->content == CONTENT_NUMBERS && device->draw_normal)
+        return draw_there(rig, to, request);
     struct host_view view = host_view(device, rig->stream, to, bytes, false);
     if (!view.at)
         return false;
@@ -286,17 +308,23 @@ static void optimize(const struct rig *rig)
     double squares = 0;
     device->clear(step.stream, rig->squares, sizeof *rig->squares);
     device->add_squares(step.stream, step.gradient, step.count, rig->squares);
-    device_download(device, step.stream, &squares, rig->squares, sizeof squares);
+    if (device->shared) /* once for all gradients, and not for each bucket */
+        device_download(device, step.stream, &squares, rig->squares, sizeof squares);
     step.scale = (float)clip_factor(sqrt(squares), 1);
     rig->kernels->optimize(&step);
     device->clear(step.stream, step.gradient, step.count * (int64_t)sizeof *step.gradient);
 }
 
-void rig_run(const struct rig *rig)
+void rig_give(const struct rig *rig)
 {
     if (rig->call.op)
         rig->kernels->run(&rig->call, rig->phase);
     else
         optimize(rig);
+}
+
+void rig_run(const struct rig *rig)
+{
+    rig_give(rig);
     device_finish(rig->kernels->device, device_record(rig->kernels->device, rig->stream));
 }

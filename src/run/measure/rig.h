@@ -35,6 +35,7 @@ int64_t rig_bytes(const struct kernels *kernels, const struct ask *ask, const st
 bool rig_open(struct rig *rig, const struct kernels *kernels, const struct ask *ask,
               const struct asker *asker, enum policy policy);
 void rig_close(struct rig *rig);
-void rig_run(const struct rig *rig);
+void rig_give(const struct rig *rig); /* to its stream */
+void rig_run(const struct rig *rig);  /* to its end */
 
 #endif

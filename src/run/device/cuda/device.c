@@ -138,6 +138,33 @@ static bool cuda_over(struct device_event *event)
     return true;
 }
 
+static struct device_event *cuda_mark(struct device_stream *stream)
+{
+    CUevent event = NULL;
+    if (!cuda_ready() ||
+        !cuda_works(CUDA(cuEventCreate)(&event, CU_EVENT_DEFAULT), "an event is made"))
+        return NULL;
+    cuda_works(CUDA(cuEventRecord)(event, stream->stream), "an event is recorded");
+    return (struct device_event *)event;
+}
+
+static double cuda_between(struct device_event *from, struct device_event *to)
+{
+    float ms = 0;
+    if (!from || !to || !cuda_ready())
+        return 0;
+    if (cuda_works(CUDA(cuEventSynchronize)((CUevent)to), "the GPU works"))
+        cuda_works(CUDA(cuEventElapsedTime)(&ms, (CUevent)from, (CUevent)to), "a time is read");
+    CUDA(cuEventDestroy)((CUevent)from);
+    CUDA(cuEventDestroy)((CUevent)to);
+    return (double)ms / 1e3;
+}
+
+static const char *cuda_product(void)
+{
+    return cuda_facts()->name;
+}
+
 static void cuda_finish(struct device_event *event)
 {
     if (!event || !cuda_ready())
@@ -346,10 +373,13 @@ const struct compute_device CUDA_DEVICE = {
     .add_squares = cuda_add_squares,
     .draw_normal = cuda_draw_normal,
     .failed = cuda_failed,
+    .product = cuda_product,
     .stream_new = cuda_stream_new,
     .stream_free = cuda_stream_free,
     .record = cuda_record,
     .await = cuda_await,
     .finish = cuda_finish,
     .over = cuda_over,
+    .mark = cuda_mark,
+    .between = cuda_between,
 };

@@ -27,6 +27,7 @@
     X(cuEventCreate, "cuEventCreate")                                                              \
     X(cuEventRecord, "cuEventRecord")                                                              \
     X(cuEventSynchronize, "cuEventSynchronize")                                                    \
+    X(cuEventElapsedTime, "cuEventElapsedTime")                                                    \
     X(cuEventQuery, "cuEventQuery")                                                                \
     X(cuEventDestroy, "cuEventDestroy_v2")                                                         \
     X(cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool")                                      \

@@ -22,7 +22,8 @@ struct gpu_kind {
 };
 extern const struct gpu_kind GPU_EMBEDDING, GPU_LINEAR, GPU_SCORE, GPU_CONTEXT, GPU_ATTENTION,
     GPU_SOFTMAX, GPU_LAYER_NORM, GPU_RMS_NORM, GPU_GELU, GPU_RELU, GPU_SILU, GPU_GATED, GPU_DROPOUT,
-    GPU_DROPOUT_ADD, GPU_ADD, GPU_ROTARY, GPU_LOSS;
+    GPU_DROPOUT_ADD, GPU_ADD, GPU_ROTARY, GPU_LOSS, GPU_ROUTER, GPU_DISPATCH, GPU_EXPERT_LINEAR,
+    GPU_COMBINE;
 void gpu_optimize(const struct optimizer_step *step);
 /* What is missing, where products cannot be had. */
 weft_status products_open(void);

@@ -19,6 +19,10 @@ static const struct gpu_kind *const TABLE[OP_KIND_COUNT] = {
     [OP_ADD] = &GPU_ADD,
     [OP_ROTARY] = &GPU_ROTARY,
     [OP_LOSS] = &GPU_LOSS,
+    [OP_ROUTER] = &GPU_ROUTER,
+    [OP_DISPATCH] = &GPU_DISPATCH,
+    [OP_EXPERT_LINEAR] = &GPU_EXPERT_LINEAR,
+    [OP_COMBINE] = &GPU_COMBINE,
 };
 
 static bool gpu_has(const struct op *op, const char **why)

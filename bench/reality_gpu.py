@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Prediction against a real GPU: step time and peak memory of `weft train --device cuda` beside `weft simulate`.
+
+  bench/reality_gpu.py build/weft --cluster one-h200.yaml     30 models and plans on one GPU
+
+Every row is predicted twice: from the shipped data alone, and after `weft profile measure --device cuda` has measured
+its kernels. The median of the last steps counts; the first ones warm up. Prints the table, and the means.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+GPT = ["gpt2", "gpt3-350m", "gpt3-1.3b"]
+LLAMA = [["llama3.2-1b"], ["llama3-8b", "--set", "layers=4"], ["llama3-8b", "--set", "layers=8"]]
+
+
+def cases():
+    """Model and flags: sequences of 512 to 4096, one to 32 samples, with and without recomputation."""
+    rows = []
+    for name in GPT:
+        for seq, batch, micro in ((1024, 8, 8), (512, 16, 16), (1024, 16, 4), (2048, 4, 4)):
+            rows.append(([name, "--seq", str(seq)], batch, micro, []))
+        rows.append(([name, "--seq", "1024"], 16, 8, ["--recompute", "full"]))
+    for model in LLAMA:
+        for seq, batch, micro in ((2048, 4, 4), (1024, 8, 8), (4096, 2, 1), (512, 16, 16)):
+            rows.append((model + ["--seq", str(seq)], batch, micro, []))
+        rows.append((model + ["--seq", "2048"], 4, 2, ["--recompute", "full"]))
+    return rows
+
+
+class Bench:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, pathlib.Path(folder)
+        self.database = str(self.folder / "gpu.sqlite")
+        self.text = self.folder / "text.txt"
+        self.text.write_text("the quick brown fox jumps over the lazy dog\n" * 20000)
+
+    def weft(self, *words):
+        done = subprocess.run([self.options.weft, *words], capture_output=True, text=True, timeout=500)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip()[-300:])
+        return done.stdout
+
+    def predict(self, plan, *more):
+        answer = json.loads(self.weft("simulate", *plan, *more, "--json"))
+        return answer["iteration_s"]
+
+    def run(self, plan):
+        log = self.folder / "log.tsv"
+        log.unlink(missing_ok=True)
+        answer = json.loads(self.weft("train", *plan, "--device", "cuda", "--data", str(self.text), "--steps",
+                                      str(self.options.steps), "--log", str(log), "--rate", "0.0001", "--json"))
+        lines = [line.split("\t") for line in log.read_text().splitlines()]
+        at = lines[0].index("tokens_per_s")
+        rates = [float(line[at]) for line in lines[1:]][self.options.steps // 2:]
+        return statistics.median(rates), answer
+
+    def row(self, model, batch, micro, flags):
+        plan = [model[0], self.options.cluster, *model[1:], "--dtype", "bf16", "--global-batch", str(batch),
+                "--micro-batch", str(micro), *flags]
+        seq = int(model[model.index("--seq") + 1])
+        before = self.predict(plan)
+        self.weft("profile", "measure", *plan, "--device", "cuda", "--db", self.database)
+        after = self.predict(plan, "--profile", self.database)
+        rate, answer = self.run(plan)
+        took = batch * seq / rate
+        held, predicted = (max(rank[key] for rank in answer["ranks"]) for key in ("peak", "predicted"))
+        return took, before / took - 1, after / took - 1, held, predicted / held - 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("weft")
+    parser.add_argument("--cluster", required=True, help="a cluster of one such GPU")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--most", type=int, default=1000, help="rows")
+    options = parser.parse_args()
+    errors = []
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(options, folder)
+        print("  measured    shipped   profiled       memory   predicted  plan")
+        for model, batch, micro, flags in cases()[:options.most]:
+            what = " ".join([*model, "batch", str(batch), "micro-batch", str(micro), *flags])
+            try:
+                took, before, after, held, memory = bench.row(model, batch, micro, flags)
+            except (RuntimeError, subprocess.TimeoutExpired, KeyError, TypeError) as error:
+                print(f"failed: {what}: {error}", flush=True)
+                continue
+            errors.append((abs(before), abs(after), abs(memory)))
+            print(f"{1e3 * took:8.2f} ms {before:+10.1%} {after:+10.1%} {held / 2**30:8.2f} GiB {memory:+10.1%}  {what}",
+                  flush=True)
+    for name, column in zip(("shipped data", "after measuring", "memory"), zip(*errors)):
+        print(f"{name}: {statistics.mean(column):.1%} in the mean, {max(column):.1%} at worst, of {len(column)}")
+
+
+if __name__ == "__main__":
+    main()

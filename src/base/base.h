@@ -233,6 +233,19 @@ double wall_seconds(void);
 /* Reads a whole file; the text is NUL-terminated. Refuses a file larger than `limit`. */
 weft_status file_read(struct arena *keep, const char *path, size_t limit, char **out,
                       size_t *out_len);
+/* Files that come with a question, for a program that answers others' questions. From files_give on, until it is
+ * called with NULL, this thread's file_read knows these names and no others, and file_exists too (given.c). */
+struct given_file {
+    const char *name, *text; /* the text is NUL-terminated */
+};
+struct given_files {
+    const struct given_file *file;
+    size_t count;
+};
+void files_give(const struct given_files *files);
+const struct given_files *files_given(void); /* NULL: files are those of the machine */
+const char *file_given(const char *name);    /* its text; NULL: no such file was given */
+bool file_exists(const char *path);
 /* Writes a file so that it exists whole or not at all; `put` writes its content. */
 typedef void (*file_writer)(void *context, FILE *file);
 weft_status file_write(const char *path, file_writer put, void *context);

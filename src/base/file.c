@@ -11,11 +11,23 @@ static void close_file(void *file)
     fclose(file);
 }
 
+static weft_status read_given(struct arena *keep, const char *path, char **out, size_t *out_len)
+{
+    const char *text = file_given(path);
+    if (!text)
+        return bad_input(path, 0, "paste the file's text", "no file can be opened from here");
+    *out = arena_copy_text(keep, text);
+    *out_len = strlen(text);
+    return WEFT_OK;
+}
+
 weft_status file_read(struct arena *keep, const char *path, size_t limit, char **out,
                       size_t *out_len)
 {
     weft_status status = WEFT_OK;
     struct stat info;
+    if (files_given())
+        return read_given(keep, path, out, out_len);
     /* checked before fopen, which would block on a pipe */
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return bad_input(path, 0, NULL, "is %s, expected a file",

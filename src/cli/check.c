@@ -45,30 +45,10 @@ static const struct syntax SYNTAX = {
     .child = PLAN_CHILD(AT(plan)),
 };
 
-/* How many of a plan's choices at least one instance uses. */
-static int used_choices(const struct plan *plan)
-{
-    bool seen[UINT16_MAX + 1] = {false};
-    int used = 0;
-    for (int64_t i = 0; i < plan->instances; i++) {
-        used += !seen[plan->choice_of[i]];
-        seen[plan->choice_of[i]] = true;
-    }
-    return used;
-}
-
 /* ---- the proof ------------------------------------------------------------------------------- */
 
 /* The work of an operator on one device, counted in pairs of devices of a large group. */
 enum { LEAST_PAIRS = 50 };
-
-/* The size of a graph that was proved; 0 tasks if it was not. */
-struct proved {
-    int32_t tasks, devices;
-};
-struct proofs {
-    struct proved folded, unfolded;
-};
 
 /* The proof compares the values of each device with those of every other device that has the same ones. */
 static double work_unfolded(const struct plan *plan)
@@ -120,13 +100,6 @@ static void print_proofs(const struct plan *plan, const struct proofs *proofs)
         puts("; too many devices to take each by itself");
 }
 
-static json_t *proved_json(const struct proved *proved)
-{
-    if (!proved->tasks)
-        return json_null();
-    return json_pack("{s:i, s:i}", "tasks", proved->tasks, "devices", proved->devices);
-}
-
 /* ---- targets --------------------------------------------------------------------------------- */
 
 static void print_targets(struct arena *scratch, const struct target_answers *answers)
@@ -142,19 +115,6 @@ static void print_targets(struct arena *scratch, const struct target_answers *an
             print_wrapped(scratch,
                           arena_printf(scratch, "not by %s: ", answers->data[i].target->framework),
                           answers->data[i].breaks, stdout);
-}
-
-static json_t *targets_json(const struct target_answers *answers)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < answers->len; i++) {
-        const struct target_answer *a = &answers->data[i];
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:b, s:o}", "framework", a->target->framework,
-                                        "release", a->target->release, "runs_it", a->breaks == NULL,
-                                        "breaks", a->breaks ? json_text(a->breaks) : json_null()));
-    }
-    return list;
 }
 
 /* WEFT_NO_ANSWER where the target of --for does not run the plan. */
@@ -191,26 +151,6 @@ static void print_text(const struct plan *plan, const struct warnings *warnings)
     arena_free(scratch);
 }
 
-static int print_json(const struct plan *plan, const struct warnings *warnings,
-                      const struct proofs *proofs, const struct target_answers *answers)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < warnings->len; i++)
-        json_array_append_new(list, json_text(warnings->data[i]));
-    json_t *json = json_pack(
-        "{s:b, s:o, s:I, s:i, s:I, s:I, s:o, s:i, s:I, s:o}", "ok", 1, "model",
-        json_text(plan->model->name), "devices", (json_int_t)cluster_devices(plan->cluster),
-        "stages", plan->stages, "micro_batches", (json_int_t)plan_micro_batches(plan),
-        "step_samples", (json_int_t)plan->step_samples, "schedule", json_text(plan->schedule),
-        "choices", used_choices(plan), "operators", (json_int_t)plan->instances, "warnings", list);
-    json_object_set_new(json, "targets", targets_json(answers));
-    if (proofs)
-        json_object_set_new(json, "proved",
-                            json_pack("{s:o, s:o}", "folded", proved_json(&proofs->folded),
-                                      "unfolded", proved_json(&proofs->unfolded)));
-    return cli_print_json(json);
-}
-
 static int check(const void *context, const struct plan *plan)
 {
     const struct check_command *options = context;
@@ -224,7 +164,8 @@ static int check(const void *context, const struct plan *plan)
     TRY(targets_ask(options->plan.arena, plan, &answers));
     plan_warnings(options->plan.arena, plan, &warnings);
     if (options->json)
-        return print_json(plan, &warnings, options->prove ? &proofs : NULL, &answers);
+        return cli_print_json(
+            checked_json(plan, &warnings, options->prove ? &proofs : NULL, &answers));
     print_text(plan, &warnings);
     if (options->prove)
         print_proofs(plan, &proofs);

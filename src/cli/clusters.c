@@ -127,32 +127,6 @@ static const struct syntax SYNTAX = {
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-struct inside {
-    const char *kind;
-    double bytes_per_s; /* out of one device, per direction */
-};
-
-/* The fastest connection of device 0 to others: NVLink if it has any. */
-static struct inside inside_of(const struct node_type *node)
-{
-    double rate[LINK_KIND_COUNT] = {0};
-    bool switched = false;
-    for (int32_t i = 0; i < node->links; i++) {
-        const struct link *link = &node->link[i];
-        if (link->a != 0 && link->b != 0)
-            continue;
-        rate[link->kind] += link->bytes_per_s;
-        switched |= node->vertex[link->a + link->b].kind == VERTEX_NVSWITCH;
-    }
-    if (node->devices == 1)
-        return (struct inside){"-", 0};
-    if (rate[LINK_NVLINK] > 0)
-        return (struct inside){switched ? "NVSwitch" : wire_words(&node->device)->title,
-                               rate[LINK_NVLINK]};
-    return rate[LINK_PCI] > 0 ? (struct inside){"PCI", rate[LINK_PCI]}
-                              : (struct inside){"socket", rate[LINK_SOCKET]};
-}
-
 static void list_row(struct table *table, const struct cluster_preset *preset,
                      const struct cluster *cluster)
 {
@@ -174,42 +148,30 @@ static void list_row(struct table *table, const struct cluster_preset *preset,
     table_cell(table, "%s", preset->source);
 }
 
-static json_t *list_entry(const struct cluster_preset *preset, const struct cluster *cluster)
+static int print_list_json(void)
 {
-    const struct node_type *node = &cluster->node;
-    struct inside inside = inside_of(node);
-    return json_pack(
-        "{s:s, s:s, s:s, s:i, s:s, s:I, s:s, s:f, s:i, s:f, s:s}", "name", preset->name, "summary",
-        preset->summary, "source", cluster->source, "devices_per_node", node->devices, "device",
-        node->device.name, "memory_bytes", (json_int_t)node->device.memory_bytes, "inside",
-        inside.kind, "inside_bytes_per_s", inside.bytes_per_s, "nics", node->nics,
-        "nic_bytes_per_s", node->nic_bytes_per_s, "fabric", fabric_kind_name(cluster->fabric.kind));
+    json_t *list;
+    weft_status status = clusters_json(&list);
+    return status ? cli_fail(status) : cli_print_json(list);
 }
 
-static int list_presets(struct arena *arena, bool json)
+static int list_presets(struct arena *arena)
 {
     static const char *const HEADERS[] = {"name",         "devices",       "device", "GiB",
                                           "inside, GB/s", "between, GB/s", "source"};
     static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_LEFT, ALIGN_RIGHT,
                                         ALIGN_LEFT, ALIGN_LEFT,  ALIGN_LEFT};
     struct table *table = table_new(arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    json_t *list = json_array();
     const struct cluster_preset *presets;
     size_t count = cluster_presets(&presets);
     for (size_t i = 0; i < count; i++) {
         struct cluster *cluster;
         weft_status status = cluster_open(presets[i].name, &cluster);
-        if (status) {
-            json_decref(list);
+        if (status)
             return cli_fail(status);
-        }
         list_row(table, &presets[i], cluster);
-        json_array_append_new(list, list_entry(&presets[i], cluster));
         cluster_free(cluster);
     }
-    if (json)
-        return cli_print_json(json_pack("{s:o}", "clusters", list));
-    json_decref(list);
     table_print(table, stdout);
     printf("\nEach name takes :NODES, as in dgx-v100:4, and `weft clusters dgx-v100:4` draws it.\n"
            "Bandwidths are per direction: inside out of one device, between per NIC.\n");
@@ -493,7 +455,8 @@ int cmd_clusters(int argc, char **argv)
     }
     struct arena *arena = arena_new();
     int code = options.name || options.this_machine ? open_and_describe(arena, &options)
-                                                    : list_presets(arena, options.json);
+               : options.json                       ? print_list_json()
+                                                    : list_presets(arena);
     arena_free(arena);
     return code;
 }

@@ -1,7 +1,5 @@
 /* export.c - `weft export`: writes a plan in the format of another framework. */
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/degrees.h"
 
@@ -64,82 +62,12 @@ static const struct syntax SYNTAX = {
     .child = PLAN_CHILD(AT(plan)),
 };
 
-/* ---- predictions ----------------------------------------------------------------------------- */
-
-struct predicted {
-    bool known;
-    double iteration_s;
-    double needed_bytes; /* on the fullest stage */
-    bool fits;
-};
-
-static weft_status predict(const struct plan *plan, struct predicted *out)
-{
-    struct prediction *prediction;
-    struct simulate_options options = {.fold = FOLD_AUTO};
-    cli_warn_missing();
-    weft_status status = simulate(plan, &options, &prediction);
-    if (status)
-        return status;
-    *out = (struct predicted){true, (double)prediction->iteration_ns / 1e9, 0, prediction->fits};
-    for (int32_t s = 0; s < plan->stages; s++)
-        out->needed_bytes =
-            fmax(out->needed_bytes, (double)stage_needed(&prediction->stage[s].memory));
-    prediction_free(prediction);
-    return WEFT_OK;
-}
-
-struct both_predictions {
-    struct predicted plan, written;
-};
-
-/* Predicts both plans, if they differ. */
-static weft_status compare(const struct plan *plan, const struct export_result *result,
-                           struct both_predictions *out)
-{
-    weft_status status = WEFT_OK;
-    *out = (struct both_predictions){0};
-    if (!result->differences.len)
-        return WEFT_OK;
-    TRY(predict(plan, &out->plan));
-    TRY(predict(result->written, &out->written));
-done:
-    return status;
-}
-
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static json_t *texts_json(const struct texts *texts)
+static void tell(const struct exported *exported)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < texts->len; i++)
-        json_array_append_new(list, json_text(texts->data[i]));
-    return list;
-}
-
-static json_t *predicted_json(const struct predicted *p)
-{
-    return p->known ? json_pack("{s:f, s:o, s:b}", "iteration_s", p->iteration_s, "needed_bytes",
-                                json_whole(p->needed_bytes), "fits", p->fits)
-                    : json_null();
-}
-
-static int print_json(const struct export_command *options, const struct export_result *result,
-                      const struct both_predictions *comparison)
-{
-    return cli_print_json(
-        json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "target", options->to, "exact",
-                  (int)(result->differences.len + result->decided.len == 0), "differences",
-                  texts_json(&result->differences), "decided", texts_json(&result->decided),
-                  "notes", texts_json(&result->notes), "plan", predicted_json(&comparison->plan),
-                  "written", predicted_json(&comparison->written), "simulate",
-                  result->simulate ? json_text(result->simulate) : json_null(), "text",
-                  json_text(result->text)));
-}
-
-static void tell(const struct export_result *result, const struct both_predictions *comparison)
-{
-    const struct predicted *plan = &comparison->plan, *written = &comparison->written;
+    const struct export_result *result = &exported->result;
+    const struct export_prediction *plan = &exported->plan, *written = &exported->written;
     for (size_t i = 0; i < result->differences.len; i++)
         fprintf(stderr, "differs: %s\n", result->differences.data[i]);
     for (size_t i = 0; i < result->decided.len; i++)
@@ -155,96 +83,34 @@ static void tell(const struct export_result *result, const struct both_predictio
             written->fits ? "" : ", which does not fit");
 }
 
-static int print(const struct export_command *options, const struct export_result *result,
-                 const struct both_predictions *comparison)
+static int print(const struct export_command *options, const struct exported *exported)
 {
     if (options->output) {
-        weft_status status = file_write_text(options->output, result->text);
+        weft_status status = file_write_text(options->output, exported->result.text);
         if (status)
             return cli_fail(status);
     }
     if (options->json)
-        return print_json(options, result, comparison);
+        return cli_print_json(exported_json(options->to, exported));
     if (!options->output)
-        fputs(result->text, stdout);
+        fputs(exported->result.text, stdout);
     fflush(stdout);
-    tell(result, comparison);
+    tell(exported);
     return WEFT_OK;
 }
 
-/* The plan itself, or the nearest that runs and fits, with what differs. */
-static weft_status write_text(const struct export_command *options, const struct plan *plan,
-                              struct export_result *result)
-{
-    struct arena *keep = options->plan.arena;
-    struct plan *nearest = NULL;
-    weft_status status;
-    if (options->nearest)
-        TRY(plan_nearest(keep, plan, options->to, &nearest));
-    TRY(plan_export(keep, nearest ? nearest : plan, options->to, options->nearest, result));
-    if (nearest)
-        plan_differences(keep, plan, nearest, &result->differences);
-done:
-    plan_free(nearest);
-    return status;
-}
-
-/* Selective recomputation makes scores again that flash attention never kept: the plan is one without. */
-static void note_selective(const struct export_command *options, const struct plan *plan,
-                           struct export_result *result)
-{
-    const struct degrees *d = &options->plan.degrees;
-    for (int64_t i = 0; i < plan->instances; i++)
-        if (plan_choice(plan, i)->recompute)
-            return;
-    if (d->has_recompute && d->recompute == RECOMPUTE_SELECTIVE)
-        add_text(options->plan.arena, &result->notes,
-                 "--recompute selective: with flash attention there are no scores to make again, "
-                 "so nothing is recomputed");
-}
-
-/* Degrees say nothing of what a framework decides by itself, unless they are asked to. */
-static weft_status settle(const struct export_command *options, struct plan *plan)
-{
-    const struct target *target;
-    weft_status status = format_target(options->plan.arena, options->to, &target);
-    if (!status && options->plan.names == 2)
-        target_settle(target, &options->plan.degrees, plan);
-    return status;
-}
-
-static weft_status explain(const struct export_command *options, const struct plan *plan,
-                           const struct texts *differences)
-{
-    const struct target *target;
-    weft_status status = format_target(options->plan.arena, options->to, &target);
-    return status ? status : target_refuses(plan, target, differences);
-}
-
-static int run(const void *context, const struct plan *given)
+static int run(const void *context, const struct plan *plan)
 {
     const struct export_command *options = context;
-    struct export_result result = {0};
-    struct both_predictions comparison;
-    struct plan *plan = NULL;
-    weft_status status;
-    TRY(plan_copy(given, &plan));
-    TRY(settle(options, plan));
-    status = write_text(options, plan, &result);
-    if (status && result.differences.len && !options->nearest)
-        status = explain(options, plan, &result.differences);
-    if (status)
-        goto done;
-    note_selective(options, plan, &result);
-    TRY(compare(plan, &result, &comparison));
-    int code = print(options, &result, &comparison);
-    plan_free(plan);
-    plan_free(result.written);
+    struct export_question question = {options->to, options->nearest,
+                                       options->plan.names == 2 ? &options->plan.degrees : NULL};
+    struct exported exported;
+    weft_status status = exported_make(options->plan.arena, plan, &question, &exported);
+    if (!status && exported.plan.known)
+        cli_warn_missing();
+    int code = status ? cli_fail(status) : print(options, &exported);
+    exported_close(&exported);
     return code;
-done:
-    plan_free(plan);
-    plan_free(result.written);
-    return cli_fail(status);
 }
 
 /* Traces are of the graph, not of what a framework is told: nothing has to be recognised. */

@@ -71,34 +71,11 @@ static int print_names(const struct listing *listing)
     return WEFT_OK;
 }
 
-static weft_status describe(const struct preset *preset, json_t *models)
-{
-    struct model *model;
-    weft_status status = model_open(preset->name, NULL, &model);
-    if (status)
-        return status;
-    double parameters = model_totals(model, model->dtype).parameters;
-    json_array_append_new(models, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:s}", "name",
-                                            preset->name, "family", preset->family, "layers",
-                                            (json_int_t)model->layers, "parameters",
-                                            (json_int_t)parameters, "seq", (json_int_t)model->seq,
-                                            "dtype", dtype_name(model->dtype), "options",
-                                            preset->options, "source", preset->source));
-    model_free(model);
-    return WEFT_OK;
-}
-
 static int print_json(const struct listing *listing)
 {
-    json_t *models = json_array();
-    weft_status status = WEFT_OK;
-    for (size_t i = 0; i < listing->count && !status; i++)
-        if (listed(listing, i))
-            status = describe(&listing->presets[i], models);
-    if (!status)
-        return cli_print_json(json_pack("{s:o}", "models", models));
-    json_decref(models);
-    return cli_fail(status);
+    json_t *models;
+    weft_status status = models_json(listing->family, &models);
+    return status ? cli_fail(status) : cli_print_json(models);
 }
 
 static weft_status add_row(struct table *table, const struct preset *preset, bool first)

@@ -9,7 +9,6 @@
 #include "cluster/topology.h"
 
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_XML_BYTES = 16 << 20 }; /* NCCL's own dumps have a few kilobytes */
 
@@ -138,11 +137,6 @@ static weft_status open_file(const char *path, int64_t nodes, struct cluster **o
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static bool is_file(const char *path)
-{
-    return access(path, F_OK) == 0;
-}
-
 struct asked_size {
     int64_t nodes, devices; /* of each node; 0: as many as the name alone implies */
 };
@@ -166,10 +160,10 @@ static weft_status split_size(char *name, struct asked_size *out)
 {
     char *colon = strrchr(name, ':');
     *out = (struct asked_size){0};
-    if (!colon || is_file(name))
+    if (!colon || file_exists(name))
         return WEFT_OK;
     *colon = '\0';
-    if (!cluster_preset_find(name) && !is_file(name))
+    if (!cluster_preset_find(name) && !file_exists(name))
         return WEFT_OK; /* the caller reports that there is no such name */
     return parse_size(name, colon + 1, out);
 }
@@ -208,7 +202,7 @@ weft_status cluster_open(const char *name, struct cluster **out)
     const struct cluster_preset *preset = cluster_preset_find(base);
     if (status == WEFT_OK && preset)
         status = open_preset(preset, size.nodes, &cluster);
-    else if (status == WEFT_OK && (is_file(base) || known_ending(base, &format)))
+    else if (status == WEFT_OK && (file_exists(base) || known_ending(base, &format)))
         status = open_file(base, size.nodes, &cluster);
     else if (status == WEFT_OK)
         status = unknown_preset(base);

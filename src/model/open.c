@@ -205,11 +205,22 @@ static weft_status open_folder(struct arena *scratch, const char *path, const st
     return open_document(scratch, config, overrides, out);
 }
 
+/* A file that came with the question is a document. */
+static weft_status open_given(struct arena *scratch, const char *path, const struct doc *overrides,
+                              struct model **out)
+{
+    if (!file_exists(path))
+        return unknown_model(path);
+    return open_document(scratch, path, overrides, out);
+}
+
 static weft_status open_path(struct arena *scratch, const char *path, const struct doc *overrides,
                              struct model **out)
 {
     struct stat info;
     open_rule *rule = rule_of(path);
+    if (files_given())
+        return open_given(scratch, path, overrides, out);
     if (stat(path, &info) != 0)
         return rule || strchr(path, '/')
                    ? bad_input(path, 0, NULL, "cannot be opened: %s", strerror(errno))

@@ -7,7 +7,10 @@
 
 #include <jansson.h>
 
+#include "report/catalog.h"
+#include "report/checked.h"
 #include "report/comparison.h"
+#include "report/exported.h"
 #include "report/measured.h"
 #include "report/page.h"
 #include "report/planned.h"

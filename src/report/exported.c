@@ -1,0 +1,138 @@
+/* exported.c - writes a plan for a framework, and says what differs from what was asked. */
+#include <math.h>
+
+#include "report/report.h"
+
+/* ---- predictions ----------------------------------------------------------------------------- */
+
+static weft_status predict(const struct plan *plan, struct export_prediction *out)
+{
+    struct prediction *prediction;
+    struct simulate_options options = {.fold = FOLD_AUTO};
+    weft_status status = simulate(plan, &options, &prediction);
+    if (status)
+        return status;
+    *out = (struct export_prediction){true, (double)prediction->iteration_ns / 1e9, 0,
+                                      prediction->fits};
+    for (int32_t s = 0; s < plan->stages; s++)
+        out->needed_bytes =
+            fmax(out->needed_bytes, (double)stage_needed(&prediction->stage[s].memory));
+    prediction_free(prediction);
+    return WEFT_OK;
+}
+
+/* Predicts both plans, if they differ. */
+static weft_status predict_both(const struct plan *plan, struct exported *out)
+{
+    weft_status status = WEFT_OK;
+    if (!out->result.differences.len)
+        return WEFT_OK;
+    TRY(predict(plan, &out->plan));
+    TRY(predict(out->result.written, &out->written));
+done:
+    return status;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* The plan itself, or the nearest that runs and fits, with what differs. */
+static weft_status write_text(struct arena *keep, const struct plan *plan,
+                              const struct export_question *question, struct export_result *result)
+{
+    struct plan *nearest = NULL;
+    weft_status status;
+    if (question->nearest)
+        TRY(plan_nearest(keep, plan, question->to, &nearest));
+    TRY(plan_export(keep, nearest ? nearest : plan, question->to, question->nearest, result));
+    if (nearest)
+        plan_differences(keep, plan, nearest, &result->differences);
+done:
+    plan_free(nearest);
+    return status;
+}
+
+/* Selective recomputation makes scores again that flash attention never kept: the plan is one without. */
+static void note_selective(struct arena *keep, const struct plan *plan, const struct degrees *d,
+                           struct export_result *result)
+{
+    for (int64_t i = 0; i < plan->instances; i++)
+        if (plan_choice(plan, i)->recompute)
+            return;
+    if (d && d->has_recompute && d->recompute == RECOMPUTE_SELECTIVE)
+        add_text(keep, &result->notes,
+                 "--recompute selective: with flash attention there are no scores to make again, "
+                 "so nothing is recomputed");
+}
+
+static weft_status settle(struct arena *keep, const struct export_question *question,
+                          struct plan *plan)
+{
+    const struct target *target;
+    weft_status status = format_target(keep, question->to, &target);
+    if (!status && question->degrees)
+        target_settle(target, question->degrees, plan);
+    return status;
+}
+
+static weft_status explain(struct arena *keep, const char *to, const struct plan *plan,
+                           const struct texts *differences)
+{
+    const struct target *target;
+    weft_status status = format_target(keep, to, &target);
+    return status ? status : target_refuses(plan, target, differences);
+}
+
+weft_status exported_make(struct arena *keep, const struct plan *given,
+                          const struct export_question *question, struct exported *out)
+{
+    struct plan *plan = NULL;
+    weft_status status;
+    *out = (struct exported){0};
+    TRY(plan_copy(given, &plan));
+    TRY(settle(keep, question, plan));
+    status = write_text(keep, plan, question, &out->result);
+    if (status && out->result.differences.len && !question->nearest)
+        status = explain(keep, question->to, plan, &out->result.differences);
+    if (status)
+        goto done;
+    note_selective(keep, plan, question->degrees, &out->result);
+    TRY(predict_both(plan, out));
+done:
+    plan_free(plan);
+    return status;
+}
+
+void exported_close(struct exported *exported)
+{
+    plan_free(exported->result.written);
+    exported->result.written = NULL;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *texts_json(const struct texts *texts)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < texts->len; i++)
+        json_array_append_new(list, json_text(texts->data[i]));
+    return list;
+}
+
+static json_t *one_json(const struct export_prediction *p)
+{
+    return p->known ? json_pack("{s:f, s:o, s:b}", "iteration_s", p->iteration_s, "needed_bytes",
+                                json_whole(p->needed_bytes), "fits", p->fits)
+                    : json_null();
+}
+
+json_t *exported_json(const char *to, const struct exported *exported)
+{
+    const struct export_result *result = &exported->result;
+    return json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "target", to, "exact",
+                     (int)(result->differences.len + result->decided.len == 0), "differences",
+                     texts_json(&result->differences), "decided", texts_json(&result->decided),
+                     "notes", texts_json(&result->notes), "plan", one_json(&exported->plan),
+                     "written", one_json(&exported->written), "simulate",
+                     result->simulate ? json_text(result->simulate) : json_null(), "text",
+                     json_text(result->text));
+}

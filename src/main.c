@@ -22,6 +22,8 @@ static const struct command COMMANDS[] = {
     {"import", "FILE CLUSTER", "what Megatron-LM, Galvatron or Aceso runs, as a plan", cmd_import},
     {"validate", "[DATASET...]", "predictions held against published runs, or your own",
      cmd_validate},
+    {"serve", "", "the explorer: plans to move and watch, in a browser", cmd_serve},
+    {"mcp", "", "plan, simulate, validate and export as an assistant's tools", cmd_mcp},
     {"profile", "ACTION", "import, show or measure operator times in a database", cmd_profile},
     {"fit", "FILE...", "a cluster's numbers from measured collectives or runs", cmd_fit},
 };

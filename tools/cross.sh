@@ -12,7 +12,7 @@ tests=("${@:3}")
 . "$source/tools/debian.sh"
 
 PACKAGES=(libc6-dev libjansson-dev libyaml-dev libsqlite3-dev libxxhash-dev libhwloc-dev libexpat1-dev
-    libprotobuf-c-dev libcmocka-dev libopenblas-openmp-dev libopenmpi-dev)
+    libprotobuf-c-dev libmicrohttpd-dev libcmocka-dev libopenblas-openmp-dev libopenmpi-dev)
 
 read -r architecture processor < <(other_processor)
 triplet=$processor-linux-gnu

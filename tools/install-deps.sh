@@ -9,7 +9,7 @@ set -euo pipefail
 BUILD_PACKAGES=(
     gcc libc6-dev make cmake ninja-build pkg-config
     libjansson-dev libyaml-dev libsqlite3-dev libxxhash-dev libhwloc-dev libexpat1-dev
-    libprotobuf-c-dev protobuf-c-compiler libonnx-dev libcmocka-dev
+    libprotobuf-c-dev protobuf-c-compiler libonnx-dev libmicrohttpd-dev libcmocka-dev
     libopenblas-openmp-dev libopenmpi-dev openmpi-bin
 )
 TEST_PACKAGES=(

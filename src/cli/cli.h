@@ -35,6 +35,8 @@ int cmd_train(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_import(int argc, char **argv);
 int cmd_days(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
+int cmd_mcp(int argc, char **argv);
 
 /* Calls argp_parse. A wrong argument ends the program with exit code 2, and --help with 0; otherwise the call
  * returns. */

@@ -1,5 +1,6 @@
 /* export.c - `weft export`: writes a plan in the format of another framework. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/degrees.h"
 

@@ -118,7 +118,7 @@ static void put_html(struct arena *scratch, const struct page *page, FILE *file)
     const struct prediction *p = page->prediction;
     const char *place = strstr(PAGE_TEMPLATE, PLACE);
     json_t *json = page_json(scratch, page);
-    json_object_set_new(json, "timeline", timeline_json(scratch, p));
+    json_object_set_new(json, "timeline", timeline_json(scratch, p, PAGE_BARS));
     json_object_set_new(json, "moments", moments_json(p));
     json_object_set_new(json, "links", links_json(scratch, p));
     char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9));

@@ -28,8 +28,8 @@ struct timeline {
 extern const enum purpose BAR_ORDER[PURPOSE_COUNT];
 /* In words, such as "between stages". */
 const char *purpose_words(enum purpose purpose);
-struct timeline *timeline_of(struct arena *keep, const struct prediction *prediction);
-json_t *timeline_json(struct arena *scratch, const struct prediction *prediction);
+struct timeline *timeline_of(struct arena *keep, const struct prediction *prediction,
+                             size_t most_bars);
 
 /* page_svg.c: the timeline as a picture. */
 void put_svg(struct arena *scratch, const struct page *page, FILE *file);

@@ -431,7 +431,7 @@ static void put_idle(const struct svg *svg)
 
 void put_svg(struct arena *scratch, const struct page *page, FILE *file)
 {
-    struct timeline *timeline = timeline_of(scratch, page->prediction);
+    struct timeline *timeline = timeline_of(scratch, page->prediction, PAGE_BARS);
     struct svg svg = {
         .scratch = scratch, .prediction = page->prediction, .timeline = timeline, .out = file};
     if (timeline->bars.len)

@@ -1,7 +1,7 @@
 /* page_timeline.c - what every stage does at what time, as the bars that the HTML page and the picture draw.
  *
  *   I1  One device represents its stage; if there are many stages, only the first and the last ones are drawn.
- *   I2  There are at most MOST_BARS bars. To stay below, communication is left out first, then stages in
+ *   I2  There are at most as many bars as the caller takes. To stay below, communication is left out first, then stages in
  *       the middle, then the shortest bars; the timeline says what was left out.
  *   I3  Tasks of one slot and purpose that follow each other without a gap are one bar.
  *   I4  A task with several purposes is drawn as one bar per purpose, one after the other in the order of
@@ -11,8 +11,6 @@
 
 #include "report/page_room.h"
 #include "report/report.h"
-
-enum { MOST_BARS = 24000 };
 
 bool stage_shown(const struct prediction *p, int32_t stage, int32_t most)
 {
@@ -129,24 +127,24 @@ static void find_bars(struct bar_finder *finder)
 
 /* ---- the timeline ---------------------------------------------------------------------------- */
 
-/* The smallest length such that at most MOST_BARS bars are at least as long (I2). */
-static int64_t least_length(const struct timeline *timeline)
+/* The smallest length such that at most `most` bars are at least as long (I2). */
+static int64_t least_length(const struct timeline *timeline, size_t most)
 {
     int64_t least = 0;
-    for (size_t count = timeline->bars.len; count > MOST_BARS; least = least ? 2 * least : 1000) {
+    for (size_t count = timeline->bars.len; count > most; least = least ? 2 * least : 1000) {
         count = 0;
         for (size_t i = 0; i < timeline->bars.len; i++)
             count += timeline->bars.data[i].end_ns - timeline->bars.data[i].start_ns >= least;
-        if (count <= MOST_BARS)
+        if (count <= most)
             break;
     }
     return least;
 }
 
-static void leave_out_short(struct timeline *timeline)
+static void leave_out_short(struct timeline *timeline, size_t most)
 {
     size_t kept = 0;
-    timeline->shortest_ns = least_length(timeline);
+    timeline->shortest_ns = least_length(timeline, most);
     for (size_t i = 0; i < timeline->bars.len; i++) {
         struct timeline_bar bar = timeline->bars.data[i];
         if (bar.end_ns - bar.start_ns >= timeline->shortest_ns)
@@ -155,7 +153,7 @@ static void leave_out_short(struct timeline *timeline)
     timeline->bars.len = kept;
 }
 
-struct timeline *timeline_of(struct arena *keep, const struct prediction *p)
+struct timeline *timeline_of(struct arena *keep, const struct prediction *p, size_t most_bars)
 {
     static const struct drawn_extent EXTENTS[] = {{PAGE_STAGES, true},
                                                   {PAGE_STAGES, false},
@@ -167,11 +165,11 @@ struct timeline *timeline_of(struct arena *keep, const struct prediction *p)
     for (size_t i = 0; i < COUNT_OF(EXTENTS); i++) {
         finder.extent = EXTENTS[i];
         find_bars(&finder);
-        if (timeline->bars.len <= MOST_BARS)
+        if (timeline->bars.len <= most_bars)
             break;
     }
     timeline->communication = finder.extent.communication;
-    leave_out_short(timeline);
+    leave_out_short(timeline, most_bars);
     return timeline;
 }
 
@@ -200,9 +198,9 @@ static const char *words_of_purpose(int purpose)
     return purpose_words((enum purpose)purpose);
 }
 
-json_t *timeline_json(struct arena *scratch, const struct prediction *p)
+json_t *timeline_json(struct arena *scratch, const struct prediction *p, size_t most_bars)
 {
-    const struct timeline *timeline = timeline_of(scratch, p);
+    const struct timeline *timeline = timeline_of(scratch, p, most_bars);
     json_t *bars = json_array(), *labels = json_array();
     for (size_t i = 0; i < timeline->labels.len; i++)
         json_array_append_new(labels, json_text(timeline->labels.data[i]));

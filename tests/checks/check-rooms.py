@@ -18,7 +18,7 @@ ROOMS = """
     base model cluster cost schedule plan target compile sim
     search/estimate search/planner search/galvatron search/autoddl search/aceso search/auto search campaign
     run/device run/device/cuda run/kernels run/kernels/cpu run/kernels/cuda run/transport run/transport/nccl run/backends run/data run/checkpoint run/rank run/measure run/train run
-    exchange runs report cli lab
+    exchange runs report serve cli lab
 """.split()
 RANK = {room: rank for rank, room in enumerate(ROOMS)}
 ELSEWHERE = {"weft.h", "onnx.pb-c.h"}  # the public header, and a generated one

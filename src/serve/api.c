@@ -1,0 +1,155 @@
+/* api.c - the table of calls, and what all of them share: bodies are read, files given, errors written as JSON.
+ *
+ *   I1  A call is one request of the library (base.h): its memory is bounded, and what it took is free again.
+ *   I2  A body is an object of at most MOST_BODY_BYTES; its files are those of `files`, by plain names.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/room.h"
+
+static const struct api_call CALLS[] = {
+    {"models", answer_models, .summary = "the models that have names"},
+    {"clusters", answer_clusters, .summary = "the clusters that have names"},
+    {"choices", answer_choices, .summary = "planners, schedules, formats and types"},
+    {"simulate", answer_simulate, true, .summary = "how long an iteration takes and why"},
+    {"check", answer_check, true, .summary = "whether a plan can be executed, and by whom"},
+    {"export", answer_export, true, .summary = "a plan for another framework"},
+    {"compare", answer_compare, true, .summary = "several plans side by side"},
+    {"values", answer_values, true, .summary = "the values of each degree, and why not"},
+    {"grid", answer_grid, true, .summary = "estimates of tp times pp"},
+    {"plan", answer_plan, true, true, "the fastest plan that fits, and why"},
+};
+
+size_t api_calls(const struct api_call **out)
+{
+    *out = CALLS;
+    return COUNT_OF(CALLS);
+}
+
+const struct api_call *api_find(const char *name)
+{
+    int at = NAME_INDEX(name, CALLS);
+    return at < 0 ? NULL : &CALLS[at];
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* What the text that we made of a question is called says nothing to who sent it. */
+static const char *without_place(const char *message)
+{
+    static const char PLACE[] = "question:1: ";
+    return strncmp(message, PLACE, strlen(PLACE)) == 0 ? message + strlen(PLACE) : message;
+}
+
+char *api_error_text(weft_status status)
+{
+    static const char *const WORDS[] = {[WEFT_OK] = "done",
+                                        [WEFT_NO_ANSWER] = "no_answer",
+                                        [WEFT_BAD_INPUT] = "bad_input",
+                                        [WEFT_FAILURE] = "failure"};
+    const weft_error *error = weft_last_error();
+    json_t *hint = error->hint ? json_text(error->hint) : json_null();
+    json_t *json =
+        json_pack("{s:{s:s, s:o, s:o}}", "error", "status", WORDS[status], "message",
+                  json_text(without_place(error->message ? error->message : "")), "hint", hint);
+    char *text = json_dumps(json, JSON_COMPACT);
+    json_decref(json);
+    return text;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static bool is_plain_name(const char *name)
+{
+    return *name && strlen(name) < 64 && !strchr(name, '/') && !strchr(name, ':') && *name != '.';
+}
+
+/* The files of a body; texts stay the body's. */
+static weft_status take_files(const json_t *body, struct given_file *file, size_t *count)
+{
+    json_t *files = json_object_get(body, "files");
+    *count = 0;
+    if (files && (!json_is_object(files) || json_object_size(files) > MOST_FILES))
+        return bad_argument("such as {\"config.json\": \"...\"}",
+                            "'files' is no object of at most %d texts", MOST_FILES);
+    for (void *at = json_object_iter(files); at; at = json_object_iter_next(files, at)) {
+        struct given_file one = {json_object_iter_key(at),
+                                 json_string_value(json_object_iter_value(at))};
+        if (!is_plain_name(one.name) || !one.text)
+            return bad_argument("such as {\"config.json\": \"...\"}",
+                                "'files' has something else than names and texts");
+        file[(*count)++] = one;
+    }
+    return WEFT_OK;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+struct api_job {
+    const struct api_call *call;
+    const json_t *body;
+    const struct api_bounds *bounds;
+    json_t *answer;
+};
+
+static weft_status run_job(void *context)
+{
+    struct api_job *job = context;
+    double until = job->bounds->seconds > 0 ? wall_seconds() + job->bounds->seconds : 0;
+    struct api_request request = {.scratch = arena_new(),
+                                  .body = job->body,
+                                  .stop = {job->bounds->asked, until},
+                                  .asked = job->bounds->asked,
+                                  .progress = job->bounds->progress,
+                                  .context = job->bounds->context};
+    weft_status status = job->call->answer(&request, &job->answer);
+    arena_free(request.scratch);
+    return status;
+}
+
+static weft_status run_with_files(struct api_job *job)
+{
+    struct given_file file[MOST_FILES];
+    struct given_files given = {file, 0};
+    weft_status status = take_files(job->body, file, &given.count);
+    if (status)
+        return status;
+    files_give(&given);
+    status = request_run(run_job, job);
+    files_give(NULL);
+    return status;
+}
+
+struct api_result api_run_json(const struct api_call *call, const json_t *body,
+                               const struct api_bounds *bounds)
+{
+    struct api_job job = {call, body, bounds, NULL};
+    error_clear();
+    weft_status status = run_with_files(&job);
+    char *text = status ? api_error_text(status)
+                        : json_dumps(job.answer, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    if (!status)
+        json_decref(job.answer);
+    return (struct api_result){status, text};
+}
+
+struct api_result api_run(const struct api_call *call, const char *body, size_t len,
+                          const struct api_bounds *bounds)
+{
+    json_error_t error;
+    json_t *json = call->asks ? json_loadb(body, len, JSON_REJECT_DUPLICATES, &error) : NULL;
+    weft_status status = WEFT_OK;
+    if (call->asks && len > MOST_BODY_BYTES)
+        status = bad_argument(NULL, "a body has at most %d bytes", MOST_BODY_BYTES);
+    else if (call->asks && !json)
+        status =
+            bad_argument(NULL, "the body is no JSON: %.200s (line %d)", error.text, error.line);
+    else if (call->asks && !json_is_object(json))
+        status = bad_argument("such as {\"question\": {...}}", "the body is no JSON object");
+    struct api_result result = {status, status ? api_error_text(status) : NULL};
+    if (!status)
+        result = api_run_json(call, json, bounds);
+    json_decref(json);
+    return result;
+}

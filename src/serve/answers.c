@@ -95,7 +95,7 @@ static json_t *simulated_json(const struct api_request *request, const struct pr
 weft_status answer_simulate(const struct api_request *request, json_t **out)
 {
     struct simulate_options options = {.stop = &request->stop};
-    struct question question = {0};
+    struct asked_plan question = {0};
     struct prediction *prediction = NULL;
     bool timeline;
     weft_status status;
@@ -112,7 +112,7 @@ done:
 
 weft_status answer_check(const struct api_request *request, json_t **out)
 {
-    struct question question = {0};
+    struct asked_plan question = {0};
     struct warnings warnings = {0};
     struct target_answers answers = {0};
     weft_status status;
@@ -129,7 +129,7 @@ done:
 weft_status answer_export(const struct api_request *request, json_t **out)
 {
     struct export_question to = {0};
-    struct question question = {0};
+    struct asked_plan question = {0};
     struct exported exported = {0};
     weft_status status;
     TRY(body_text(request->body, "to", &to.to));
@@ -155,7 +155,7 @@ static weft_status add_compared(const struct api_request *request, const json_t 
 {
     struct simulate_options options = {.stop = &request->stop};
     struct compared row = {.label = ARENA_ARRAY(comparison->arena, const char *, 1)};
-    struct question question = {0};
+    struct asked_plan question = {0};
     struct prediction *prediction = NULL;
     weft_status status;
     TRY(body_text(body, "label", &row.label[0]));

@@ -31,7 +31,7 @@ static void set_degree(struct degrees *degrees, size_t d, int64_t value)
 }
 
 /* Whether the plan with these degrees exists; else the error says why. */
-static weft_status try_plan_of(const struct question *question, const struct degrees *degrees,
+static weft_status try_plan_of(const struct asked_plan *question, const struct degrees *degrees,
                                struct plan **out)
 {
     weft_status status =
@@ -39,7 +39,8 @@ static weft_status try_plan_of(const struct question *question, const struct deg
     return status ? status : plan_check(*out);
 }
 
-static weft_status add_value(const struct question *question, size_t d, int64_t value, json_t *list)
+static weft_status add_value(const struct asked_plan *question, size_t d, int64_t value,
+                             json_t *list)
 {
     struct degrees degrees = question->degrees;
     struct plan *plan = NULL;
@@ -56,7 +57,7 @@ static weft_status add_value(const struct question *question, size_t d, int64_t 
 }
 
 /* The next value to look at: a divisor of the devices, or of the samples, or simply the next number. */
-static int64_t value_after(const struct question *question, size_t d, int64_t value)
+static int64_t value_after(const struct asked_plan *question, size_t d, int64_t value)
 {
     int64_t devices = cluster_devices(question->opened.cluster);
     if (DEGREES[d].divides_devices)
@@ -64,7 +65,7 @@ static int64_t value_after(const struct question *question, size_t d, int64_t va
     return value < 16 ? value + 1 : value * 2;
 }
 
-static weft_status values_of(const struct api_request *request, const struct question *question,
+static weft_status values_of(const struct api_request *request, const struct asked_plan *question,
                              size_t d, json_t *list)
 {
     int64_t most = DEGREES[d].divides_devices ? INT32_MAX : 128, value = 1;
@@ -76,14 +77,14 @@ static weft_status values_of(const struct api_request *request, const struct que
     return status;
 }
 
-static weft_status must_have_degrees(const struct question *question)
+static weft_status must_have_degrees(const struct asked_plan *question)
 {
     return question->written_out ? bad_argument("leave out stages, tree and choices",
                                                 "a plan that is written out has no degrees to move")
                                  : WEFT_OK;
 }
 
-static json_t *about(const struct question *question)
+static json_t *about(const struct asked_plan *question)
 {
     const struct model *model = question->opened.model;
     const struct cluster *cluster = question->opened.cluster;
@@ -97,7 +98,7 @@ static json_t *about(const struct question *question)
 
 weft_status answer_values(const struct api_request *request, json_t **out)
 {
-    struct question question = {0};
+    struct asked_plan question = {0};
     json_t *degrees = json_object();
     weft_status status;
     TRY(question_open(request->scratch, request->body, &question));
@@ -119,7 +120,7 @@ done:
 
 struct tp_pp_grid {
     const struct api_request *request;
-    const struct question *question;
+    const struct asked_plan *question;
     struct estimator *estimator; /* NULL until a cell has a plan */
     int64_t tp[MOST_VALUES], pp[MOST_VALUES];
     size_t tps, pps;
@@ -168,7 +169,7 @@ static weft_status add_cell(struct tp_pp_grid *grid, int64_t tp, int64_t pp)
 }
 
 /* What the body does not list: all divisors of the devices, tp at most 64 as no machine links more as closely. */
-static void list_divisors(const struct question *question, int64_t most, int64_t *out,
+static void list_divisors(const struct asked_plan *question, int64_t most, int64_t *out,
                           size_t *count)
 {
     int64_t devices = cluster_devices(question->opened.cluster);
@@ -179,7 +180,7 @@ static void list_divisors(const struct question *question, int64_t most, int64_t
 
 static weft_status fill_grid(struct tp_pp_grid *grid)
 {
-    const struct question *question = grid->question;
+    const struct asked_plan *question = grid->question;
     weft_status status = must_have_degrees(question);
     if (status)
         return status;
@@ -196,7 +197,7 @@ static weft_status fill_grid(struct tp_pp_grid *grid)
 
 weft_status answer_grid(const struct api_request *request, json_t **out)
 {
-    struct question question = {0};
+    struct asked_plan question = {0};
     struct tp_pp_grid grid = {.request = request, .question = &question, .cells = json_array()};
     weft_status status;
     _Static_assert(MOST_VALUES / 2 * (MOST_VALUES / 2) <= MOST_CELLS, "a grid of too many cells");

@@ -177,14 +177,14 @@ static const char *refuse(const struct server *server, struct MHD_Connection *co
 /* ---- what is asked --------------------------------------------------------------------------- */
 
 /* A request whose body is being read. */
-struct reading {
+struct body_reading {
     char *body;
     size_t len;
     bool too_long, begun;
     double since_s;
 };
 
-static enum MHD_Result take_part(struct reading *reading, const char *data, size_t *bytes)
+static enum MHD_Result take_part(struct body_reading *reading, const char *data, size_t *bytes)
 {
     if (reading->len + *bytes > MOST_BODY_BYTES ||
         wall_seconds() - reading->since_s > 2 * IDLE_SECONDS) {
@@ -204,7 +204,7 @@ static enum MHD_Result take_part(struct reading *reading, const char *data, size
 }
 
 static enum MHD_Result answer_call(struct server *server, struct MHD_Connection *connection,
-                                   const struct api_call *call, const struct reading *reading)
+                                   const struct api_call *call, const struct body_reading *reading)
 {
     const union MHD_ConnectionInfo *info =
         server->http->get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -223,7 +223,7 @@ static enum MHD_Result answer_call(struct server *server, struct MHD_Connection 
 }
 
 static enum MHD_Result answer_stop(struct server *server, struct MHD_Connection *connection,
-                                   const struct reading *reading)
+                                   const struct body_reading *reading)
 {
     json_t *body = reading->body ? json_loadb(reading->body, reading->len, 0, NULL) : NULL;
     const char *number = json_string_value(json_object_get(body, "search"));
@@ -235,7 +235,7 @@ static enum MHD_Result answer_stop(struct server *server, struct MHD_Connection 
 }
 
 static enum MHD_Result answer_post(struct server *server, struct MHD_Connection *connection,
-                                   const char *name, const struct reading *reading)
+                                   const char *name, const struct body_reading *reading)
 {
     const struct api_call *call = api_find(name);
     const char *type = header_of(server, connection, "Content-Type");
@@ -256,7 +256,7 @@ static enum MHD_Result answer_post(struct server *server, struct MHD_Connection 
 static enum MHD_Result answer_get(struct server *server, struct MHD_Connection *connection,
                                   const char *path)
 {
-    const struct reading none = {0};
+    const struct body_reading none = {0};
     bool is_api = strncmp(path, API, strlen(API)) == 0;
     const struct api_call *call = is_api ? api_find(path + strlen(API)) : NULL;
     if (strcmp(path, "/") == 0)
@@ -272,7 +272,7 @@ static enum MHD_Result answer_get(struct server *server, struct MHD_Connection *
 
 static enum MHD_Result answer_method(struct server *server, struct MHD_Connection *connection,
                                      const char *path, const char *method,
-                                     const struct reading *reading)
+                                     const struct body_reading *reading)
 {
     bool is_api = strncmp(path, API, strlen(API)) == 0;
     if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
@@ -291,7 +291,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
                               size_t *bytes, void **state)
 {
     struct server *server = context;
-    struct reading *reading = *state;
+    struct body_reading *reading = *state;
     int code;
     (void)version;
     if (!reading) {
@@ -313,7 +313,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
 static void forget(void *context, struct MHD_Connection *connection, void **state,
                    enum MHD_RequestTerminationCode code)
 {
-    struct reading *reading = *state;
+    struct body_reading *reading = *state;
     (void)context, (void)connection, (void)code;
     if (reading)
         free(reading->body);

@@ -82,7 +82,7 @@ static weft_status check_what_if(const json_t *what_if)
                         "memory");
 }
 
-static weft_status change_cluster(const json_t *what_if, struct question *q)
+static weft_status change_cluster(const json_t *what_if, struct asked_plan *q)
 {
     double factor;
     weft_status status = WEFT_OK;
@@ -127,7 +127,7 @@ static weft_status text_of(struct arena *keep, const json_t *question, const cha
     return WEFT_OK;
 }
 
-static weft_status read_question(struct arena *keep, const char *text, struct question *out)
+static weft_status read_question(struct arena *keep, const char *text, struct asked_plan *out)
 {
     struct plan_question read = {0};
     weft_status status = plan_question(keep, "question", text, strlen(text), &read);
@@ -141,12 +141,12 @@ static weft_status read_question(struct arena *keep, const char *text, struct qu
     return follow_practice(keep, out->model_name, &out->model_options, &out->degrees, &out->opened);
 }
 
-weft_status question_open(struct arena *keep, const json_t *body, struct question *out)
+weft_status question_open(struct arena *keep, const json_t *body, struct asked_plan *out)
 {
     const json_t *question = json_object_get(body, "question");
     const char *text = "";
     weft_status status;
-    *out = (struct question){0};
+    *out = (struct asked_plan){0};
     if (!json_is_object(question))
         return bad_argument("such as {\"question\": {\"model\": \"gpt3-13b\", \"cluster\": "
                             "\"dgx-a100:4\"}}",
@@ -162,7 +162,7 @@ done:
     return status;
 }
 
-weft_status question_plan(struct question *q)
+weft_status question_plan(struct asked_plan *q)
 {
     weft_status status;
     if (q->written_out)
@@ -174,7 +174,7 @@ done:
     return status;
 }
 
-void question_close(struct question *question)
+void question_close(struct asked_plan *question)
 {
     plan_close(&question->opened);
     for (int i = question->clusters - 1; i >= 0; i--)

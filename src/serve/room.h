@@ -21,7 +21,7 @@ enum {
 /* ---- questions (question.c) ------------------------------------------------------------------ */
 
 /* A question with what it names opened: a plan's model and cluster, changed as its what-if says. */
-struct question {
+struct asked_plan {
     struct opened_plan opened; /* its plan is NULL until question_plan */
     struct degrees degrees;
     const char *model_name, *model_options, *cluster_name;
@@ -30,10 +30,10 @@ struct question {
     int clusters;
 };
 /* Reads {"question": {...}, "what_if": {...}}; files must have been given (files_give). */
-weft_status question_open(struct arena *keep, const json_t *body, struct question *out);
+weft_status question_open(struct arena *keep, const json_t *body, struct asked_plan *out);
 /* Makes the plan of its degrees, as `weft simulate` does. */
-weft_status question_plan(struct question *question);
-void question_close(struct question *question);
+weft_status question_plan(struct asked_plan *question);
+void question_close(struct asked_plan *question);
 
 /* ---- calls (api.c) --------------------------------------------------------------------------- */
 

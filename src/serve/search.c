@@ -42,7 +42,7 @@ done:
 
 static struct plan_request request_of(const struct api_request *request,
                                       const struct search_question *search,
-                                      const struct question *question)
+                                      const struct asked_plan *question)
 {
     unsigned takes = search->planner->takes;
     struct plan_request out = {.model = question->opened.model,
@@ -106,7 +106,7 @@ done:
 }
 
 static weft_status answer_found(const struct api_request *request, const struct plan_request *asked,
-                                struct planned *planned, struct question *question, json_t **out)
+                                struct planned *planned, struct asked_plan *question, json_t **out)
 {
     struct prediction *prediction = NULL;
     struct opened_plan *opened = &question->opened;
@@ -134,7 +134,7 @@ done:
 weft_status answer_plan(const struct api_request *request, json_t **out)
 {
     struct search_question search = {0};
-    struct question question = {0};
+    struct asked_plan question = {0};
     struct planned *planned = NULL;
     weft_status status;
     TRY(read_search(request->body, &search));

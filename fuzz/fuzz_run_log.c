@@ -6,7 +6,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct arena *arena = arena_new();
-    struct run_log log;
+    struct framework_log log;
     char *text = arena_copy_bytes(arena, (const char *)data, size);
     if (run_log_parse("fuzz", text, size, &log) == WEFT_OK && log.lines < 1)
         __builtin_trap();

@@ -359,7 +359,7 @@ static weft_status run_logged(struct compare_command *options)
     struct simulate_options simulation = {.profile = options->profile};
     struct opened_plan opened = {0};
     struct prediction *prediction = NULL;
-    struct run_log log;
+    struct framework_log log;
     weft_status status;
     TRY(check_measured(options));
     TRY(run_log_read(options->arena, options->measured, &log));

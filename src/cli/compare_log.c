@@ -25,7 +25,7 @@ static void put_pair(struct table *table, const char *what, const char *measured
 }
 
 /* What a log says of an iteration, in seconds: itself, or tokens of one device. */
-static double logged_s(const struct run_log *log, const struct plan *plan)
+static double logged_s(const struct framework_log *log, const struct plan *plan)
 {
     double tokens = (double)plan->global_batch * (double)plan->model->seq /
                     (double)cluster_devices(plan->cluster);
@@ -33,7 +33,7 @@ static double logged_s(const struct run_log *log, const struct plan *plan)
                                        : tokens / log->value[LOG_DEVICE_TOKENS];
 }
 
-weft_status tell_run_log(struct arena *scratch, const struct run_log *log,
+weft_status tell_run_log(struct arena *scratch, const struct framework_log *log,
                          const struct prediction *prediction, bool json)
 {
     static const char *const HEADERS[] = {"", "measured", "predicted", "ratio"};

@@ -7,7 +7,7 @@
 
 /* Whether the file is no JSON, as a trace is. */
 bool is_run_log(const char *path);
-weft_status tell_run_log(struct arena *scratch, const struct run_log *log,
+weft_status tell_run_log(struct arena *scratch, const struct framework_log *log,
                          const struct prediction *prediction, bool json);
 
 #endif

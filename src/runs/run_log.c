@@ -97,14 +97,14 @@ static double median_of(struct arena *scratch, const struct log_lines *lines, in
     return count ? (value[(count - 1) / 2] + value[count / 2]) / 2 : 0;
 }
 
-weft_status run_log_parse(const char *file, char *text, size_t len, struct run_log *out)
+weft_status run_log_parse(const char *file, char *text, size_t len, struct framework_log *out)
 {
     struct arena *scratch = arena_new();
     struct log_lines lines = {0};
     struct log_line one;
     char *rest = text, *line;
     weft_status status = WEFT_OK;
-    *out = (struct run_log){0};
+    *out = (struct framework_log){0};
     if (strlen(text) != len)
         TRY(bad_input(file, 0, NULL, "contains a NUL byte, expected a log"));
     while ((line = strsep(&rest, "\n")) != NULL)
@@ -122,7 +122,7 @@ done:
     return status;
 }
 
-weft_status run_log_read(struct arena *scratch, const char *path, struct run_log *out)
+weft_status run_log_read(struct arena *scratch, const char *path, struct framework_log *out)
 {
     char *text;
     size_t len;

@@ -137,13 +137,13 @@ enum log_number {
     LOG_MEMORY_BYTES,
     LOG_NUMBERS
 };
-struct run_log {
+struct framework_log {
     int64_t lines;             /* over which the medians are taken */
     double value[LOG_NUMBERS]; /* 0 if no line has it; tokens are per second and device */
 };
-weft_status run_log_read(struct arena *scratch, const char *path, struct run_log *out);
+weft_status run_log_read(struct arena *scratch, const char *path, struct framework_log *out);
 /* The same from a text in memory, which is modified. */
-weft_status run_log_parse(const char *file, char *text, size_t len, struct run_log *out);
+weft_status run_log_parse(const char *file, char *text, size_t len, struct framework_log *out);
 
 /* ---- how sure a prediction is (run_interval.c) ------------------------------------------------- */
 

@@ -206,7 +206,7 @@ static void what_the_runs_do_not_determine(void **state)
 static void logs_of_frameworks(void **state)
 {
     (void)state;
-    struct run_log log;
+    struct framework_log log;
     char megatron[] =
         "training ...\n"
         " iteration 1/ 9 | elapsed time per iteration (ms): 9000.0 | lm loss: 7 |\n"

@@ -155,6 +155,23 @@ static int64_t rise_of(const struct part_memory *part, enum slot_kind kind)
                                           : part->backward_rise;
 }
 
+/* By how much it is fuller afterwards. */
+static int64_t net_of(const struct part_memory *part, enum slot_kind kind)
+{
+    return kind == SLOT_FORWARD          ? part->kept
+           : kind == SLOT_BACKWARD_INPUT ? part->back
+           : kind == SLOT_BACKWARD       ? -part->kept
+                                         : -part->kept - part->back;
+}
+
+/* Of a forward and a backward pass that go layer by layer: what one gives back, the other can take. */
+static int64_t rise_in_pair(const struct part_memory *a, enum slot_kind kind_a,
+                            const struct part_memory *b, enum slot_kind kind_b)
+{
+    int64_t net = net_of(a, kind_a) + net_of(b, kind_b);
+    return (net > 0 ? net : 0) + rise_of(a, kind_a) - net_of(a, kind_a) + rise_of(b, kind_b);
+}
+
 /* What a stage holds at most: every slot's sum from the start. O(slots^2). */
 static int64_t held_slowly(const struct schedule *schedule, const struct pipeline *p, int32_t stage,
                            const struct part_memory *part)
@@ -168,10 +185,7 @@ static int64_t held_slowly(const struct schedule *schedule, const struct pipelin
         for (size_t f = 0; f < k; f++) { /* what it left */
             const struct slot *slot = &slots.data[f];
             const struct part_memory *of = &part[slot->piece * p->stages];
-            held += slot->kind == SLOT_FORWARD          ? of->kept
-                    : slot->kind == SLOT_BACKWARD_INPUT ? of->back
-                    : slot->kind == SLOT_BACKWARD       ? -of->kept
-                                                        : -of->kept - of->back;
+            held += net_of(of, slot->kind);
             for (size_t g = f; slot->kind == SLOT_FORWARD && g < slots.len; g++) {
                 const struct slot *other = &slots.data[g];
                 bool reads = other->kind == SLOT_BACKWARD || other->kind == SLOT_BACKWARD_INPUT;
@@ -179,10 +193,14 @@ static int64_t held_slowly(const struct schedule *schedule, const struct pipelin
                     held -= is_away((int64_t)f, (int64_t)g, (int64_t)k) ? of->offloaded : 0;
             }
         }
-        size_t end = k + (slots_paired(schedule, p, stage, &slots, k) ? 2 : 1);
-        for (size_t i = k; i < end; i++)
-            held += rise_of(&part[slots.data[i].piece * p->stages], slots.data[i].kind);
-        most = held > most ? held : most;
+        const struct slot *slot = &slots.data[k];
+        const struct part_memory *own = &part[slot->piece * p->stages];
+        if (slots_paired(schedule, p, stage, &slots, k))
+            held += rise_in_pair(own, slot->kind, &part[slot[1].piece * p->stages], slot[1].kind);
+        else
+            held += rise_of(own, slot->kind);
+        bool second = k > 0 && slots_paired(schedule, p, stage, &slots, k - 1);
+        most = held > most && !second ? held : most;
     }
     arena_free(scratch);
     return most;

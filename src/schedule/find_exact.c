@@ -208,8 +208,8 @@ static void branch(struct search *x)
     if (x->exhausted || is_hopeless(x))
         return;
     for (int32_t s = 0; s < f->stages; s++)
-        for (uint16_t code = 0; code < f->pieces * SLOT_KIND_COUNT; code++) {
-            int64_t start = begin_ns(x, s, piece_of(code), kind_of(code));
+        for (int32_t code = 0; code < f->pieces * SLOT_KIND_COUNT; code++) {
+            int64_t start = begin_ns(x, s, piece_of((uint16_t)code), kind_of((uint16_t)code));
             if (start != NEVER && (stage < 0 || start < first)) {
                 stage = s;
                 first = start;

@@ -26,7 +26,7 @@ struct exported {
     struct export_prediction plan, written; /* known where the two plans differ */
 };
 /* `keep` has the texts. A plan that the target does not run is bad input that names the rule and the nearest plan. */
-weft_status exported_make(struct arena *keep, const struct plan *plan,
+weft_status exported_make(struct arena *keep, const struct plan *given,
                           const struct export_question *question, struct exported *out);
 /* What `weft export --json` prints. */
 json_t *exported_json(const char *to, const struct exported *exported);

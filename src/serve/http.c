@@ -34,18 +34,18 @@ int http_code(weft_status status)
 void add_headers(const struct server *server, struct MHD_Response *response, const char *type)
 {
     const struct http_library *http = server->http;
-    http->add_response_header(response, "Content-Type", type);
-    http->add_response_header(response, "Cache-Control", "no-store");
-    http->add_response_header(response, "X-Content-Type-Options", "nosniff");
-    http->add_response_header(response, "Referrer-Policy", "no-referrer");
-    http->add_response_header(response, "Content-Security-Policy",
-                              "default-src 'none'; script-src 'unsafe-inline'; style-src "
-                              "'unsafe-inline'; connect-src 'self'; img-src data:; "
-                              "frame-ancestors 'none'; base-uri 'none'; form-action 'none'");
+    http->add_response_header_(response, "Content-Type", type);
+    http->add_response_header_(response, "Cache-Control", "no-store");
+    http->add_response_header_(response, "X-Content-Type-Options", "nosniff");
+    http->add_response_header_(response, "Referrer-Policy", "no-referrer");
+    http->add_response_header_(response, "Content-Security-Policy",
+                               "default-src 'none'; script-src 'unsafe-inline'; style-src "
+                               "'unsafe-inline'; connect-src 'self'; img-src data:; "
+                               "frame-ancestors 'none'; base-uri 'none'; form-action 'none'");
     if (server->options->token) { /* a page elsewhere may ask if it carries the token */
-        http->add_response_header(response, "Access-Control-Allow-Origin", "*");
-        http->add_response_header(response, "Access-Control-Allow-Headers",
-                                  "authorization, content-type");
+        http->add_response_header_(response, "Access-Control-Allow-Origin", "*");
+        http->add_response_header_(response, "Access-Control-Allow-Headers",
+                                   "authorization, content-type");
     }
 }
 
@@ -54,14 +54,14 @@ enum MHD_Result send_text(const struct server *server, struct MHD_Connection *co
 {
     const struct http_library *http = server->http;
     struct MHD_Response *response =
-        text ? http->create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE) : NULL;
+        text ? http->create_response_from_buffer_(strlen(text), text, MHD_RESPMEM_MUST_FREE) : NULL;
     if (!response) {
         free(text);
         return MHD_NO;
     }
     add_headers(server, response, type);
-    enum MHD_Result sent = http->queue_response(connection, (unsigned)code, response);
-    http->destroy_response(response);
+    enum MHD_Result sent = http->queue_response_(connection, (unsigned)code, response);
+    http->destroy_response_(response);
     return sent;
 }
 
@@ -124,7 +124,7 @@ static bool same_secret(const char *a, const char *b)
 static const char *header_of(const struct server *server, struct MHD_Connection *connection,
                              const char *name)
 {
-    return server->http->lookup_connection_value(connection, MHD_HEADER_KIND, name);
+    return server->http->lookup_connection_value_(connection, MHD_HEADER_KIND, name);
 }
 
 static bool carries_token(const struct server *server, struct MHD_Connection *connection)
@@ -207,7 +207,7 @@ static enum MHD_Result answer_call(struct server *server, struct MHD_Connection 
                                    const struct api_call *call, const struct body_reading *reading)
 {
     const union MHD_ConnectionInfo *info =
-        server->http->get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        server->http->get_connection_info_(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct watched work = {.socket = info ? info->connect_fd : -1};
     struct api_bounds bounds = {.seconds = (double)server->options->seconds, .asked = &work.asked};
     if (call->searches)
@@ -248,7 +248,7 @@ static enum MHD_Result answer_post(struct server *server, struct MHD_Connection 
     if (!call->asks)
         return send_error(server, connection, 405, "this call is a GET");
     if (call->searches &&
-        server->http->lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "progress"))
+        server->http->lookup_connection_value_(connection, MHD_GET_ARGUMENT_KIND, "progress"))
         return stream_search(server, connection, reading->body ? reading->body : "", reading->len);
     return answer_call(server, connection, call, reading);
 }
@@ -351,7 +351,7 @@ static weft_status address_of(const struct serve_options *options, union any_add
 static int port_of(const struct server *server, struct MHD_Daemon *daemon)
 {
     const union MHD_DaemonInfo *info =
-        server->http->get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT);
+        server->http->get_daemon_info_(daemon, MHD_DAEMON_INFO_BIND_PORT);
     return info ? info->port : 0;
 }
 
@@ -370,7 +370,7 @@ static weft_status listen_until(struct server *server, const union any_address *
 {
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
                      (address->any.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0);
-    struct MHD_Daemon *daemon = server->http->start_daemon(
+    struct MHD_Daemon *daemon = server->http->start_daemon_(
         flags, (uint16_t)server->options->port, NULL, NULL, handle, server, MHD_OPTION_SOCK_ADDR,
         &address->any, MHD_OPTION_CONNECTION_LIMIT, MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
         IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
@@ -382,7 +382,7 @@ static weft_status listen_until(struct server *server, const union any_address *
     tell_ready(server, daemon);
     while (!atomic_load(stop))
         usleep(100000);
-    server->http->stop_daemon(daemon);
+    server->http->stop_daemon_(daemon);
     return WEFT_OK;
 }
 

@@ -19,7 +19,7 @@ weft_status http_library_open(const struct http_library **out)
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     bool all = library != NULL;
     if (library) {
-#define FIND(name) all &= find(library, "MHD_" #name, &functions.name);
+#define FIND(name) all &= find(library, "MHD_" #name, &functions.name##_);
         HTTP_FUNCTIONS(FIND)
 #undef FIND
     }

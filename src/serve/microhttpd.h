@@ -21,7 +21,7 @@
     X(destroy_response)
 
 struct http_library {
-#define DECLARE(name) __typeof__(&MHD_##name) name;
+#define DECLARE(name) __typeof__(&MHD_##name) name##_;
     HTTP_FUNCTIONS(DECLARE)
 #undef DECLARE
 };

@@ -186,15 +186,15 @@ enum MHD_Result stream_search(struct server *server, struct MHD_Connection *conn
     struct search_stream *stream = new_stream(server, body, len);
     if (!stream || !begin(server, stream))
         return MHD_NO; /* no memory or no threads: the connection is closed */
-    struct MHD_Response *response = http->create_response_from_callback(
+    struct MHD_Response *response = http->create_response_from_callback_(
         MHD_SIZE_UNKNOWN, 32 << 10, read_stream, stream, close_stream);
     if (!response) {
         close_stream(stream);
         return MHD_NO;
     }
     add_headers(server, response, "application/x-ndjson");
-    enum MHD_Result queued = http->queue_response(connection, 200, response);
-    http->destroy_response(response);
+    enum MHD_Result queued = http->queue_response_(connection, 200, response);
+    http->destroy_response_(response);
     return queued;
 }
 

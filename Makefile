@@ -33,7 +33,7 @@ quickstart:
 	@tools/quickstart.sh $(BUILD)/weft
 
 # Release build (gcc, warnings are errors) and its tests; the checks of format, scripts, rooms and
-# documents are tests too (`ctest -L lint`). Then the same tests under clang's address and
+# documents are tests too (`ctest -L lint`). Then the same tests, but for those about answers, under clang's address and
 # undefined-behaviour sanitizers, where the static analysis runs with the compiler; of random cases
 # a tenth as many: they are several times as slow there, and what they show there are errors of memory,
 # not how good answers are.

@@ -13,7 +13,7 @@
 
 static bool same_in_order(const struct plan *plan, char *why, size_t size)
 {
-    struct slowdown slow = {.seed = 5, .delay_s = 0.0002};
+    struct slowdown slow = {.seed = 5, .delay_s = 0.00002};
     uint64_t seeds = has_kinks(plan->model) ? 4 : 1;
     bool same = false;
     for (uint64_t seed = 1; seed <= seeds && !same; seed++)
@@ -25,7 +25,8 @@ static void test_plans_of_the_table(void **state)
 {
     (void)state;
     int wrong = 0;
-    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+    size_t step = COUNT_OF(ROWS) / (size_t)cases_of(COUNT_OF(ROWS));
+    for (size_t i = 0; i < COUNT_OF(ROWS); i += step) {
         char why[512] = "";
         struct plan *plan = plan_of_row(&ROWS[i]);
         bool same = same_in_order(plan, why, sizeof why);

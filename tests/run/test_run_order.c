@@ -13,11 +13,10 @@
 
 static bool same_in_order(const struct plan *plan, char *why, size_t size)
 {
-    struct slowdown slow = {.seed = 5, .delay_s = 0.00002};
     uint64_t seeds = has_kinks(plan->model) ? 4 : 1;
     bool same = false;
     for (uint64_t seed = 1; seed <= seeds && !same; seed++)
-        same = agree(plan, &(struct conditions){2, seed, &slow, carry_in_turn}, why, size);
+        same = agree(plan, &(struct conditions){2, seed, NULL, carry_in_turn}, why, size);
     return same;
 }
 

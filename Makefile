@@ -114,7 +114,7 @@ format:
 
 lint: all $(ASAN)/build.ninja
 	ninja -C $(ASAN) -j $(JOBS)
-	$(CTEST) --test-dir $(BUILD) -C lint -L lint
+	$(CTEST) --test-dir $(BUILD) -L lint
 
 # Clang's path-sensitive analyzer: findings to read, not a verdict.
 analyze: $(ASAN)/build.ninja

@@ -129,10 +129,6 @@ static weft_status check_options(const struct measure_command *options)
         return bad_argument("name a plan or a model, or add --collectives", "measure what?");
     if (options->plan.names > 0 && !options->db)
         return bad_argument("add --db here.sqlite", "measure into which database?");
-    if (options->device && strcmp(options->device, "cpu") != 0 &&
-        (options->collectives || options->output))
-        return bad_argument("leave --collectives and -o out",
-                            "transfers and cluster files are measured of this machine's cores");
     if (options->collectives && !options->mpi && options->ranks < 2)
         return bad_argument("add --ranks 2", "transfers need at least 2 ranks");
     if (options->plan.names == 0 && options->plan.flag)
@@ -257,6 +253,10 @@ static weft_status open_job(struct measure_job *job)
     TRY(check_options(options));
     job->measure = measure_defaults();
     TRY(backend_open(options->device ? options->device : "cpu", 0, &job->measure.kernels));
+    const char *(*product)(void) = job->measure.kernels->device->product;
+    if (product && (options->collectives || options->output))
+        TRY(bad_argument("leave --collectives and -o out",
+                         "transfers and cluster files are measured of this machine's cores"));
     TRY(set_machine(job, options->ranks));
     gethostname(host, sizeof host - 1);
     job->measure.db = options->db;
@@ -264,7 +264,6 @@ static weft_status open_job(struct measure_job *job)
     job->measure.budget_s = (double)options->budget_ns / 1e9;
     job->measure.stop = &interrupted;
     job->measure.machine = arena_copy_text(job->arena, host);
-    const char *(*product)(void) = job->measure.kernels->device->product;
     job->measure.source =
         arena_printf(job->arena, "measured on %s by weft %s",
                      product ? product() : job->machine->node.device.name, WEFT_VERSION);

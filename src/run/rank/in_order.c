@@ -152,20 +152,6 @@ static void start_in_order(struct rank *r, int32_t number)
     start_job(r, number);
 }
 
-static void compute(struct rank *r, struct job *job)
-{
-    begin_job(r, job);
-    if (job->kind == JOB_OPTIMIZER)
-        run_optimizer(r);
-    else
-        run_items(r, &r->graph->task[job->task]);
-    const char *why = device_failed(rank_device(r));
-    if (why)
-        rank_fail(r, "%s", why);
-    if (!has_failed(r))
-        end_job(r, job);
-}
-
 void follow_all(struct rank *r)
 {
     follow_those(r, is_any, NULL);
@@ -183,7 +169,7 @@ void run_in_order(struct rank *r)
         if (has_failed(r))
             break;
         if (job->kind == JOB_COMPUTE || job->kind == JOB_OPTIMIZER)
-            compute(r, job);
+            compute_job(r, job);
         else
             start_in_order(r, p->order[i]);
     }

@@ -17,13 +17,13 @@ static int64_t now_ns(const struct rank *r)
     return (int64_t)((wall_seconds() - r->started_s) * 1e9);
 }
 
-void begin_job(struct rank *r, struct job *job)
+static void begin_job(struct rank *r, struct job *job)
 {
     if (r->options->trace)
         job->begin_ns = now_ns(r);
 }
 
-void end_job(struct rank *r, struct job *job)
+static void end_job(struct rank *r, struct job *job)
 {
     pthread_mutex_lock(&r->lock);
     job->over = true;
@@ -39,7 +39,7 @@ void end_job(struct rank *r, struct job *job)
 
 /* ---- computation ----------------------------------------------------------------------------- */
 
-void run_items(struct rank *r, const struct task *task)
+static void run_items(struct rank *r, const struct task *task)
 {
     const struct block *block = &r->graph->block[task->block];
     struct spot at = {task->micro_batch, task->block, task->first_item};
@@ -69,7 +69,7 @@ static void scale_back(struct rank *r)
                                    : NAN;
 }
 
-void run_optimizer(struct rank *r)
+static void run_optimizer(struct rank *r)
 {
     tie_rest(r);
     if (r->options->clip > 0 && !r->evaluates)
@@ -78,6 +78,20 @@ void run_optimizer(struct rank *r)
         struct store *store = &r->store[i];
         optimize_store(r, store, 0, r->evaluates ? store->part : store->kept, r->step);
     }
+}
+
+void compute_job(struct rank *r, struct job *job)
+{
+    begin_job(r, job);
+    if (job->kind == JOB_OPTIMIZER)
+        run_optimizer(r);
+    else
+        run_items(r, &r->graph->task[job->task]);
+    const char *why = device_failed(rank_device(r));
+    if (why)
+        rank_fail(r, "%s", why);
+    if (!has_failed(r))
+        end_job(r, job);
 }
 
 /* ---- transfers ------------------------------------------------------------------------------- */

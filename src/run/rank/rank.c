@@ -79,17 +79,9 @@ static void *execute(void *context)
         struct job *job = &r->program.job[r->program.queue[STREAM_COMPUTE][i]];
         if (!await(r, job))
             break;
-        begin_job(r, job);
-        if (job->kind == JOB_OPTIMIZER)
-            run_optimizer(r);
-        else
-            run_items(r, &r->graph->task[job->task]);
-        const char *why = device_failed(rank_device(r));
-        if (why)
-            rank_fail(r, "%s", why);
+        compute_job(r, job);
         if (has_failed(r))
             break;
-        end_job(r, job);
         await_begun(r);
         if (goes_on(r, i + 1))
             call_communicator(r);

@@ -429,10 +429,8 @@ void tie_rest(struct rank *r);
 
 /* ---- jobs.c ---------------------------------------------------------------------------------- */
 
-void begin_job(struct rank *r, struct job *job);
-void end_job(struct rank *r, struct job *job);
-void run_items(struct rank *r, const struct task *task);
-void run_optimizer(struct rank *r);
+/* Runs a job of computation to its end, unless the run fails meanwhile. */
+void compute_job(struct rank *r, struct job *job);
 /* Starts a job that is no computation: it is active then, or over. */
 void start_job(struct rank *r, int32_t number);
 /* After a transfer: whether another one of the job is on its way; else the job is over, and this gone. */

@@ -11,7 +11,6 @@
 #include "run/transport/nccl/nccl.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +59,8 @@ static void open_library(void)
 #undef NCCL_FIND
 }
 
-const char *nccl_missing(void)
+/* Why it cannot be used; NULL: it can. */
+static const char *nccl_missing(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, open_library);

@@ -4,10 +4,8 @@
 
 #include "run/transport/transport.h"
 
-/* Opens the library; where a rank has none, all take the way through the host instead, and `nccl_missing`
- * says why. */
+/* Opens the library; where a rank has none, all take the way through the host instead. */
 weft_status carry_by_nccl(struct transport *host, const struct compute_device *device,
                           struct device_stream *stream, struct transport **out);
-const char *nccl_missing(void); /* NULL: it is there */
 
 #endif

@@ -4,6 +4,7 @@
  *   I1  Scores are fp32 where all else is bf16. Their gradients meet inputs and weights that are widened, some
  *       rows at a time.
  */
+#include "run/kernels/cuda/expert_shape.h"
 #include "run/kernels/cuda/gemm.h"
 
 extern struct cuda_code CUDA_CODE_experts;
@@ -17,18 +18,6 @@ static struct cuda_kernel CHOOSE_EXPERTS = {.code = &CUDA_CODE_experts, .name = 
 enum { THREADS = 256, WARP = 32 };
 
 /* ---- choices --------------------------------------------------------------------------------- */
-
-struct token_choice {
-    int32_t expert, place;
-    float gate;
-};
-
-/* The same members as in experts.cu. */
-struct expert_shape {
-    int64_t batch, local, first, seq, width;
-    int64_t all, chosen, room;
-    int64_t first_place, places, first_token, tokens;
-};
 
 static int64_t choices_bytes(const struct kernel_call *call)
 {

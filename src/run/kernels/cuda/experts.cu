@@ -1,18 +1,7 @@
 /* experts.cu - mixtures of experts: who goes where, and rows that go there and back (kernels/cpu/experts.c, 1
  * and 2). */
 #include "../../device/cuda/elements.cuh"
-
-struct token_choice {
-    int32_t expert, place;
-    float gate;
-};
-
-/* The same members as in experts.c. */
-struct expert_shape {
-    int64_t batch, local, first, seq, width;
-    int64_t all, chosen, room;
-    int64_t first_place, places, first_token, tokens;
-};
+#include "expert_shape.h"
 
 /* ---- choices --------------------------------------------------------------------------------- */
 

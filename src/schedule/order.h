@@ -26,4 +26,26 @@ void zero_bubble_h1_order(const struct pipeline *pipeline, int32_t stage, struct
                           struct slots *out);
 int64_t zero_bubble_h1_in_flight(const struct pipeline *pipeline, int32_t stage);
 
+/* order_filled.c: weight gradients fill the bubbles. */
+void zero_bubble_h2_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                          struct slots *out);
+int64_t zero_bubble_h2_in_flight(const struct pipeline *pipeline, int32_t stage);
+void zero_bubble_v_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                         struct slots *out);
+int64_t zero_bubble_v_in_flight(const struct pipeline *pipeline, int32_t stage);
+void v_half_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                  struct slots *out);
+int64_t v_half_in_flight(const struct pipeline *pipeline, int32_t stage);
+void v_min_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                 struct slots *out);
+int64_t v_min_in_flight(const struct pipeline *pipeline, int32_t stage);
+
+/* order_waves.c */
+void dual_pipe_v_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                       struct slots *out);
+int64_t dual_pipe_v_in_flight(const struct pipeline *pipeline, int32_t stage);
+void hanayo_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                  struct slots *out);
+int64_t hanayo_in_flight(const struct pipeline *pipeline, int32_t stage);
+
 #endif

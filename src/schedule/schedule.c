@@ -9,8 +9,14 @@
  *   interleaved     (p - 1) (f + b), which is (p - 1) / (m v) of the work                      (2)
  *   aiao            (p - 1) (f + b) + (v - 1) max(0, p - m) (f + b)                            (3)
  *   zb-h1           (p - 1) (f + b - 2 w), weight gradients w <= f and w <= b / 2, m >= p      (4)
+ *   zb-h2           (p - 1) (f + b - 3 w), f = w = b - w                                       (5)
+ *   zb-v            0, f = w = b - w; v-half and v-min about 3 p f and 4 p f                    (6)
+ *   dualpipev       (p - 1) (f + 2 b - 3 w) with pairs executed as one, less without            (7)
+ * counted on the stage that is at work longest, from its own first slot: (5) and (6) end on stage
+ * after stage, which is no loss where the next iteration begins so, too.
  * (1) and (2) are Megatron-LM (SC '21), section 2.2; (3) with m >= p is Fold3D, Eq. 3; (4) is Zero
- * Bubble (ICLR '24) on ZB-H1, whose b is our b - w.
+ * Bubble (ICLR '24) on ZB-H1, whose b is our b - w, (5) on ZB-H2; (6) is Controllable Memory
+ * (NeurIPS '24), table 1; (7) is DeepSeek-V3's table 2.
  *
  *   I1  A row's in_flight is what counting over its order gives.
  *   I2  With one piece, aiao is gpipe, slot by slot.
@@ -19,6 +25,8 @@
  *       every stage 2 (p - s - 1) and one more run ahead. Interleaved stages run that far ahead but for
  *       the one; stages of 1f1b do not, unless there is one stage only. Megatron-LM's combined 1f1b, which
  *       hides the all-to-alls of experts, asks for the same (overlap_moe_expert_parallel_comm).
+ *   I5  Passes of one schedule are all whole or all in two: lifetimes of tensors are those of one of
+ *       the two. Whole passes of a list that has others in two are their halves, one after the other.
  */
 
 #include "schedule/lists.h"
@@ -39,7 +47,7 @@ static weft_status check_one_piece(const struct pipeline *pipeline)
         return WEFT_BAD_INPUT;
     if (pipeline->pieces != 1)
         return bad_argument("use 1 piece, or the schedule interleaved or aiao",
-                            "gpipe, 1f1b and zb-h1 have 1 piece per stage, not %d",
+                            "gpipe, 1f1b, zb-h1 and zb-h2 have 1 piece per stage, not %d",
                             pipeline->pieces);
     return WEFT_OK;
 }
@@ -67,6 +75,42 @@ static weft_status check_interleaved(const struct pipeline *pipeline)
                      pipeline->stages, pipeline->micro_batches);
     error_hint("use %lld micro-batches", (long long)nearest);
     return status;
+}
+
+static weft_status check_v(const struct pipeline *pipeline)
+{
+    if (check_shape(pipeline) != WEFT_OK)
+        return WEFT_BAD_INPUT;
+    if (pipeline->pieces != 2)
+        return bad_argument("use 2 pieces, or the schedule hanayo, which has any even number",
+                            "zb-v, v-half, v-min and dualpipev have 2 pieces per stage, not %d",
+                            pipeline->pieces);
+    return WEFT_OK;
+}
+
+static weft_status check_dual(const struct pipeline *pipeline)
+{
+    if (check_v(pipeline) != WEFT_OK)
+        return WEFT_BAD_INPUT;
+    if (pipeline->micro_batches < 2 * pipeline->stages) {
+        weft_status status = bad_argument(
+            NULL, "dualpipev needs two micro-batches for each of its %d stages, and has %d",
+            pipeline->stages, pipeline->micro_batches);
+        error_hint("use %d micro-batches or more", 2 * pipeline->stages);
+        return status;
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_waves(const struct pipeline *pipeline)
+{
+    if (check_shape(pipeline) != WEFT_OK)
+        return WEFT_BAD_INPUT;
+    if (pipeline->pieces % 2)
+        return bad_argument("use an even number of pieces: two of them are a wave",
+                            "hanayo has an even number of pieces per stage, not %d",
+                            pipeline->pieces);
+    return WEFT_OK;
 }
 
 static const struct schedule SCHEDULES[] = {
@@ -118,6 +162,64 @@ static const struct schedule SCHEDULES[] = {
      .least_pieces = 1,
      .most_pieces = 1,
      .searched = true},
+    {.name = "zb-h2",
+     .summary = "zb-h1 that runs ahead twice as far: no bubble, twice the memory",
+     .check = check_one_piece,
+     .order = zero_bubble_h2_order,
+     .in_flight = zero_bubble_h2_in_flight,
+     .passes = ORDER_SPLIT,
+     .least_pieces = 1,
+     .most_pieces = 1,
+     .played = true},
+    {.name = "zb-v",
+     .summary = "two pieces in a zigzag: no bubble, the memory of 1f1b",
+     .check = check_v,
+     .order = zero_bubble_v_order,
+     .in_flight = zero_bubble_v_in_flight,
+     .passes = ORDER_SPLIT,
+     .least_pieces = 2,
+     .most_pieces = 2,
+     .zigzag = true,
+     .played = true},
+    {.name = "v-half",
+     .summary = "two pieces in a zigzag: half the memory of 1f1b",
+     .check = check_v,
+     .order = v_half_order,
+     .in_flight = v_half_in_flight,
+     .passes = ORDER_SPLIT,
+     .least_pieces = 2,
+     .most_pieces = 2,
+     .zigzag = true,
+     .played = true},
+    {.name = "v-min",
+     .summary = "two pieces in a zigzag: a third of the memory of 1f1b",
+     .check = check_v,
+     .order = v_min_order,
+     .in_flight = v_min_in_flight,
+     .passes = ORDER_SPLIT,
+     .least_pieces = 2,
+     .most_pieces = 2,
+     .zigzag = true,
+     .played = true},
+    {.name = "dualpipev",
+     .summary = "two pieces in a zigzag: a forward pass of one beside a backward pass of the other",
+     .check = check_dual,
+     .order = dual_pipe_v_order,
+     .in_flight = dual_pipe_v_in_flight,
+     .passes = ORDER_SPLIT,
+     .least_pieces = 2,
+     .most_pieces = 2,
+     .zigzag = true,
+     .played = true},
+    {.name = "hanayo",
+     .summary = "waves of two pieces each in a zigzag, for few micro-batches",
+     .check = check_waves,
+     .order = hanayo_order,
+     .in_flight = hanayo_in_flight,
+     .passes = ORDER_IN_TURN,
+     .least_pieces = 2,
+     .zigzag = true,
+     .played = true},
 };
 
 /* Under the names of those that they are made of (I4). */
@@ -168,8 +270,16 @@ void schedule_order(const struct schedule *schedule, const struct pipeline *pipe
         return;
     }
     const struct slots *list = &schedule->lists->stage[stage];
-    for (size_t i = 0; i < list->len; i++)
-        array_push(keep, out, list->data[i]);
+    for (size_t i = 0; i < list->len; i++) {
+        struct slot slot = list->data[i];
+        bool whole = slot.kind == SLOT_BACKWARD && schedule->passes == ORDER_SPLIT; /* I5 */
+        if (whole)
+            slot.kind = SLOT_BACKWARD_INPUT;
+        array_push(keep, out, slot);
+        slot.kind = SLOT_BACKWARD_WEIGHT;
+        if (whole)
+            array_push(keep, out, slot);
+    }
 }
 
 int64_t schedule_in_flight(const struct schedule *schedule, const struct pipeline *pipeline,

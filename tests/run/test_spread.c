@@ -72,7 +72,7 @@ static struct runs runs_of(const struct move *move, const float *from, float *to
     static struct compute_device device;
     device = CPU_DEVICE;
     device.shared = !apart;
-    return runs_between(&device, NULL, from, to, move->run);
+    return runs_between(&device, NULL, DTYPE_FP32, from, to, move->run);
 }
 
 static void do_one(const struct move *move, int kind, const struct devices *before, int64_t device,

@@ -1,6 +1,8 @@
 /* in_turn.h - a transport as a GPU's library is one, between ranks that are threads: transfers match by their
  * order, not by tags, and a rank has one at a time on its way. If ranks start them in orders that contradict
- * each other, nothing moves any more, or the wrong numbers come.
+ * each other, nothing moves any more, or the wrong numbers come. With carry_ahead what is packed and unpacked
+ * between transfers is work of their stream, too (transport.h, stream): here it is done at once, and so are
+ * transfers that nobody asks for.
  */
 #ifndef WEFT_TESTS_IN_TURN_H
 #define WEFT_TESTS_IN_TURN_H
@@ -41,6 +43,8 @@ static weft_status in_turn_start(struct transport *t, const struct transfer *tra
     struct turn *turn = calloc(1, sizeof *turn);
     if (!turn)
         abort();
+    if (!out && transfer->on_host)
+        abort();
     turn->base.transfer = *transfer;
     if (transfer->kind == TRANSFER_SEND)
         turn->base.transfer.tag = s->sent[t->rank][transfer->peer]++;
@@ -48,7 +52,10 @@ static weft_status in_turn_start(struct transport *t, const struct transfer *tra
         turn->base.transfer.tag = s->sent[transfer->peer][t->rank]++;
     *(s->last ? &s->last->next : &s->first) = turn;
     s->last = turn;
-    *out = &turn->base;
+    if (out)
+        *out = &turn->base;
+    else
+        t->kind->follow(t, &turn->base);
     return WEFT_OK;
 }
 
@@ -130,18 +137,45 @@ static const struct transport_kind IN_TURN = {
     in_turn_wake, in_turn_abort, in_turn_failed, in_turn_close, in_turn_follow,
 };
 
-static weft_status carry_in_turn(struct transport *host, const struct compute_device *device,
-                                 struct device_stream *stream, struct transport **out)
+/* The CPU's device has no streams (device.h, I3). */
+static struct device_stream *in_turn_stream(struct transport *t, int32_t group)
+{
+    (void)t;
+    (void)group;
+    return NULL;
+}
+
+static const struct transport_kind AHEAD = {
+    "ahead",       in_turn_group,  in_turn_start, in_turn_test,   in_turn_wait,   in_turn_wake,
+    in_turn_abort, in_turn_failed, in_turn_close, in_turn_follow, in_turn_stream, .narrow = true,
+};
+
+static weft_status carry_by(const struct transport_kind *kind, struct transport *host,
+                            struct transport **out)
 {
     struct in_turn *s = calloc(1, sizeof *s);
-    (void)device;
-    (void)stream;
     if (!s)
         abort();
-    s->base = (struct transport){&IN_TURN, host->rank, host->ranks};
+    s->base = (struct transport){.kind = kind, .rank = host->rank, .ranks = host->ranks};
     s->host = host;
     *out = &s->base;
     return WEFT_OK;
+}
+
+static weft_status carry_in_turn(struct transport *host, const struct compute_device *device,
+                                 struct device_stream *stream, struct transport **out)
+{
+    (void)device;
+    (void)stream;
+    return carry_by(&IN_TURN, host, out);
+}
+
+static weft_status carry_ahead(struct transport *host, const struct compute_device *device,
+                               struct device_stream *stream, struct transport **out)
+{
+    (void)device;
+    (void)stream;
+    return carry_by(&AHEAD, host, out);
 }
 
 #endif

@@ -20,7 +20,16 @@ static weft_status cuda_kernels(int32_t place, const struct kernels **out)
 #include "run/transport/nccl/nccl.h"
 #define GPU_CARRIER carry_by_nccl
 #else
-#define GPU_CARRIER NULL
+#define GPU_CARRIER carry_through_hosts
+static weft_status carry_through_hosts(struct transport *host, const struct compute_device *device,
+                                       struct device_stream *stream, struct transport **out)
+{
+    *out = transport_staged(host, device, stream);
+    (*out)->note =
+        "this program was built without NCCL's header: GPUs exchange through the memory of "
+        "their hosts, which is slow";
+    return WEFT_OK;
+}
 #endif
 
 static weft_status cpu_kernels(int32_t place, const struct kernels **out)

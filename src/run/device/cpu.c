@@ -92,12 +92,14 @@ static void cpu_add_rows(struct device_stream *stream, enum dtype dtype, struct 
                 (char *)to + i * rows.to_step * each);
 }
 
-static void cpu_copy_runs(struct device_stream *stream, const float *from, float *to, int64_t run,
-                          int64_t runs, const int64_t *place)
+static void cpu_copy_runs(struct device_stream *stream, enum dtype dtype, const void *from,
+                          void *to, int64_t run, int64_t runs, const int64_t *place)
 {
+    int64_t bytes = dtype_bytes(dtype);
     (void)stream;
     for (int64_t i = 0; i < runs; i++)
-        memcpy(to + place[2 * i + 1], from + place[2 * i], (size_t)run * sizeof *to);
+        memcpy((char *)to + place[2 * i + 1] * bytes, (const char *)from + place[2 * i] * bytes,
+               (size_t)(run * bytes));
 }
 
 static void cpu_add_sum(struct device_stream *stream, const float *x, int64_t count, double divisor,

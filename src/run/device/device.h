@@ -71,10 +71,10 @@ struct compute_device {
                       const void *from, void *to);
     void (*add_rows)(struct device_stream *stream, enum dtype dtype, struct row_copy rows,
                      const void *from, void *to);
-    /* Runs of `run` elements of fp32: the i-th from place[2 i] to place[2 i + 1]; the host's array is the
+    /* Runs of `run` elements: the i-th from place[2 i] to place[2 i + 1]; the host's array is the
      * caller's again on return. */
-    void (*copy_runs)(struct device_stream *stream, const float *from, float *to, int64_t run,
-                      int64_t runs, const int64_t *place);
+    void (*copy_runs)(struct device_stream *stream, enum dtype dtype, const void *from, void *to,
+                      int64_t run, int64_t runs, const int64_t *place);
     /* *sum, in the device's memory, += (sum of x) / divisor */
     void (*add_sum)(struct device_stream *stream, const float *x, int64_t count, double divisor,
                     double *sum);

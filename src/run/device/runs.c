@@ -5,9 +5,10 @@
 #include <string.h>
 
 struct runs runs_between(const struct compute_device *device, struct device_stream *stream,
-                         const float *from, float *to, int64_t run)
+                         enum dtype dtype, const void *from, void *to, int64_t run)
 {
-    return (struct runs){.device = device, .stream = stream, .from = from, .to = to, .run = run};
+    return (struct runs){
+        .device = device, .stream = stream, .from = from, .to = to, .dtype = dtype, .run = run};
 }
 
 static void grow(struct runs *runs)
@@ -23,7 +24,9 @@ static void grow(struct runs *runs)
 void runs_add(struct runs *runs, int64_t from, int64_t to)
 {
     if (runs->device->shared) {
-        memcpy(runs->to + to, runs->from + from, (size_t)runs->run * sizeof *runs->to);
+        int64_t bytes = dtype_bytes(runs->dtype);
+        memcpy((char *)runs->to + to * bytes, (const char *)runs->from + from * bytes,
+               (size_t)(runs->run * bytes));
         return;
     }
     if (runs->count == runs->room)
@@ -36,8 +39,8 @@ void runs_add(struct runs *runs, int64_t from, int64_t to)
 void runs_end(struct runs *runs)
 {
     if (runs->count)
-        runs->device->copy_runs(runs->stream, runs->from, runs->to, runs->run, runs->count,
-                                runs->place);
+        runs->device->copy_runs(runs->stream, runs->dtype, runs->from, runs->to, runs->run,
+                                runs->count, runs->place);
     free(runs->place);
     runs->place = NULL;
     runs->count = runs->room = 0;

@@ -105,7 +105,7 @@ struct value *border_gather(struct rank *r, const struct border_moves *border, i
                               .to = blocks,
                               .count = move->before_count});
     struct value *whole = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &move->after, move->count);
-    struct runs runs = rank_runs(r, blocks, whole->data, move);
+    struct runs runs = rank_runs(r, DTYPE_FP32, blocks, whole->data, move);
     move_gather(move, &runs);
     floats_free(r, MEMORY_WORKSPACE, blocks, all);
     value_release(r, value);
@@ -127,7 +127,7 @@ struct value *border_give_back(struct rank *r, const struct border_moves *border
     value = value_as(r, value, DTYPE_FP32);
     float *blocks = floats_counted(r, MEMORY_WORKSPACE, value->count);
     struct value *part = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &move->after, move->count);
-    struct runs runs = rank_runs(r, value->data, blocks, move);
+    struct runs runs = rank_runs(r, DTYPE_FP32, value->data, blocks, move);
     move_scatter(move, &runs);
     ask(r, &(struct transfer){.kind = TRANSFER_REDUCE_SCATTER,
                               .group = border->group,

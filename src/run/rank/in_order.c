@@ -6,7 +6,7 @@
  *
  *   I1  Memory is taken and given back in the order of the stream of computation: a transfer keeps its
  *       buffers until it has been followed, or is over.
- *   I2  A sharded bucket's whole gradients wait for the synchronisation of the one before (stores.c, I3).
+ *   I2  A sharded bucket's whole gradients wait for the synchronisation of the one before (bucket_transfers.c, I2).
  *   I3  At the end of an iteration everything has been followed.
  */
 #include "run/rank/room.h"
@@ -109,7 +109,7 @@ static bool is_whole(const struct rank *r, const struct errand *w, const void *c
            r->graph->bucket[r->graph->task[job->task].about].shard >= 2;
 }
 
-/* Sums within groups of replicas come before those across (stores.c). */
+/* Sums within groups of replicas come before those across (bucket_transfers.c). */
 static bool is_of_bucket(const struct rank *r, const struct errand *w, const void *context)
 {
     const struct job *job = &r->program.job[w->job];

@@ -101,14 +101,6 @@ static struct store *store_of_job(const struct rank *r, const struct job *job)
     return &r->store[r->store_of[r->graph->task[job->task].about]];
 }
 
-/* The range of a bucket's parts that goes. */
-static void set_range(const struct rank *r, const struct job *job, struct errand *w)
-{
-    const struct store *s = store_of_job(r, job);
-    w->at = job->kind == JOB_DEFERRED ? s->kept : 0;
-    w->end = job->kind == JOB_SYNCHRONISE ? s->kept : s->part;
-}
-
 static void copy_checkpoints(struct rank *r, const struct task *task)
 {
     bool back = task->stream == STREAM_FROM_HOST;
@@ -174,15 +166,26 @@ void fail_by_status(struct rank *r)
     rank_fail(r, "%s", weft_last_error()->message);
 }
 
-/* Goes on with a job: true while it has a transfer on its way. */
-static bool proceed(struct rank *r, struct errand *w, bool first)
+/* Starts the next transfer of a job; false: there is none. */
+static bool start_next(struct rank *r, struct errand *w, bool first)
 {
     struct job *job = &r->program.job[w->job];
     if (!next_transfer(r, job, w, first) || has_failed(r))
         return false;
-    if (r->transport->kind->start(r->transport, &w->transfer, &w->request) != WEFT_OK)
+    bool waits = !w->ahead || w->marked; /* bucket_transfers.c, I1 */
+    if (r->transport->kind->start(r->transport, &w->transfer, waits ? &w->request : NULL) !=
+        WEFT_OK)
         fail_by_status(r);
     return true;
+}
+
+/* Goes on with a job: true while it has a transfer on its way. */
+static bool proceed(struct rank *r, struct errand *w, bool first)
+{
+    bool active = start_next(r, w, first);
+    while (active && w->ahead && !w->marked && !has_failed(r))
+        active = start_next(r, w, false);
+    return active;
 }
 
 static void note_started(struct rank *r, struct job *job)
@@ -202,7 +205,7 @@ void start_job(struct rank *r, int32_t number)
     begin_job(r, job);
     note_started(r, job);
     if (job->kind == JOB_SYNCHRONISE || job->kind == JOB_DEFERRED || job->kind == JOB_GATHER)
-        set_range(r, job, w);
+        bucket_begin(r, job, w);
     bool active = proceed(r, w, true);
     pthread_mutex_lock(&r->lock); /* of the arena: events go there, too */
     if (active)

@@ -335,6 +335,11 @@ int64_t run_peak_bytes(const struct rank *r)
     return r->buffers.most.peak;
 }
 
+const char *run_note(const struct rank *r)
+{
+    return r->transport->note;
+}
+
 size_t run_events(const struct rank *r, const struct run_event **out)
 {
     *out = r->events.data;

@@ -89,7 +89,7 @@ void await_asked(struct rank *r)
     drive(r, &wait);
 }
 
-/* Whether no whole gradients are in the way (stores.c, I3): all that are complete are on their way, and,
+/* Whether no whole gradients are in the way (bucket_transfers.c, I2): all that are complete are on their way, and,
  * before some are made, those of other blocks are gone. What is looked at needs nothing more from this
  * executor: the first that does ends it. */
 static bool has_room(const struct rank *r, const struct rank_wait *wait)

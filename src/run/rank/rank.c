@@ -5,7 +5,7 @@
  * is on its way, and serves the sums that kernels ask for. Whose turn it is to look: progress_thread.c.
  *
  *   I1  Streams are looked at in the order of PRIORITY: what holds up computation first, gradient
- *       buckets last, and of these one slice at a time (stores.c, I1).
+ *       buckets last, and of these one slice at a time (bucket_transfers.c, I1).
  *   I2  A stream's next task starts when the one before it is over; a send when it has started (jobs.c).
  *   I3  When anything fails, here or elsewhere, both threads leave their loops.
  */

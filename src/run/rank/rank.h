@@ -110,6 +110,8 @@ struct run_event {
     int32_t task;
     int64_t begin_ns, end_ns; /* since run_open */
 };
+/* What a user should know of how ranks exchange (transport.h); NULL: nothing. */
+const char *run_note(const struct rank *rank);
 size_t run_events(const struct rank *rank, const struct run_event **out);
 const struct graph *run_graph(const struct rank *rank);
 

@@ -12,7 +12,8 @@
  *   items.c     operators and steps, on the tensors of one micro-batch
  *   steps.c     a step of a reshard as a transfer; sends between stages
  *   weights.c   the weights of this device, and what they begin with
- *   stores.c    weights, gradients and optimizer state by buckets; their synchronisation
+ *   stores.c    weights, gradients and optimizer state by buckets
+ *   bucket_transfers.c  gradients and weights of a bucket between the members that share it
  *   ties.c      gradients of tied weights
  *   jobs.c      what each kind of task does
  *   rank.c      the two threads, and one iteration
@@ -74,6 +75,11 @@ void value_release(struct rank *r, struct value *value);
 struct value *value_as(struct rank *r, struct value *value, enum dtype dtype);
 /* How elements of an operand are stored under this plan. */
 enum dtype stored_as(const struct rank *r, enum element element);
+/* Floats that so many elements take up. */
+static inline int64_t floats_of(enum dtype dtype, int64_t elements)
+{
+    return ceil_div(elements * dtype_bytes(dtype), (int64_t)sizeof(float));
+}
 float *floats_new(struct rank *r, enum memory_class memory, int64_t elements);
 float *floats_counted(struct rank *r, enum memory_class memory, int64_t elements); /* zeroed */
 void floats_free(struct rank *r, enum memory_class memory, float *floats, int64_t elements);
@@ -155,7 +161,7 @@ struct store {
     float *moment1, *moment2; /* of the part */
     struct value **made;      /* per micro-batch, with shard 2 and 3: whole gradients */
 };
-/* Whole gradients whose sum is over, until those of the next bucket are complete (stores.c, I3). */
+/* Whole gradients whose sum is over, until those of the next bucket are complete (bucket_transfers.c, I2). */
 struct outlived {
     struct store *store; /* NULL: none */
     int32_t micro_batch;
@@ -211,14 +217,18 @@ struct errand {
     struct transfer transfer;
     /* Of a step or a send. */
     struct move move;
-    struct value *from, *result; /* in fp32 */
+    struct value *from, *result; /* as they travel */
     enum dtype stored;           /* what becomes of the result */
     int32_t key;
-    float *out, *in; /* staged */
-    int64_t out_count, in_count;
+    float *out, *in;             /* staged */
+    int64_t out_count, in_count; /* floats */
     int64_t *counts;
     /* Of gradients and weights: how much of it has gone. */
     int64_t at, end;
+    bool
+        ahead; /* its slices follow each other on the stream of their group (bucket_transfers.c, I1) */
+    bool marked;                  /* the last of them has been given to it */
+    struct device_stream *stream; /* what packs and unpacks them */
 };
 
 /* A group of the transport: one for all exchanges of the same ranks on one channel. */
@@ -308,6 +318,12 @@ static inline const struct compute_device *rank_device(const struct rank *r)
     return r->options->kernels->device;
 }
 
+/* How numbers that are stored so travel between ranks (transport.h, I7). */
+static inline enum dtype travels_as(const struct rank *r, enum dtype stored)
+{
+    return r->transport->kind->narrow ? stored : DTYPE_FP32;
+}
+
 static inline struct value **value_at(const struct rank *r, int32_t micro_batch, int64_t key)
 {
     return &r->value[(int64_t)micro_batch * r->keys + key];
@@ -367,10 +383,10 @@ void run_slice(struct rank *r, struct spot at);
 /* I2 */
 void item_over(struct rank *r, struct spot at);
 
-static inline struct runs rank_runs(const struct rank *r, const float *from, float *to,
-                                    const struct move *move)
+static inline struct runs rank_runs(const struct rank *r, enum dtype dtype, const void *from,
+                                    void *to, const struct move *move)
 {
-    return runs_between(rank_device(r), r->work, from, to, move->run);
+    return runs_between(rank_device(r), r->work, dtype, from, to, move->run);
 }
 
 /* ---- steps.c --------------------------------------------------------------------------------- */
@@ -411,13 +427,18 @@ void set_weight(struct rank *r, const struct held_weight *held, int64_t first, i
                 const float *from);
 /* Where a member's part of it begins, and how much of that there is. */
 float *gradient_part(const struct rank *r, int32_t weight, int64_t *count);
+void optimize_store(struct rank *r, struct store *store, int64_t first, int64_t end, int64_t step);
+/* Of this rank's part of all gradients, without what others have too. */
+double gradient_squares(struct rank *r);
+
+/* ---- bucket_transfers.c ---------------------------------------------------------------------- */
+
+/* The range of a bucket's parts that a job moves. */
+void bucket_begin(const struct rank *r, const struct job *job, struct errand *work);
 /* Of a bucket's gradients and weights: the next transfer; false: that was all. */
 bool synchronise_next(struct rank *r, struct errand *work);
 void drop_outlived(struct rank *r);
 bool gather_next(struct rank *r, struct errand *work);
-void optimize_store(struct rank *r, struct store *store, int64_t first, int64_t end, int64_t step);
-/* Of this rank's part of all gradients, without what others have too. */
-double gradient_squares(struct rank *r);
 
 /* ---- ties.c ---------------------------------------------------------------------------------- */
 
@@ -465,7 +486,7 @@ weft_status run_iteration(struct rank *r, double *loss);
 void communicate(struct rank *r); /* until the iteration is over */
 void call_communicator(struct rank *r);
 /* The executor, until a job may run; until what it asked for is there; before it makes whole
- * gradients of a sharded bucket, and after a task that may have completed some (stores.c, I3). */
+ * gradients of a sharded bucket, and after a task that may have completed some (bucket_transfers.c, I2). */
 void await_job(struct rank *r, const struct job *job);
 void await_asked(struct rank *r);
 void await_room(struct rank *r, int32_t weight, int32_t micro_batch);

@@ -9,7 +9,8 @@
  *   I1  A fused tensor becomes its part, and a tensor with other padding the one that is wanted,
  *       between the steps where the compiler looks at it under the other layout (uses.h, I1).
  *   I2  What is sent is copied first: a send is over for its rank when it has started.
- *   I3  Numbers travel and are summed in fp32, however they are stored.
+ *   I3  Numbers travel and are summed as they are stored where the transport can (transport.h, I7), else in
+ *       fp32.
  */
 #include "run/rank/room.h"
 
@@ -153,14 +154,14 @@ static bool is_alone(struct rank *r, const struct value *value)
     return alone;
 }
 
-static struct value *room_for(struct rank *r, const struct move *move)
+static struct value *room_for(struct rank *r, const struct value *from, const struct move *move)
 {
-    return value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &move->after, move->count);
+    return value_new(r, MEMORY_ACTIVATIONS, (enum dtype)from->dtype, &move->after, move->count);
 }
 
-/* What the step makes of what it finds, in fp32 (I3), and how that was stored; NULL after an error. */
+/* What the step makes of what it finds; NULL after an error. */
 static struct value *find_move(struct rank *r, struct spot at, struct move *move,
-                               struct step_place *place, enum dtype *stored)
+                               struct step_place *place)
 {
     const struct block *block = &r->graph->block[at.block];
     const struct item *item = &block->item[at.item];
@@ -174,51 +175,46 @@ static struct value *find_move(struct rank *r, struct spot at, struct move *move
     else if (!move_of(&value->layout, item->step, move))
         rank_fail(r, "a %s of input %d does not fit how it lies", step_name(item->step->kind),
                   item->operand);
-    if (!value)
-        return NULL;
-    *stored = (enum dtype)value->dtype;
-    if (!value->data) {
+    if (value && !value->data)
         rank_fail(r, "what a %s of input %d brings is in host memory", step_name(item->step->kind),
                   item->operand);
-        return value;
-    }
-    return value_as(r, value, DTYPE_FP32);
+    return value;
 }
 
 void run_slice(struct rank *r, struct spot at)
 {
     struct move move;
     struct step_place place;
-    enum dtype stored;
-    struct value *value = find_move(r, at, &move, &place, &stored);
+    struct value *value = find_move(r, at, &move, &place);
     if (!value || has_failed(r)) {
         value_release(r, value);
         return;
     }
-    struct value *result = room_for(r, &move);
-    struct runs runs = rank_runs(r, value->data, result->data, &move);
+    struct value *result = room_for(r, value, &move);
+    struct runs runs = rank_runs(r, (enum dtype)value->dtype, value->data, result->data, &move);
     move_slice(&move, r->device, &runs);
     value_release(r, value);
-    put_value(r, at.micro_batch, place.to, value_as(r, result, stored));
+    put_value(r, at.micro_batch, place.to, result);
 }
 
+/* Room for so many elements of what travels. */
 static void stage_out(struct rank *r, struct errand *w, int64_t count)
 {
-    w->out_count = count;
-    w->out = floats_new(r, MEMORY_WORKSPACE, count);
+    w->out_count = floats_of(w->transfer.dtype, count);
+    w->out = floats_new(r, MEMORY_WORKSPACE, w->out_count);
     w->transfer.from = w->out;
 }
 
 static void stage_in(struct rank *r, struct errand *w, int64_t count)
 {
-    w->in_count = count;
-    w->in = floats_new(r, MEMORY_WORKSPACE, count);
+    w->in_count = floats_of(w->transfer.dtype, count);
+    w->in = floats_new(r, MEMORY_WORKSPACE, w->in_count);
     w->transfer.to = w->in;
 }
 
 static void begin_all_reduce(struct rank *r, struct errand *w)
 {
-    w->result = is_alone(r, w->from) ? w->from : room_for(r, &w->move);
+    w->result = is_alone(r, w->from) ? w->from : room_for(r, w->from, &w->move);
     w->transfer.from = w->from->data;
     w->transfer.to = w->result->data;
     w->transfer.count = w->from->count;
@@ -236,10 +232,10 @@ static void begin_reduce_scatter(struct rank *r, struct errand *w)
     w->transfer.from = w->from->data;
     if (!is_plain(&w->move, false)) {
         stage_out(r, w, w->from->count);
-        struct runs runs = rank_runs(r, w->from->data, w->out, &w->move);
+        struct runs runs = rank_runs(r, w->transfer.dtype, w->from->data, w->out, &w->move);
         move_scatter(&w->move, &runs);
     }
-    w->result = room_for(r, &w->move);
+    w->result = room_for(r, w->from, &w->move);
     w->transfer.to = w->result->data;
     w->transfer.count = w->move.count;
 }
@@ -247,7 +243,7 @@ static void begin_reduce_scatter(struct rank *r, struct errand *w)
 static void begin_all_gather(struct rank *r, struct errand *w)
 {
     w->transfer.from = w->from->data;
-    w->result = room_for(r, &w->move);
+    w->result = room_for(r, w->from, &w->move);
     w->transfer.to = w->result->data;
     if (!is_plain(&w->move, true))
         stage_in(r, w, w->move.count);
@@ -257,6 +253,7 @@ static void begin_all_gather(struct rank *r, struct errand *w)
 static void begin_all_to_all(struct rank *r, struct errand *w)
 {
     int32_t member = move_member(&w->move, r->device);
+    int64_t leaves = 0;
     size_t bytes = 2 * (size_t)w->move.members * sizeof *w->counts;
     w->counts = malloc(bytes);
     if (!w->counts)
@@ -265,12 +262,12 @@ static void begin_all_to_all(struct rank *r, struct errand *w)
     w->transfer.to_counts = w->counts + w->move.members;
     move_counts(&w->move, member, w->counts, w->counts + w->move.members);
     for (int32_t m = 0; m < w->move.members; m++)
-        w->out_count += w->counts[m];
-    stage_out(r, w, w->out_count);
-    struct runs runs = rank_runs(r, w->from->data, w->out, &w->move);
+        leaves += w->counts[m];
+    stage_out(r, w, leaves);
+    struct runs runs = rank_runs(r, w->transfer.dtype, w->from->data, w->out, &w->move);
     move_pack(&w->move, member, &runs);
     stage_in(r, w, w->move.count);
-    w->result = room_for(r, &w->move);
+    w->result = room_for(r, w->from, &w->move);
 }
 
 static const struct {
@@ -289,10 +286,13 @@ void step_begin(struct rank *r, struct errand *w)
     const struct task *task = &r->graph->task[job->task];
     const struct item *item = &r->graph->block[task->block].item[task->first_item];
     struct step_place place;
-    w->from = find_move(r, spot_of(task), &w->move, &place, &w->stored);
+    w->from = find_move(r, spot_of(task), &w->move, &place);
     w->key = place.to;
     if (!w->from || has_failed(r))
         return;
+    w->stored = (enum dtype)w->from->dtype;
+    w->transfer.dtype = travels_as(r, w->stored);
+    w->from = value_as(r, w->from, w->transfer.dtype);
     w->transfer.kind = STEPS[item->step->kind].kind;
     w->transfer.group = job->group;
     STEPS[item->step->kind].begin(r, w);
@@ -319,7 +319,7 @@ void errand_free(struct rank *r, struct errand *w)
 void step_end(struct rank *r, struct errand *w)
 {
     const struct task *task = &r->graph->task[r->program.job[w->job].task];
-    struct runs runs = rank_runs(r, w->in, w->result->data, &w->move);
+    struct runs runs = rank_runs(r, w->transfer.dtype, w->in, w->result->data, &w->move);
     if (w->transfer.kind == TRANSFER_ALL_GATHER && w->in)
         move_gather(&w->move, &runs);
     if (w->transfer.kind == TRANSFER_ALL_TO_ALL)
@@ -389,7 +389,8 @@ void send_begin(struct rank *r, struct errand *w)
         value = fit_forward(r, c.joint, value);
     else if (!c.joint->part)
         value = fit_gradient(r, c.joint, value);
-    value = value_as(r, value, DTYPE_FP32);
+    w->transfer.dtype = travels_as(r, stored_as(r, c.joint->from->op->output.element));
+    value = value_as(r, value, w->transfer.dtype);
     struct layout layout = layout_received(&value->layout, c.from, c.to);
     for (int32_t i = c.reshard->send + 1; slices(c.reshard, i); i++) {
         struct move move;
@@ -397,8 +398,8 @@ void send_begin(struct rank *r, struct errand *w)
             rank_fail(r, "what is sent of input %d is not how it lies", task->about);
             break;
         }
-        struct value *sliced = room_for(r, &move);
-        struct runs runs = rank_runs(r, value->data, sliced->data, &move);
+        struct value *sliced = room_for(r, value, &move);
+        struct runs runs = rank_runs(r, w->transfer.dtype, value->data, sliced->data, &move);
         move_slice(&move, c.place, &runs);
         value_release(r, value);
         value = sliced;
@@ -406,13 +407,13 @@ void send_begin(struct rank *r, struct errand *w)
     }
     stage_out(r, w, value->count);
     rank_device(r)->copy(r->work, COPY_ON_DEVICE, w->out, value->data,
-                         value->count * (int64_t)sizeof(float));
+                         value->count * dtype_bytes(w->transfer.dtype));
+    w->transfer.count = value->count;
     value_release(r, value);
     w->transfer.kind = TRANSFER_SEND;
     w->transfer.group = r->program.job[w->job].group;
     w->transfer.peer = c.receiver;
     w->transfer.tag = r->program.job[w->job].task;
-    w->transfer.count = w->out_count;
 }
 
 void send_end(struct rank *r, struct errand *w)
@@ -456,7 +457,8 @@ void receive_begin(struct rank *r, struct errand *w)
         return;
     }
     w->stored = stored_as(r, c.joint->from->op->output.element);
-    w->result = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &layout, layout_local(&layout));
+    w->transfer.dtype = travels_as(r, w->stored);
+    w->result = value_new(r, MEMORY_ACTIVATIONS, w->transfer.dtype, &layout, layout_local(&layout));
     w->key = key_of(r, c.flow == FLOW_FORWARD ? KEY_RECEIVED : KEY_BACK, c.use);
     w->transfer.kind = TRANSFER_RECEIVE;
     w->transfer.group = r->program.job[w->job].group;

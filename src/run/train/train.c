@@ -193,6 +193,8 @@ static weft_status open_rank(void *context)
     if (run.transport->kind->apart)
         run.carrier = backend_carrier(device);
     TRY(run_open(&run, &t->rank));
+    if (run_note(t->rank) && run.transport->ranks > 1)
+        note(t, run_note(t->rank));
     if (t->checkpoint)
         TRY(load_state(t->rank, t->checkpoint));
 done:

@@ -2,7 +2,7 @@
  *
  *   I1  MPI is asked for MPI_THREAD_SERIALIZED: one thread at a time makes its calls.
  *   I2  A transfer has at most INT_MAX elements at once: MPI 3 counts in int. Larger ones are refused;
- *       gradient buckets are sliced below that (stores.c, I1).
+ *       gradient buckets are sliced below that (bucket_transfers.c, I1).
  *   I3  A rank that gives up ends all ranks by MPI_Abort, so no other rank has to be told.
  */
 #include "run/transport/transport.h"

@@ -195,16 +195,26 @@ VECTOR static void combine(enum reduce op, const float *from, int64_t count, flo
 /* Elements first .. first + count of all members' `from`, into `to`, which may be one of them; a tile at
  * a time, which stays in the nearest cache. */
 static void reduce_into(struct thread_request **r, int32_t members, int64_t first, int64_t count,
-                        float *to)
+                        void *to)
 {
-    float tile[TILE];
+    float tile[TILE], other[TILE];
+    enum dtype dtype = r[0]->base.transfer.dtype;
     for (int64_t at = 0; at < count; at += TILE) {
         int64_t now = count - at < TILE ? count - at : TILE;
-        memcpy(tile, r[0]->base.transfer.from + first + at, (size_t)now * sizeof *tile);
+        const void *own = r[0]->base.transfer.from;
+        memcpy(tile, tile_read(dtype, own, first + at, now, tile), (size_t)now * sizeof *tile);
         for (int32_t m = 1; m < members; m++)
-            combine(r[0]->base.transfer.op, r[m]->base.transfer.from + first + at, now, tile);
-        memcpy(to + at, tile, (size_t)now * sizeof *tile);
+            combine(r[0]->base.transfer.op,
+                    tile_read(dtype, r[m]->base.transfer.from, first + at, now, other), now, tile);
+        if (dtype == DTYPE_FP32)
+            memcpy((float *)to + at, tile, (size_t)now * sizeof *tile);
+        tile_done(dtype, to, at, now, tile);
     }
+}
+
+static size_t element_size(const struct thread_request *r)
+{
+    return (size_t)dtype_bytes(r->base.transfer.dtype);
 }
 
 static void do_all_reduce(struct thread_request **r, int32_t members)
@@ -212,7 +222,7 @@ static void do_all_reduce(struct thread_request **r, int32_t members)
     int64_t count = r[0]->base.transfer.count;
     reduce_into(r, members, 0, count, r[0]->base.transfer.to);
     for (int32_t m = 1; m < members; m++)
-        memcpy(r[m]->base.transfer.to, r[0]->base.transfer.to, (size_t)count * sizeof(float));
+        memcpy(r[m]->base.transfer.to, r[0]->base.transfer.to, (size_t)count * element_size(r[0]));
 }
 
 static void do_reduce_scatter(struct thread_request **r, int32_t members)
@@ -224,24 +234,25 @@ static void do_reduce_scatter(struct thread_request **r, int32_t members)
 
 static void do_all_gather(struct thread_request **r, int32_t members)
 {
-    int64_t count = r[0]->base.transfer.count;
+    size_t bytes = (size_t)r[0]->base.transfer.count * element_size(r[0]);
     for (int32_t to = 0; to < members; to++)
         for (int32_t m = 0; m < members; m++)
-            memcpy(r[to]->base.transfer.to + m * count, r[m]->base.transfer.from,
-                   (size_t)count * sizeof(float));
+            memcpy((char *)r[to]->base.transfer.to + (size_t)m * bytes, r[m]->base.transfer.from,
+                   bytes);
 }
 
 static void do_all_to_all(struct thread_request **r, int32_t members)
 {
+    size_t each = element_size(r[0]);
     for (int32_t from = 0; from < members; from++) {
-        const float *at = r[from]->base.transfer.from;
+        const char *at = r[from]->base.transfer.from;
         for (int32_t to = 0; to < members; to++) {
-            float *there = r[to]->base.transfer.to;
-            int64_t count = r[from]->base.transfer.from_counts[to];
+            char *there = r[to]->base.transfer.to;
+            size_t bytes = (size_t)r[from]->base.transfer.from_counts[to] * each;
             for (int32_t m = 0; m < from; m++)
-                there += r[to]->base.transfer.to_counts[m];
-            memcpy(there, at, (size_t)count * sizeof(float));
-            at += count;
+                there += (size_t)r[to]->base.transfer.to_counts[m] * each;
+            memcpy(there, at, bytes);
+            at += bytes;
         }
     }
 }
@@ -250,7 +261,7 @@ static void do_send(struct thread_request **r, int32_t members)
 {
     (void)members;
     memcpy(r[1]->base.transfer.to, r[0]->base.transfer.from,
-           (size_t)r[0]->base.transfer.count * sizeof(float));
+           (size_t)r[0]->base.transfer.count * element_size(r[0]));
 }
 
 static void (*const WORK[])(struct thread_request **r, int32_t members) = {
@@ -273,7 +284,7 @@ static double bytes_of(const struct transfer *transfer, int32_t members)
     else if (transfer->kind == TRANSFER_ALL_TO_ALL)
         for (int32_t m = 0; m < members; m++)
             count += (double)transfer->from_counts[m];
-    return count * sizeof(float);
+    return count * (double)dtype_bytes(transfer->dtype);
 }
 
 /* way 0 is out, 1 is in */
@@ -465,9 +476,9 @@ static void threads_close(struct transport *t)
     free(t);
 }
 
-static const struct transport_kind THREADS = {"threads",     threads_group,  threads_start,
-                                              threads_test,  threads_wait,   threads_wake,
-                                              threads_abort, threads_failed, threads_close};
+static const struct transport_kind THREADS = {
+    "threads",    threads_group, threads_start,  threads_test,  threads_wait,
+    threads_wake, threads_abort, threads_failed, threads_close, .narrow = true};
 
 struct transport *transport_threads(struct hub *hub, int32_t rank)
 {

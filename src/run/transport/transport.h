@@ -11,6 +11,7 @@
  *   I6  With `follow`, transfers wait for what the rank's stream was given before they were started. They
  *       match by their order alone: a rank starts all of its transfers, also those of pairs, which have a
  *       group of two, in an order that all ranks keep (rank/order.c).
+ *   I7  Numbers travel in fp32, by a `narrow` transport also in bf16. Sums are rounded to what is sent.
  */
 #ifndef WEFT_RUN_TRANSPORT_H
 #define WEFT_RUN_TRANSPORT_H
@@ -35,8 +36,9 @@ struct transfer {
     enum reduce op;
     int32_t group;     /* of a collective; with `follow`, also of the pair */
     int32_t peer, tag; /* of a send or receive */
-    const float *from;
-    float *to;
+    enum dtype dtype;  /* fp32 or, by a narrow transport, bf16 (I7) */
+    const void *from;
+    void *to;
     int64_t count; /* elements: of all; scattered or gathered: of one member's */
     const int64_t *from_counts, *to_counts; /* all-to-all: per member; they stay like buffers */
     bool on_host; /* buffers of the host's, whatever device the rank computes on */
@@ -54,8 +56,9 @@ struct transport_kind {
      * of the same ranks on different channels do not disturb each other's order (I3). */
     weft_status (*group)(struct transport *t, const int32_t *member, int32_t count, int32_t channel,
                          int32_t *out);
-    weft_status (*start)(struct transport *t, const struct transfer *transfer,
-                         struct pending_transfer **out);
+    weft_status (*start)(
+        struct transport *t, const struct transfer *transfer,
+        struct pending_transfer **out); /* with `stream`, NULL: nobody asks for it */
     bool (*test)(struct transport *t, struct pending_transfer *request); /* true: over, and freed */
     /* Until `wake`, or something may be over, or so long. `idle`: nobody else wants this rank's core. */
     void (*wait)(struct transport *t, double seconds, bool idle);
@@ -66,12 +69,18 @@ struct transport_kind {
     /* Of a transport whose transfers are work of the device's streams (I6): the rank's stream goes on after
      * the transfer, which is freed. NULL: the host moves them. */
     void (*follow)(struct transport *t, struct pending_transfer *request);
-    bool apart; /* ranks are processes */
+    /* With `follow`, the stream that a group's collectives run on, after it was made to wait for what the
+     * rank's stream was given so far: work between two of them can be given to it. NULL: there is none.
+     * A collective of no elements is over when everything before it on that stream is. */
+    struct device_stream *(*stream)(struct transport *t, int32_t group);
+    bool narrow; /* I7 */
+    bool apart;  /* ranks are processes */
 };
 
 struct transport {
     const struct transport_kind *kind;
     int32_t rank, ranks;
+    const char *note; /* what a user should know of how it works here; NULL: nothing */
 };
 
 /* A transfer from its start to its end, for a rank that has nothing else to do meanwhile. */

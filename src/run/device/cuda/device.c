@@ -15,7 +15,7 @@ static struct cuda_kernel FILL = KERNEL("fill", false), WIDEN = KERNEL("widen", 
                           ADD_ROWS = KERNEL("add_rows", true),
                           COPY_WIDE_ROWS = KERNEL("copy_wide_rows", false),
                           ADD_WIDE_ROWS = KERNEL("add_wide_rows", true),
-                          COPY_RUNS = KERNEL("copy_runs", false),
+                          COPY_RUNS = KERNEL("copy_runs", true),
                           DRAW_NORMAL = KERNEL("draw_normal", false),
                           SUM_PARTS = KERNEL("sum_parts", false),
                           ADD_PARTS = KERNEL("add_parts", false);
@@ -302,8 +302,8 @@ static void cuda_add_rows(struct device_stream *stream, enum dtype dtype, struct
     rows_kernel(stream, &ADD_WIDE_ROWS, &ADD_ROWS, dtype, rows, from, to);
 }
 
-static void cuda_copy_runs(struct device_stream *stream, const float *from, float *to, int64_t run,
-                           int64_t runs, const int64_t *place)
+static void cuda_copy_runs(struct device_stream *stream, enum dtype dtype, const void *from,
+                           void *to, int64_t run, int64_t runs, const int64_t *place)
 {
     int64_t bytes = 2 * runs * (int64_t)sizeof *place;
     void *table = cuda_allocate(stream, bytes);
@@ -312,7 +312,7 @@ static void cuda_copy_runs(struct device_stream *stream, const float *from, floa
         return;
     }
     cuda_upload(stream, table, place, bytes);
-    CUDA_LAUNCH(stream, &COPY_RUNS, DTYPE_FP32, cuda_elements(run * runs), &from, &to, &run, &runs,
+    CUDA_LAUNCH(stream, &COPY_RUNS, dtype, cuda_elements(run * runs), &from, &to, &run, &runs,
                 &table);
     cuda_release(stream, table);
 }

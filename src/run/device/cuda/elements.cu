@@ -116,12 +116,15 @@ BOTH(copy_rows, ROWS_PARAMETERS, (from, to, rows, width, from_step, to_step))
 BOTH(copy_long_rows, ROWS_PARAMETERS, (from, to, rows, width, from_step, to_step))
 BOTH(add_rows, ROWS_PARAMETERS, (from, to, rows, width, from_step, to_step))
 
-extern "C" __global__ void copy_runs(const float *from, float *to, int64_t run, int64_t runs,
-                                     const int64_t *place)
+template <class T>
+__device__ void copy_runs(const T *from, T *to, int64_t run, int64_t runs, const int64_t *place)
 {
     for (int64_t i = thread_index(); i < runs * run; i += thread_count())
         to[place[2 * (i / run) + 1] + i % run] = from[place[2 * (i / run)] + i % run];
 }
+#define RUNS_PARAMETERS(T)                                                                         \
+    (const T *from, T *to, int64_t run, int64_t runs, const int64_t *place)
+BOTH(copy_runs, RUNS_PARAMETERS, (from, to, run, runs, place))
 
 /* ---- what weights begin with (run/rank/weights.c, 1) ------------------------------------------ */
 

@@ -41,7 +41,7 @@ NCCL_FUNCTIONS(NCCL_FIELD)
 #undef NCCL_FIELD
 #define NCCL(name) (name##_)
 
-static char missing[256];
+static char missing[256], through_host[512];
 
 static void open_library(void)
 {
@@ -59,11 +59,25 @@ static void open_library(void)
 #undef NCCL_FIND
 }
 
+/* What a user is told where not all ranks have it. */
+static void note_absence(void)
+{
+    snprintf(through_host, sizeof through_host,
+             "%s: GPUs exchange through the memory of their hosts, which is slow",
+             missing[0] ? missing : "a rank has no NCCL");
+}
+
+static void find_library(void)
+{
+    open_library();
+    note_absence();
+}
+
 /* Why it cannot be used; NULL: it can. */
 static const char *nccl_missing(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, open_library);
+    pthread_once(&once, find_library);
     return missing[0] ? missing : NULL;
 }
 
@@ -125,8 +139,8 @@ static weft_status share_identity(struct nccl *s, const struct nccl_group *group
         TRY(check(NCCL(ncclGetUniqueId)(id), "a communicator gets its identity"));
     TRY(transport_run(s->host, &(struct transfer){.kind = TRANSFER_ALL_GATHER,
                                                   .group = group->host,
-                                                  .from = (const float *)(const void *)id,
-                                                  .to = (float *)(void *)all,
+                                                  .from = id,
+                                                  .to = all,
                                                   .count = WORDS,
                                                   .on_host = true}));
     *id = all[0];
@@ -184,20 +198,27 @@ static struct device_stream *stream_for(struct nccl *s, int32_t channel, bool re
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
+static ncclDataType_t type_of(const struct transfer *x)
+{
+    return x->dtype == DTYPE_BF16 ? ncclBfloat16 : ncclFloat;
+}
+
 static ncclResult_t all_to_all(const struct transfer *x, const struct nccl_group *group,
                                cudaStream_t stream)
 {
-    int64_t from = 0, to = 0;
+    const char *from = x->from;
+    char *to = x->to;
+    int64_t each = dtype_bytes(x->dtype);
     ncclResult_t result = NCCL(ncclGroupStart)();
     for (int32_t m = 0; m < group->members && result == ncclSuccess; m++) {
         if (x->from_counts[m] > 0)
-            result = NCCL(ncclSend)(x->from + from, (size_t)x->from_counts[m], ncclFloat, m,
-                                    group->comm, stream);
+            result =
+                NCCL(ncclSend)(from, (size_t)x->from_counts[m], type_of(x), m, group->comm, stream);
         if (x->to_counts[m] > 0 && result == ncclSuccess)
-            result = NCCL(ncclRecv)(x->to + to, (size_t)x->to_counts[m], ncclFloat, m, group->comm,
-                                    stream);
-        from += x->from_counts[m];
-        to += x->to_counts[m];
+            result =
+                NCCL(ncclRecv)(to, (size_t)x->to_counts[m], type_of(x), m, group->comm, stream);
+        from += x->from_counts[m] * each;
+        to += x->to_counts[m] * each;
     }
     ncclResult_t ended = NCCL(ncclGroupEnd)();
     return result == ncclSuccess ? ended : result;
@@ -207,43 +228,62 @@ static ncclResult_t enqueue(const struct transfer *x, const struct nccl_group *g
                             cudaStream_t stream)
 {
     ncclRedOp_t op = x->op == REDUCE_MAX ? ncclMax : ncclSum;
+    ncclDataType_t type = type_of(x);
     size_t count = (size_t)x->count;
     switch (x->kind) {
     case TRANSFER_ALL_REDUCE:
-        return NCCL(ncclAllReduce)(x->from, x->to, count, ncclFloat, op, group->comm, stream);
+        return NCCL(ncclAllReduce)(x->from, x->to, count, type, op, group->comm, stream);
     case TRANSFER_REDUCE_SCATTER:
-        return NCCL(ncclReduceScatter)(x->from, x->to, count, ncclFloat, op, group->comm, stream);
+        return NCCL(ncclReduceScatter)(x->from, x->to, count, type, op, group->comm, stream);
     case TRANSFER_ALL_GATHER:
-        return NCCL(ncclAllGather)(x->from, x->to, count, ncclFloat, group->comm, stream);
+        return NCCL(ncclAllGather)(x->from, x->to, count, type, group->comm, stream);
     case TRANSFER_ALL_TO_ALL:
         return all_to_all(x, group, stream);
     case TRANSFER_SEND: /* the sender is the first of a pair */
-        return NCCL(ncclSend)(x->from, count, ncclFloat, 1, group->comm, stream);
+        return NCCL(ncclSend)(x->from, count, type, 1, group->comm, stream);
     case TRANSFER_RECEIVE:
-        return NCCL(ncclRecv)(x->to, count, ncclFloat, 0, group->comm, stream);
+        return NCCL(ncclRecv)(x->to, count, type, 0, group->comm, stream);
     default:
         return ncclInvalidArgument;
     }
 }
 
-static weft_status start_on_gpu(struct nccl *s, const struct transfer *x, struct nccl_transfer *w)
+static bool is_empty(const struct transfer *x)
+{
+    return x->kind != TRANSFER_ALL_TO_ALL && x->count == 0;
+}
+
+static weft_status start_on_gpu(struct nccl *s, const struct transfer *x, struct device_event **out)
 {
     const struct nccl_group *group = &s->group[x->group];
     struct device_stream *stream = stream_for(s, group->channel, x->kind == TRANSFER_RECEIVE);
-    weft_status status;
+    weft_status status = WEFT_OK;
     if (!stream)
         return failure("the GPU has no more streams");
     device_await(s->device, stream, device_record(s->device, s->work));
-    TRY(check(enqueue(x, group, cuda_stream_handle(stream)), "a transfer is started"));
-    w->over = device_record(s->device, stream);
+    if (!is_empty(x))
+        TRY(check(enqueue(x, group, cuda_stream_handle(stream)), "a transfer is started"));
+    if (out)
+        *out = device_record(s->device, stream);
 done:
     return status;
+}
+
+static struct device_stream *nccl_stream(struct transport *t, int32_t group)
+{
+    struct nccl *s = nccl_of(t);
+    struct device_stream *stream = stream_for(s, s->group[group].channel, false);
+    if (stream)
+        device_await(s->device, stream, device_record(s->device, s->work));
+    return stream;
 }
 
 static weft_status nccl_start(struct transport *t, const struct transfer *transfer,
                               struct pending_transfer **out)
 {
     struct nccl *s = nccl_of(t);
+    if (!out)
+        return start_on_gpu(s, transfer, NULL);
     struct nccl_transfer *w = calloc(1, sizeof *w);
     weft_status status;
     if (!w)
@@ -254,7 +294,7 @@ static weft_status nccl_start(struct transport *t, const struct transfer *transf
         by_host.group = s->group[transfer->group].host;
         TRY(s->host->kind->start(s->host, &by_host, &w->host));
     } else {
-        TRY(start_on_gpu(s, transfer, w));
+        TRY(start_on_gpu(s, transfer, &w->over));
     }
     *out = &w->base;
 done:
@@ -351,6 +391,8 @@ static const struct transport_kind BY_NCCL = {
     .failed = nccl_failed,
     .close = nccl_close,
     .follow = nccl_follow,
+    .stream = nccl_stream,
+    .narrow = true,
 };
 
 /* Whether no rank lacks the library. */
@@ -384,6 +426,7 @@ weft_status carry_by_nccl(struct transport *host, const struct compute_device *d
     TRY(agree_on_library(host, &all_have));
     if (!all_have) {
         *out = transport_staged(host, device, stream);
+        (*out)->note = through_host;
         return WEFT_OK;
     }
     struct nccl *s = calloc(1, sizeof *s);

@@ -54,7 +54,7 @@ static struct traits traits_of_row(struct arena *keep, const struct published *r
                                     [DIMENSION_PIECES] = plan->pieces,
                                     [DIMENSION_MICRO_BATCH] = plan->step_samples / dp,
                                     [DIMENSION_SHARD] = d->shard,
-                                    [DIMENSION_RECOMPUTE] = d->recompute}};
+                                    [DIMENSION_RECOMPUTE] = recompute_value(d)}};
     for (int i = 0; i < DIMENSION_COUNT; i++)
         traits.value[i] = trial_value_text(keep, &trial, (enum dimension)i);
     if (row->keeps_products)

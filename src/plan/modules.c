@@ -106,8 +106,7 @@ void modules_choose(unsigned modules, const struct model *model, const struct op
         }
 }
 
-/* Modules that others have among theirs say nothing new. */
-static unsigned without_parts(unsigned modules)
+unsigned modules_without_parts(unsigned modules)
 {
     unsigned out = modules;
     for (size_t i = 0; i < COUNT_OF(MODULES); i++)
@@ -131,7 +130,18 @@ unsigned plan_modules(const struct plan *plan)
                 *(choice_recomputes_alike(&its, plan_choice(plan, i)) ? &some : &kept) |= 1U << m;
         }
     }
-    return without_parts(some & ~kept);
+    return modules_without_parts(some & ~kept);
+}
+
+bool plan_recomputes_modules(const struct plan *plan, unsigned modules)
+{
+    bool alike = true;
+    for (int64_t i = 0; alike && i < plan->instances; i++) {
+        struct choice its = {.recompute = false};
+        modules_choose(modules, plan->model, &plan->model->op[plan->instance[i].op], &its);
+        alike = choice_recomputes_alike(&its, plan_choice(plan, i));
+    }
+    return alike;
 }
 
 const char *recompute_text(struct arena *keep, const struct degrees *d)
@@ -167,6 +177,6 @@ bool recompute_parse(struct arena *scratch, const char *text, struct degrees *d)
             return false;
         d->modules |= module;
     }
-    d->modules = without_parts(d->modules);
+    d->modules = modules_without_parts(d->modules);
     return true;
 }

@@ -309,8 +309,12 @@ bool recompute_parse(struct arena *scratch, const char *text,
                      struct degrees *d); /* false: no such word */
 const char *recompute_text(struct arena *keep, const struct degrees *d);
 unsigned module_from_name(const char *name); /* 0: there is none */
+/* Without modules that others of them have among theirs, which say nothing new. */
+unsigned modules_without_parts(unsigned modules);
 /* The modules all of whose operators a plan recomputes. */
 unsigned plan_modules(const struct plan *plan);
+/* Whether it recomputes these, and nothing else. */
+bool plan_recomputes_modules(const struct plan *plan, unsigned modules);
 /* Whether the model has what the degrees divide: experts for ep, sequences for cp. */
 weft_status degrees_suit(const struct degrees *degrees, const struct model *model);
 /* How experts lie over the dp * cp * tp devices of a stage (degrees.c, I2). */

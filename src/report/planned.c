@@ -124,7 +124,7 @@ static const char *const DIMENSION_FIELDS[] = {
 };
 _Static_assert(COUNT_OF(DIMENSION_FIELDS) == DIMENSION_COUNT, "a dimension without a field");
 
-static json_t *trial_json(const struct trial *trial)
+static json_t *trial_json(struct arena *scratch, const struct trial *trial)
 {
     json_t *json =
         json_pack("{s:s, s:s, s:I, s:f, s:I, s:I, s:b}", "plan", trial->text, "found_by",
@@ -134,7 +134,7 @@ static json_t *trial_json(const struct trial *trial)
     for (int i = 0; i < DIMENSION_COUNT; i++) {
         json_t *value = trial->value[i] == MIXED ? json_null()
                         : i == DIMENSION_RECOMPUTE
-                            ? json_string(recompute_name((enum recompute)trial->value[i]))
+                            ? json_string(trial_value_text(scratch, trial, (enum dimension)i))
                             : json_integer((json_int_t)trial->value[i]);
         json_object_set_new(json, DIMENSION_FIELDS[i], value);
     }
@@ -147,14 +147,14 @@ json_t *planned_json(struct arena *scratch, const struct planned *planned,
     json_t *json = prediction_json(prediction), *others = json_array(), *why = json_array();
     json_t *reasons = json_array();
     for (size_t i = 1; i < planned->trials.len && i < (size_t)top; i++)
-        json_array_append_new(others, trial_json(&planned->trials.data[i]));
+        json_array_append_new(others, trial_json(scratch, &planned->trials.data[i]));
     for (int i = 0; i < DIMENSION_COUNT; i++) {
         const struct trial *other = next_best(planned, (enum dimension)i);
         if (other)
             json_array_append_new(
                 why, json_pack("{s:s, s:s, s:o}", "dimension", DIMENSION_FIELDS[i], "value",
                                trial_value_text(scratch, other, (enum dimension)i), "next_best",
-                               trial_json(other)));
+                               trial_json(scratch, other)));
     }
     for (size_t i = 0; i < planned->reasons.len; i++)
         json_array_append_new(reasons, json_string(planned->reasons.data[i]));

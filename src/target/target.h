@@ -163,6 +163,9 @@ const struct target *target_find(const char *name);
 /* Whether this is the row that the framework's name alone stands for. */
 bool target_is_usual(const struct target *target);
 
+/* Whether what is run by this software can recompute modules by their names: a target with it can. */
+bool software_takes_modules(const struct software *software);
+
 /* That the framework has such a model; else an error that names those which do. */
 weft_status target_has_model(const struct target *target, const struct model *model);
 

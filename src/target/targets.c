@@ -169,6 +169,17 @@ const struct target *target_find(const char *name)
     return target;
 }
 
+bool software_takes_modules(const struct software *software)
+{
+    const struct software_profile *profile;
+    software_profiles(&profile);
+    for (size_t i = 0; i < COUNT_OF(TARGETS); i++)
+        if (TARGETS[i].software && TARGETS[i].can.selective &&
+            strcmp(TARGETS[i].software, profile[software->profile].name) == 0)
+            return true;
+    return false;
+}
+
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 /* The rules of settings for a plan whose choices are not held against degrees; mends `made`, which may be NULL. */

@@ -36,13 +36,13 @@ struct grid_walk {
 static int32_t row_of(struct grid_walk *walk, const struct grid_place *point)
 {
     struct grid_layout *layout = &walk->space->layouts.data[point->layout];
-    int32_t *row = &layout->row[point->recompute][point->shard];
+    int32_t *row = &layout->row[point->level][point->shard];
     size_t ops = (size_t)walk->space->request->model->ops;
     if (*row)
         return *row - 1;
     struct choice *choice = ARENA_ARRAY(walk->space->arena, struct choice, ops);
     for (size_t i = 0; i < ops; i++) {
-        choice[i] = layout->choice[point->recompute][i];
+        choice[i] = layout->choice[point->level][i];
         choice[i].shard = point->shard;
     }
     *row = estimator_row(walk->estimator, choice) + 1;
@@ -95,13 +95,13 @@ done:
 static int32_t row_alone(struct grid_walk *walk, const struct grid_place *point, int64_t devices)
 {
     struct grid_layout *layout = &walk->space->layouts.data[point->layout];
-    int32_t *row = &layout->alone[point->recompute];
+    int32_t *row = &layout->alone[point->level];
     size_t ops = (size_t)walk->space->request->model->ops;
     if (*row)
         return *row - 1;
     struct choice *choice = ARENA_ARRAY(walk->space->arena, struct choice, ops);
     for (size_t i = 0; i < ops; i++) {
-        choice[i] = layout->choice[point->recompute][i];
+        choice[i] = layout->choice[point->level][i];
         choice[i].split = grid_split_alone(layout, &choice[i].split, devices);
     }
     *row = estimator_row(walk->estimator, choice) + 1;

@@ -31,14 +31,14 @@ static struct op_passes time_op(struct item_costs *costs, int64_t instance,
                               (int64_t)(kept / (double)sharers)};
 }
 
-static void sum_passes(const struct grid_layout *layout, const struct op_passes *op,
+static void sum_passes(const struct grid_layout *layout, int levels, const struct op_passes *op,
                        struct grid_passes *out)
 {
     const struct plan *plan = layout->plan;
     for (int64_t i = 0; i < plan->instances; i++) {
         int32_t number = plan->instance[i].op;
         out->forward_ns[i + 1] = out->forward_ns[i] + op[number].forward_ns;
-        for (int r = 0; r < RECOMPUTE_COUNT; r++) {
+        for (int r = 0; r < levels; r++) {
             bool again = layout->choice[r][number].recompute;
             out->backward_ns[r][i + 1] = out->backward_ns[r][i] + op[number].backward_ns +
                                          (again ? op[number].forward_ns : 0);
@@ -72,6 +72,7 @@ const struct grid_passes *grid_passes_of(struct grid_space *space, const struct 
         if (plan->instance[i].copy == 0)
             op[plan->instance[i].op] = time_op(&costs, i, layout, micro_batch);
     size_t count = (size_t)plan->instances + 1;
+    int levels = space->levels.len;
     struct grid_passes passes = {.tp = layout->tp,
                                  .cp = layout->cp,
                                  .cp_heads = layout->cp_heads,
@@ -81,11 +82,11 @@ const struct grid_passes *grid_passes_of(struct grid_space *space, const struct 
                                  .sequence = layout->sequence,
                                  .many = many};
     passes.forward_ns = ARENA_ARRAY(space->arena, int64_t, count);
-    for (int r = 0; r < RECOMPUTE_COUNT; r++) {
+    for (int r = 0; r < levels; r++) {
         passes.backward_ns[r] = ARENA_ARRAY(space->arena, int64_t, count);
         passes.kept_bytes[r] = ARENA_ARRAY(space->arena, int64_t, count);
     }
-    sum_passes(layout, op, &passes);
+    sum_passes(layout, levels, op, &passes);
     array_push(space->arena, &space->passes, passes);
     arena_free(scratch);
     return &space->passes.data[space->passes.len - 1];
@@ -131,9 +132,8 @@ int64_t grid_operators_ns(const struct grid_space *space, const struct grid_pass
 {
     const struct grid_shape *shape = &space->shapes.data[point->shape];
     for (int64_t k = 0; k < shape->pp * shape->pieces; k++)
-        shape->part[k] =
-            (struct grid_part){between(passes->forward_ns, shape, k),
-                               between(passes->backward_ns[point->recompute], shape, k)};
+        shape->part[k] = (struct grid_part){between(passes->forward_ns, shape, k),
+                                            between(passes->backward_ns[point->level], shape, k)};
     return grid_least_ns(shape, point, shape->part);
 }
 
@@ -158,7 +158,7 @@ int64_t grid_least_bytes(const struct grid_layout *layout, const struct grid_sha
     for (int64_t s = 0; s < shape->pp; s++) {
         int64_t state = 0, kept = INT64_MAX;
         for (int64_t part = s; part < shape->pp * shape->pieces; part += shape->pp) {
-            int64_t own = between(passes->kept_bytes[point->recompute], shape, part);
+            int64_t own = between(passes->kept_bytes[point->level], shape, part);
             state += between(layout->state[point->shard], shape, part);
             kept = offload ? 0 : own < kept ? own : kept;
         }
@@ -179,11 +179,11 @@ int64_t grid_devices_alone(const struct grid_layout *layout, int32_t ops)
 {
     int64_t devices = layout->tp * layout->cp;
     for (int32_t i = 0; i < ops; i++) {
-        const struct split *split = &layout->choice[0][i].split;
+        const struct split *split = &layout->plain[i].split;
         devices = larger(devices, split_devices(split) / split_degree(split, DIM_BATCH));
     }
     for (int32_t i = 0; i < ops; i++) {
-        int64_t samples = split_degree(&layout->choice[0][i].split, DIM_BATCH);
+        int64_t samples = split_degree(&layout->plain[i].split, DIM_BATCH);
         if (samples * devices % stage_devices(layout))
             return 0;
     }

@@ -28,7 +28,8 @@ struct degrees grid_degrees(const struct grid_space *space, const struct grid_pl
     d.segments = schedule->segmented ? d.pieces : 1;
     d.micro_batch = point->micro_batch;
     d.shard = point->shard;
-    d.recompute = (enum recompute)point->recompute;
+    d.recompute = space->levels.level[point->level].recompute;
+    d.modules = space->levels.level[point->level].modules;
     d.schedule = schedule->name;
     return d;
 }
@@ -67,10 +68,11 @@ static weft_status choose_recompute(struct grid_space *space, struct grid_layout
     const struct grid_layout *first = space->layouts.data;
     size_t ops = (size_t)space->request->model->ops;
     weft_status status = WEFT_OK;
-    for (int r = RECOMPUTE_NONE + 1; r < RECOMPUTE_COUNT; r++) {
+    for (int r = 0; r < space->levels.len; r++) {
         struct degrees d = degrees_of(space, layout);
         struct plan *plan = NULL;
-        d.recompute = (enum recompute)r;
+        d.recompute = space->levels.level[r].recompute;
+        d.modules = space->levels.level[r].modules;
         if (!space->layouts.len) {
             TRY(plan_from_degrees(space->request->model, space->request->cluster, &d, &plan));
             layout->choice[r] = choices_of(space->arena, plan);
@@ -79,8 +81,8 @@ static weft_status choose_recompute(struct grid_space *space, struct grid_layout
         }
         layout->choice[r] = ARENA_ARRAY(space->arena, struct choice, ops);
         for (size_t i = 0; i < ops; i++) {
-            layout->choice[r][i] = layout->choice[RECOMPUTE_NONE][i];
-            layout->choice[r][i].recompute = first->choice[r][i].recompute;
+            layout->choice[r][i] = first->choice[r][i];
+            layout->choice[r][i].split = layout->plain[i].split;
         }
     }
 done:
@@ -125,7 +127,7 @@ static weft_status add_layout(struct grid_space *space, struct grid_layout layou
         plan_free(layout.plan);
         return WEFT_OK;
     }
-    layout.choice[RECOMPUTE_NONE] = choices_of(space->arena, layout.plan);
+    layout.plain = choices_of(space->arena, layout.plan);
     for (int shard = 0; shard < GRID_SHARDS; shard++)
         sum_state(space, &layout, shard);
     status = choose_recompute(space, &layout);
@@ -238,13 +240,13 @@ static int32_t shape_of(struct grid_space *space, const struct grid_layout *layo
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
-/* Whether this kind of recomputation does anything that those before it do not. */
-static bool recomputes_more(const struct grid_layout *layout, int recompute)
+/* Whether this level of recomputation does anything that those before it do not. */
+static bool recomputes_more(const struct grid_layout *layout, int level)
 {
-    for (int32_t i = 0; recompute > 0 && i < layout->plan->model->ops; i++)
-        if (layout->choice[recompute][i].recompute != layout->choice[recompute - 1][i].recompute)
+    for (int32_t i = 0; level > 0 && i < layout->plan->model->ops; i++)
+        if (!choice_recomputes_alike(&layout->choice[level][i], &layout->choice[level - 1][i]))
             return true;
-    return recompute == 0;
+    return level == 0;
 }
 
 static void add_points(struct grid_space *space, int32_t number, struct grid_place point)
@@ -255,10 +257,10 @@ static void add_points(struct grid_space *space, int32_t number, struct grid_pla
     const struct grid_shape *shape = &space->shapes.data[point.shape];
     const struct grid_passes *passes =
         grid_passes_of(space, layout, point.micro_batch, point.micro_batches > 1);
-    for (int r = 0; r < RECOMPUTE_COUNT; r++) {
-        if (pins->has_recompute ? r != (int)pins->recompute : !recomputes_more(layout, r))
+    for (int r = 0; r < space->levels.len; r++) {
+        if (!recomputes_more(layout, r))
             continue;
-        point.recompute = (uint8_t)r;
+        point.level = (uint8_t)r;
         point.bound_ns = grid_operators_ns(space, passes, &point);
         for (int shard = 0; shard < GRID_SHARDS; shard++) {
             bool of_use = shard == 0 || layout->dp * layout->cp > 1;
@@ -322,10 +324,10 @@ static void add_micro_batches(struct grid_space *space, int32_t number)
 static int by_bound(const void *a, const void *b)
 {
     const struct grid_place *x = a, *y = b;
-    const int64_t left[] = {x->bound_ns, x->bound_bytes, x->layout,    x->shape,
-                            x->schedule, x->micro_batch, x->recompute, x->shard};
-    const int64_t right[] = {y->bound_ns, y->bound_bytes, y->layout,    y->shape,
-                             y->schedule, y->micro_batch, y->recompute, y->shard};
+    const int64_t left[] = {x->bound_ns, x->bound_bytes, x->layout, x->shape,
+                            x->schedule, x->micro_batch, x->level,  x->shard};
+    const int64_t right[] = {y->bound_ns, y->bound_bytes, y->layout, y->shape,
+                             y->schedule, y->micro_batch, y->level,  y->shard};
     for (size_t i = 0; i < COUNT_OF(left); i++)
         if (left[i] != right[i])
             return left[i] < right[i] ? -1 : 1;
@@ -342,6 +344,7 @@ weft_status grid_space_new(const struct plan_request *request, struct cost *cost
                                  .cost = cost,
                                  .arena = arena,
                                  .devices = cluster_devices(request->cluster)};
+    TRY(recompute_levels(request, &space->levels));
     TRY(add_layouts(space));
     for (int32_t i = 0; i < (int32_t)space->layouts.len && !plan_stopped(request); i++)
         add_micro_batches(space, i);

@@ -30,18 +30,19 @@
 #ifndef WEFT_SEARCH_AUTO_GRID_SPACE_H
 #define WEFT_SEARCH_AUTO_GRID_SPACE_H
 
-#include "search/planner/planner.h"
+#include "search/auto/recompute_levels.h"
 
-enum { GRID_SHARDS = 4 };
+enum { GRID_SHARDS = 4, GRID_LEVELS = MOST_RECOMPUTE_LEVELS };
 
 struct grid_layout {
     int64_t dp, tp, pp, cp, cp_heads, ep, etp; /* etp 0: tp */
     bool sequence;
-    struct choice *choice[RECOMPUTE_COUNT];    /* per operator; shard 0 */
-    int64_t *state[GRID_SHARDS];               /* bytes of the instances before each one */
-    struct plan *plan;                         /* without recomputation */
-    int32_t row[RECOMPUTE_COUNT][GRID_SHARDS]; /* the estimator's row + 1; 0: not asked for yet */
-    int32_t alone[RECOMPUTE_COUNT];            /* the same for one replica by itself */
+    struct choice *plain;                  /* per operator; shard 0, nothing recomputed */
+    struct choice *choice[GRID_LEVELS];    /* the same with what each level recomputes */
+    int64_t *state[GRID_SHARDS];           /* bytes of the instances before each one */
+    struct plan *plan;                     /* without recomputation */
+    int32_t row[GRID_LEVELS][GRID_SHARDS]; /* the estimator's row + 1; 0: not asked for yet */
+    int32_t alone[GRID_LEVELS];            /* the same for one replica by itself */
 };
 /* The least that a part takes for a micro-batch. */
 struct grid_part {
@@ -58,19 +59,21 @@ struct grid_shape {
 struct grid_passes {
     int64_t tp, cp, cp_heads, ep, etp, micro_batch;
     bool sequence, many;
-    int64_t *forward_ns, *backward_ns[RECOMPUTE_COUNT], *kept_bytes[RECOMPUTE_COUNT];
+    int64_t *forward_ns, *backward_ns[GRID_LEVELS], *kept_bytes[GRID_LEVELS];
 };
 struct grid_place {
     int64_t bound_ns, bound_bytes; /* (1), (2) */
     int64_t micro_batch, micro_batches;
     int32_t layout, shape;
-    uint8_t schedule, shard, recompute; /* schedule: index in schedule_searched */
+    uint8_t schedule, shard; /* schedule: index in schedule_searched */
+    uint8_t level;           /* of recomputation: index in the levels of the space */
 };
 struct grid_space {
     const struct plan_request *request;
     struct cost *cost;
     struct arena *arena;
     int64_t devices, limit_bytes;
+    struct recompute_levels levels;
     ARRAY(struct grid_layout) layouts;
     ARRAY(struct grid_shape) shapes;
     ARRAY(struct grid_passes) passes;

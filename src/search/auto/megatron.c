@@ -2,7 +2,7 @@
  *
  *   tp     divides a node's devices        pp, dp   share the rest
  *   v      pieces per stage, with pp > 1   b        micro-batch: divides a replica's batch
- *   zero   0 or 1, with dp > 1             recompute none, selective, full
+ *   zero   0 or 1, with dp > 1             recompute none, selective, lists of modules, full
  *
  * with sequence parallelism wherever tp > 1. All combinations are simulated, except that
  *
@@ -12,6 +12,7 @@
  *       recomputed: it only makes the activations larger.
  */
 #include "search/auto/auto.h"
+#include "search/auto/recompute_levels.h"
 
 enum { MOST_PIECES = 4 };
 
@@ -20,6 +21,7 @@ struct megatron_grid {
     struct planned *out;
     struct cost *cost;
     int64_t devices;
+    struct recompute_levels levels;
     struct progress progress;
 };
 
@@ -44,11 +46,10 @@ static weft_status try_recompute(struct megatron_grid *grid, struct degrees degr
     const struct plan_request *request = grid->request;
     weft_status status = WEFT_OK;
     *fits = false;
-    for (int r = 0; r < RECOMPUTE_COUNT && !*fits && !plan_stopped(grid->request); r++) {
+    for (int r = 0; r < grid->levels.len && !*fits && !plan_stopped(grid->request); r++) {
         const struct trial *trial;
-        if (request->pins.has_recompute && r != (int)request->pins.recompute)
-            continue;
-        degrees.recompute = (enum recompute)r;
+        degrees.recompute = grid->levels.level[r].recompute;
+        degrees.modules = grid->levels.level[r].modules;
         TRY(try_degrees(request, grid->cost, &degrees, grid->out, &trial));
         if (!trial)
             continue;
@@ -130,6 +131,7 @@ weft_status megatron_find(const struct plan_request *request, struct planned *ou
                                  .progress = {.what = "layouts"}};
     weft_status status;
     TRY(cost_open(&request->cluster->node.device, request->profile, &grid.cost));
+    TRY(recompute_levels(request, &grid.levels));
     TRY(walk(&grid, true));
     TRY(walk(&grid, false));
     out->stopped = plan_stopped(request);

@@ -36,8 +36,11 @@ enum dimension {
 enum { MIXED = -1 };
 const char *dimension_name(enum dimension dimension); /* "micro-batch" */
 
+/* Recomputation as a number: of enum recompute, and with the modules of a list another one for each list. */
+int64_t recompute_value(const struct degrees *degrees);
+
 struct trial {
-    int64_t value[DIMENSION_COUNT]; /* of enum recompute for that dimension; or MIXED */
+    int64_t value[DIMENSION_COUNT]; /* or MIXED; recompute_value for that dimension */
     const char *text; /* "dp 4 tp 8 pp 2 micro-batch 2 zero 1", from degrees_text, or "mixed" */
     struct degrees degrees; /* the degrees that the plan was lowered from, */
     struct plan *plan;      /* or the plan itself, which the answer owns; NULL: use the degrees */

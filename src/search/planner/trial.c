@@ -20,14 +20,22 @@ const char *dimension_name(enum dimension dimension)
     return NAMES[dimension];
 }
 
+int64_t recompute_value(const struct degrees *degrees)
+{
+    return degrees->recompute + (int64_t)degrees->modules * RECOMPUTE_COUNT;
+}
+
 const char *trial_value_text(struct arena *keep, const struct trial *trial,
                              enum dimension dimension)
 {
     int64_t value = trial->value[dimension];
     if (value == MIXED)
         return "mixed";
-    return dimension == DIMENSION_RECOMPUTE ? recompute_name((enum recompute)value)
-                                            : arena_printf(keep, "%lld", (long long)value);
+    if (dimension != DIMENSION_RECOMPUTE)
+        return arena_printf(keep, "%lld", (long long)value);
+    struct degrees d = {.recompute = (enum recompute)(value % RECOMPUTE_COUNT),
+                        .modules = (unsigned)(value / RECOMPUTE_COUNT)};
+    return recompute_text(keep, &d);
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
@@ -134,7 +142,7 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
                   [DIMENSION_PIECES] = degrees->pieces,
                   [DIMENSION_MICRO_BATCH] = degrees->micro_batch,
                   [DIMENSION_SHARD] = degrees->shard,
-                  [DIMENSION_RECOMPUTE] = degrees->recompute},
+                  [DIMENSION_RECOMPUTE] = recompute_value(degrees)},
     };
     *trial = NULL;
     if (request->target && !target_runs_degrees(request->target, request->model, degrees))
@@ -166,6 +174,10 @@ static void values_of_plan(const struct plan *plan, int64_t *value)
         for (int d = 0; d < DIMENSION_COUNT; d++)
             value[d] = i == 0 || value[d] == own[d] ? own[d] : MIXED;
     }
+    struct degrees list = {.recompute = RECOMPUTE_SELECTIVE};
+    if (value[DIMENSION_RECOMPUTE] == MIXED && (list.modules = plan_modules(plan)) != 0 &&
+        plan_recomputes_modules(plan, list.modules))
+        value[DIMENSION_RECOMPUTE] = recompute_value(&list);
 }
 
 weft_status try_plan(const struct plan_request *request, struct cost *cost, struct plan *plan,

@@ -1,0 +1,199 @@
+/* test_recompute_levels.c - which lists of modules planners try to recompute, and that they find what these gain.
+ *
+ *   L1  Levels recompute more and more; modules come by what they free for their time, measured here plan by plan.
+ *   L2  Lists are tried where the target or the software has them, and a pin leaves one level.
+ *   L3  The grid with lists is exact: its best are those of estimating every point, and no bound is above its estimate.
+ *   L4  Where activations are too large, the plan found recomputes a list, is faster than the best without lists, and the
+ *       answer says which list that is.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "checked_plan.h"
+#include "search/auto/grid.h"
+#include "search/auto/recompute_levels.h"
+
+static const char SMALL[] = "layers: 4, first_dense: 1, mtp: 0, seq: 512, experts: 8";
+
+static struct plan_request ask(const struct opened *o, const char *software)
+{
+    struct plan_request request = {.model = o->model, .cluster = o->cluster};
+    request.pins.global_batch = 16;
+    assert_int_equal(software_from_text(software, &request.pins.software), WEFT_OK);
+    return request;
+}
+
+/* ---- L1 -------------------------------------------------------------------------------------- */
+
+/* What a micro-batch keeps with a level, and the estimated time of an iteration. */
+struct measured {
+    double kept_bytes;
+    int64_t iteration_ns;
+};
+static struct measured measure_level(const struct opened *o, const struct plan_request *request,
+                                     const struct recompute_level *level)
+{
+    struct degrees d = request->pins;
+    struct arena *arena = arena_new();
+    struct estimate estimate;
+    struct estimator *estimator;
+    d.dp = 8;
+    d.ep = 8;
+    d.recompute = level->recompute;
+    d.modules = level->modules;
+    struct plan *plan = plan_of(o, d);
+    struct estimate_settings settings = estimate_settings_of(plan);
+    assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
+    assert_int_equal(estimate_plan(estimator, plan, arena, &estimate), WEFT_OK);
+    struct measured out = {plan_stage_memory(plan, 0, 1).activations, estimate.iteration_ns};
+    estimator_free(estimator);
+    plan_free(plan);
+    arena_free(arena);
+    return out;
+}
+
+static void levels_recompute_more_and_more(void **state)
+{
+    (void)state;
+    struct opened o = open_both("deepseek-v3", SMALL, "dgx-h100:1");
+    struct plan_request request = ask(&o, "megatron-core-0.16");
+    struct recompute_levels levels;
+    assert_int_equal(recompute_levels(&request, &levels), WEFT_OK);
+    assert_int_equal(levels.len, MOST_RECOMPUTE_LEVELS);
+    assert_int_equal(levels.level[0].recompute, RECOMPUTE_NONE);
+    assert_int_equal(levels.level[levels.len - 1].recompute, RECOMPUTE_FULL);
+    for (int i = 2; i < levels.len - 1; i++) {
+        struct measured less = measure_level(&o, &request, &levels.level[i - 1]);
+        struct measured more = measure_level(&o, &request, &levels.level[i]);
+        unsigned before = levels.level[i - 1].modules, now = levels.level[i].modules;
+        assert_int_equal(modules_without_parts(before | now), now);
+        assert_true(more.kept_bytes < less.kept_bytes);
+        assert_true(more.iteration_ns >= less.iteration_ns);
+    }
+    close_both(&o);
+}
+
+/* ---- L2 -------------------------------------------------------------------------------------- */
+
+static int levels_of(const struct plan_request *request)
+{
+    struct recompute_levels levels;
+    assert_int_equal(recompute_levels(request, &levels), WEFT_OK);
+    return levels.len;
+}
+
+static void lists_are_tried_where_there_are_any(void **state)
+{
+    (void)state;
+    struct opened o = open_both("deepseek-v3", SMALL, "dgx-h100:1");
+    struct plan_request plain = ask(&o, "default"), core = ask(&o, "megatron-core-0.19");
+    struct plan_request titan = ask(&o, "torchtitan-2025"), target = plain, pinned = core;
+    target.target = target_find("megatron");
+    pinned.pins.has_recompute = true;
+    pinned.pins.recompute = RECOMPUTE_FULL;
+    assert_int_equal(levels_of(&plain), RECOMPUTE_COUNT);
+    assert_int_equal(levels_of(&titan), RECOMPUTE_COUNT);
+    assert_true(levels_of(&core) > RECOMPUTE_COUNT);
+    assert_true(levels_of(&target) > RECOMPUTE_COUNT);
+    assert_int_equal(levels_of(&pinned), 1);
+    close_both(&o);
+}
+
+/* ---- L3 -------------------------------------------------------------------------------------- */
+
+static int by_time(const void *a, const void *b)
+{
+    const struct grid_point *x = a, *y = b;
+    return x->fits != y->fits
+               ? y->fits - x->fits
+               : (x->iteration_ns > y->iteration_ns) - (x->iteration_ns < y->iteration_ns);
+}
+
+static void the_grid_with_lists_is_exact(void **state)
+{
+    (void)state;
+    static const enum dtype TYPES[] = {DTYPE_BF16, DTYPE_FP8};
+    struct opened o = open_both("deepseek-v3", SMALL, "dgx-h100:1");
+    for (size_t t = 0; t < COUNT_OF(TYPES); t++) {
+        struct plan_request request = ask(&o, "megatron-core-0.16");
+        struct arena *arena = arena_new();
+        struct grid all, best;
+        struct cost *cost;
+        int lists = 0;
+        request.pins.micro_batch = request.pins.tp = request.pins.cp = 1;
+        request.pins.pp = 2;
+        request.pins.has_dtype = true;
+        request.pins.dtype = TYPES[t];
+        assert_int_equal(cost_open(&o.cluster->node.device, NULL, &cost), WEFT_OK);
+        assert_int_equal(grid_estimate_all(&request, cost, arena, &all), WEFT_OK);
+        assert_int_equal(grid_search(&request, cost, 8, arena, &best), WEFT_OK);
+        for (size_t i = 0; i < all.best.len; i++) {
+            const struct grid_point *p = &all.best.data[i];
+            assert_true(p->bound_ns <= p->iteration_ns);
+            assert_true(p->bound_bytes <= p->peak_bytes);
+            lists += p->degrees.modules != 0;
+        }
+        assert_true(lists > 0);
+        qsort(all.best.data, all.best.len, sizeof *all.best.data, by_time);
+        for (size_t i = 0; i < best.best.len; i++)
+            assert_int_equal(best.best.data[i].iteration_ns, all.best.data[i].iteration_ns);
+        cost_close(cost);
+        arena_free(arena);
+    }
+    close_both(&o);
+}
+
+/* ---- L4 -------------------------------------------------------------------------------------- */
+
+static const struct trial *best_of(const struct plan_request *request, struct planned **out)
+{
+    assert_int_equal(plan_search(planner_find("auto"), request, out), WEFT_OK);
+    assert_true((*out)->trials.data[0].fits);
+    return &(*out)->trials.data[0];
+}
+
+static void a_list_is_found_and_named(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3-8b", "layers: 8", "dgx-h100:1");
+    struct plan_request request = ask(&o, "megatron-core-0.16"), plain = ask(&o, "default");
+    struct arena *arena = arena_new();
+    struct planned *with, *without;
+    request.target = target_find("megatron@0.16");
+    request.options.quick = true;
+    request.pins.tp = request.pins.cp = request.pins.pp = 1;
+    request.pins.micro_batch = 1;
+    request.pins.has_shard = true;
+    request.pins.shard = 1;
+    request.pins.memory.limit_bytes = (INT64_C(59) << 30) / 2;
+    plain = request;
+    assert_int_equal(forbid_parse(arena, "recompute=selective", &plain.forbids), WEFT_OK);
+    const struct trial *list = best_of(&request, &with), *other = best_of(&plain, &without);
+    assert_true(list->iteration_ns < other->iteration_ns);
+    assert_true(list->degrees.modules != 0);
+    const char *text = trial_value_text(arena, list, DIMENSION_RECOMPUTE);
+    assert_non_null(strstr(text, "layernorm"));
+    assert_non_null(strstr(list->text, text));
+    assert_non_null(next_best(with, DIMENSION_RECOMPUTE));
+    planned_free(with);
+    planned_free(without);
+    arena_free(arena);
+    close_both(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(levels_recompute_more_and_more),
+        cmocka_unit_test(lists_are_tried_where_there_are_any),
+        cmocka_unit_test(the_grid_with_lists_is_exact),
+        cmocka_unit_test(a_list_is_found_and_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -58,6 +58,31 @@ static struct measured measure_level(const struct opened *o, const struct plan_r
     return out;
 }
 
+/* Bytes that a list frees per nanosecond. */
+static double gain_of(const struct opened *o, const struct plan_request *request, unsigned modules)
+{
+    struct measured none = measure_level(o, request, &(struct recompute_level){RECOMPUTE_NONE, 0});
+    struct measured with =
+        measure_level(o, request, &(struct recompute_level){RECOMPUTE_SELECTIVE, modules});
+    return (none.kept_bytes - with.kept_bytes) /
+           (double)(with.iteration_ns - none.iteration_ns + 1);
+}
+
+/* A list that begins with another module frees less for its time. */
+static void the_first_module_frees_most(void **state)
+{
+    (void)state;
+    static const char *const WORDS[] = {"core_attn", "mlp", "moe", "shared_experts"};
+    struct opened o = open_both("deepseek-v3", SMALL, "dgx-h100:1");
+    struct plan_request request = ask(&o, "megatron-core-0.16");
+    struct recompute_levels levels;
+    assert_int_equal(recompute_levels(&request, &levels), WEFT_OK);
+    double first = gain_of(&o, &request, levels.level[2].modules);
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++)
+        assert_true(first > gain_of(&o, &request, module_from_name(WORDS[i])));
+    close_both(&o);
+}
+
 static void levels_recompute_more_and_more(void **state)
 {
     (void)state;
@@ -191,6 +216,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(levels_recompute_more_and_more),
+        cmocka_unit_test(the_first_module_frees_most),
         cmocka_unit_test(lists_are_tried_where_there_are_any),
         cmocka_unit_test(the_grid_with_lists_is_exact),
         cmocka_unit_test(a_list_is_found_and_named),

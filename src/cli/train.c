@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/train.h"
@@ -122,6 +123,19 @@ done:
     return status;
 }
 
+/* What the runtime does on a GPU, so that what it holds is held against the right prediction: the facts of its
+ * own software, and gradients in fp32 whatever the policy says. */
+static void take_own_facts(const struct train_arguments *arguments, struct plan *plan)
+{
+    const char *device = arguments->training.device;
+    if (!device || strcmp(device, "cpu") == 0)
+        return;
+    if (software_is_default(&plan->software))
+        software_from_text("weft-cuda", &plan->software);
+    if (plan->policy == POLICY_MIXED)
+        plan->policy = POLICY_MIXED_FP32_GRADIENTS;
+}
+
 static int run(struct train_arguments *arguments, struct plan *plan)
 {
     FILE *out = arguments->json ? stderr : stdout;
@@ -130,6 +144,7 @@ static int run(struct train_arguments *arguments, struct plan *plan)
     struct training_result result = {0};
     if (arguments->no_overlap)
         plan->overlap = 0;
+    take_own_facts(arguments, plan);
     arguments->training.plan = plan;
     arguments->training.tell = tell_step;
     arguments->training.note = tell_note;

@@ -30,6 +30,7 @@ enum software_fact {
     FACT_ROOT,
     FACT_SCORES,
     FACT_WEIGHTS,
+    FACT_WORKSPACE,
     SOFTWARE_FACTS
 };
 /* The words of each fact, in the order of FACTS. */
@@ -38,7 +39,7 @@ enum { WEIGHT_CASTS_EACH, WEIGHT_CASTS_ONCE };
 enum { FUSED_CASTS_NONE, FUSED_CASTS_NORMS, FUSED_CASTS_ALL };
 enum { ACCUMULATION_APART, ACCUMULATION_FUSED };
 enum { EXPERTS_CALLS, EXPERTS_FUSED, EXPERTS_STREAMS };
-enum { HOST_KERNELS, HOST_GRAPHS };
+enum { HOST_KERNELS, HOST_GRAPHS, HOST_NATIVE };
 enum { BUCKETS_FIXED, BUCKETS_MEGATRON, BUCKETS_DEEPSPEED };
 enum { GATHERS_LAZY, GATHERS_PIECES, GATHERS_ALIGNED };
 enum { GRADIENTS_KEPT, GRADIENTS_FREED };
@@ -50,6 +51,7 @@ enum { ALLOCATOR_SEGMENTS, ALLOCATOR_EXPANDABLE };
 enum { ROOT_APART, ROOT_WHOLE };
 enum { SCORES_COMBINE, SCORES_ACTIVATION };
 enum { WEIGHTS_WHOLE, WEIGHTS_CAST };
+enum { WORKSPACE_NONE, WORKSPACE_WEFT };
 
 /* A record. */
 struct software {
@@ -84,6 +86,8 @@ bool software_is_default(const struct software *software);
 /* What it assumes that the default does not, in words: "casts of weights once, ...". */
 const char *software_assumes(struct arena *keep, const struct software *software);
 
+/* The host's time to issue something, to that of PyTorch, of which profiles and calibrations have it. */
+double software_issue(const struct software *software);
 /* Bytes of gradients that are synchronised at once by `devices` devices, by the framework's own rule. */
 int64_t software_bucket_bytes(const struct software *software, double gradient_bytes,
                               int64_t devices);

@@ -323,6 +323,7 @@ static void list_holdings(struct arena *keep, const struct census *c, const stru
     const struct holding beside[] = {
         {"stand-ins for weight gradients", MEMORY_GRADIENTS, state->stand_ins},
         {"buffer of scores", MEMORY_WORKSPACE, state->buffer},
+        {"scratch memory of kernels", MEMORY_WORKSPACE, state->scratch},
         {"gradients of weights, all of them", MEMORY_GRADIENTS, out->in_step ? state->late : 0},
         {"copies for the optimizer's step", MEMORY_OPTIMIZER, out->in_step ? state->step : 0}};
     for (size_t k = 0; k < COUNT_OF(beside); k++)
@@ -369,7 +370,7 @@ static void find_stage(struct prediction *p, int32_t stage, const struct memory_
     for (int k = 0; k < MEMORY_CLASS_COUNT; k++) {
         peak->state[k] = out->state.bytes[k];
         peak->state[k] += k == MEMORY_GRADIENTS ? out->state.stand_ins : 0;
-        peak->state[k] += k == MEMORY_WORKSPACE ? out->state.buffer : 0;
+        peak->state[k] += k == MEMORY_WORKSPACE ? out->state.buffer + out->state.scratch : 0;
         peak->bytes[k] = peak->state[k] + out->census.bytes[k];
         peak->bytes[k] += in_step && k == MEMORY_GRADIENTS ? out->state.late : 0;
         peak->bytes[k] += in_step && k == MEMORY_OPTIMIZER ? out->state.step : 0;

@@ -182,9 +182,7 @@ int item_works(const struct plan *plan, int64_t instance, enum phase phase,
 static int64_t work_host_ns(const struct item_costs *costs, const struct work *work)
 {
     const struct software *software = &costs->plan->software;
-    int64_t ns = cost_host_ns(costs->cost, work);
-    if (software_word(software, FACT_HOST) == HOST_GRAPHS)
-        return 0;
+    int64_t ns = (int64_t)((double)cost_host_ns(costs->cost, work) * software_issue(software));
     bool fused = work->kernel == KERNEL_GROUPED_MATMUL &&
                  software_word(software, FACT_EXPERTS) == EXPERTS_FUSED;
     return fused && work->shape[0] > 0 ? ns / work->shape[0] : ns;
@@ -192,8 +190,7 @@ static int64_t work_host_ns(const struct item_costs *costs, const struct work *w
 
 double host_step_ns(const struct item_costs *costs)
 {
-    bool graphs = software_word(&costs->plan->software, FACT_HOST) == HOST_GRAPHS;
-    return graphs ? 0 : (double)cost_host_step_ns(costs->cost);
+    return (double)cost_host_step_ns(costs->cost) * software_issue(&costs->plan->software);
 }
 
 /* What the last of n ranks with consecutive positions computes of causal attention, over the mean of all: of n parts

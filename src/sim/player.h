@@ -50,6 +50,7 @@ struct state {
     int64_t bytes[MEMORY_CLASS_COUNT];
     int64_t stand_ins; /* of weight gradients, in addition to those */
     int64_t buffer;    /* of scores: KEEP_BUFFER */
+    int64_t scratch;   /* of the kernel that takes most (cost/own_scratch.h) */
     int64_t late;      /* gradients that exist since the backward pass */
     int64_t step;      /* beside all of these, while the optimizer runs */
 };

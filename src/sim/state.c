@@ -9,13 +9,16 @@
 #include <math.h>
 #include <string.h>
 
+#include "cost/own_scratch.h"
+
 /* I1. */
 static bool leaves_stand_in(const struct plan *plan, int64_t instance)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     bool in_fp32 = plan->policy != POLICY_FP32 && plan->policy != POLICY_FSDP &&
                    policy_gradient_bytes(plan->policy) == 4;
-    return in_fp32 && plan_choice(plan, instance)->shard < 2 &&
+    bool own = software_word(&plan->software, FACT_WORKSPACE) == WORKSPACE_WEFT; /* no autograd */
+    return in_fp32 && !own && plan_choice(plan, instance)->shard < 2 &&
            (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR) && op_in_layer(plan->model, op);
 }
 
@@ -74,9 +77,26 @@ static int64_t buffer_bytes(const struct plan *plan, int32_t stage)
     return (int64_t)most;
 }
 
+/* Of the software's kernels, of those of the stage: the most that one takes while it runs. */
+static int64_t scratch_bytes(const struct plan *plan, int32_t stage)
+{
+    int64_t most = 0;
+    if (software_word(&plan->software, FACT_WORKSPACE) == WORKSPACE_NONE)
+        return 0;
+    for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
+        for (int64_t k = 0; k < plan->part[part].count; k++) {
+            int64_t instance = plan->part[part].first + k, local[OP_MAX_DIMS];
+            const struct op *op = &plan->model->op[plan->instance[instance].op];
+            split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+            int64_t bytes = own_scratch_bytes(op, local, plan->dtype);
+            most = bytes > most ? bytes : most;
+        }
+    return most;
+}
+
 int64_t state_total(const struct state *state)
 {
-    int64_t bytes = state->stand_ins + state->buffer;
+    int64_t bytes = state->stand_ins + state->buffer + state->scratch;
     for (int k = 0; k < MEMORY_CLASS_COUNT; k++)
         bytes += state->bytes[k];
     return bytes;
@@ -95,6 +115,7 @@ struct state state_of(struct arena *scratch, const struct plan *plan, int32_t st
                            [MEMORY_OPTIMIZER] = (int64_t)memory.optimizer},
                           .stand_ins = stand_in_bytes(scratch, plan, stage),
                           .buffer = buffer_bytes(plan, stage),
+                          .scratch = scratch_bytes(plan, stage),
                           .late = (int64_t)memory.late,
                           .step = (int64_t)memory.step};
 }

@@ -108,7 +108,8 @@ static const struct target TARGETS[] = {
       .half_experts = true, .selective = true, .block = true, .products = true, .offload = true,
       .offload_kept = true, .experts = EXPERTS_ANYHOW, .shards = SHARD_ANY,
       .pipeline_shards = SHARD_ANY, .dtypes = WIDE | 1U << DTYPE_BF16,
-      .policies = MASTERS | 1U << POLICY_DISTRIBUTED, .may_overlap = OVERLAP_EVERY},
+      .policies = MASTERS | 1U << POLICY_DISTRIBUTED,
+      .usual_policy = POLICY_MIXED_FP32_GRADIENTS, .may_overlap = OVERLAP_EVERY},
      .any = true},
 };
 /* clang-format on */

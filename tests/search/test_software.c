@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "cost/own_scratch.h"
 #include "plan_text.h"
 #include "search/estimate/estimator.h"
 #include "sim/item_cost.h"
@@ -49,7 +50,7 @@ static void wrong_words_are_named(void **state)
     } CASES[] = {
         {"megatron-core-0.1", "no software profile is called 'megatron-core-0.1'"},
         {"weft,hosts=graphs", "no fact about software is called 'hosts'"},
-        {"weft,host=graph", "the software's host is 'graph', expected kernels or graphs"},
+        {"weft,host=graph", "the software's host is 'graph', expected kernels, graphs or native"},
         {"weft,host", "the software's 'host' is no FACT=WORD"},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
@@ -124,6 +125,8 @@ static void profiles_have_their_facts(void **state)
         {"pytorch-eager", " gradients=freed checkpoints=early optimizer_step=foreach"},
         {"deepspeed-0.19", " buckets=deepspeed"},
         {"weft", " accumulation=fused experts=fused sequences=consecutive"},
+        {"weft-cuda",
+         " accumulation=fused experts=fused host=native sequences=consecutive workspace=weft"},
     };
 #undef CORE
     const struct software_profile *profiles;
@@ -426,6 +429,21 @@ static void estimates_follow(void **state)
     model_free(model);
 }
 
+/* Of GPT-2's head in bf16 with 16 x 1024 tokens: rows of 50257 outputs are padded to 50264, and 256 MiB have room
+ * for 20 x 128 of them: 32 MiB + (2560 + 768) x 50264 x 2 bytes. An H200 held 64 bytes more, of rounding. */
+static void scratch_of_own_kernels(void **state)
+{
+    (void)state;
+    static const int64_t LOCAL[OP_MAX_DIMS] = {16, 1024, 768, 50257};
+    struct op head = {.kind = OP_LINEAR, .weights = 1};
+    assert_int_equal(own_scratch_bytes(&head, LOCAL, DTYPE_BF16), 368111616);
+    assert_int_equal(own_scratch_bytes(&head, LOCAL, DTYPE_FP32), 32 << 20);
+    struct software own = software_of("weft-cuda"), graphs = software_of("weft,host=graphs");
+    assert_true(software_issue(&own) > 0 && software_issue(&own) < 1);
+    assert_true(software_issue(&graphs) == 0);
+    assert_true(software_issue(&(struct software){0}) == 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -434,7 +452,8 @@ int main(void)
         cmocka_unit_test(profiles_have_their_facts), cmocka_unit_test(megatron_buckets_grow),
         cmocka_unit_test(casts_of_a_product),        cmocka_unit_test(checkpoints_that_stop_early),
         cmocka_unit_test(tokens_of_experts),         cmocka_unit_test(estimates_follow),
-        cmocka_unit_test(outputs_of_experts),        cmocka_unit_test(weights_as_they_were_cast),
+        cmocka_unit_test(scratch_of_own_kernels),    cmocka_unit_test(outputs_of_experts),
+        cmocka_unit_test(weights_as_they_were_cast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

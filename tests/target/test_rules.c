@@ -168,7 +168,7 @@ static void plans_are_settled(void **state)
         {"deepspeed", {.shard = 2}, POLICY_MIXED, OVERLAP_GRADIENTS},
         {"deepspeed", {.shard = 3}, POLICY_MIXED, OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},
         {"deepspeed", {.has_overlap = true, .overlap = OVERLAP_ALL}, POLICY_MIXED, OVERLAP_ALL},
-        {"weft", {.shard = 3}, POLICY_MIXED, OVERLAP_ALL},
+        {"weft", {.shard = 3}, POLICY_MIXED_FP32_GRADIENTS, OVERLAP_ALL},
     };
     struct model *model;
     struct cluster *cluster;

@@ -5,9 +5,10 @@
 #ifndef WEFT_RUN_KERNELS_CUDA_GEMM_H
 #define WEFT_RUN_KERNELS_CUDA_GEMM_H
 
+#include "cost/own_scratch.h"
 #include "run/kernels/cuda/room.h"
 
-enum { WORKSPACE = 32 << 20 }; /* bytes; NVIDIA's recommendation for Hopper (cuBLAS, 2.1.7) */
+enum { WORKSPACE = OWN_WORKSPACE };
 
 /* C = alpha A B + beta C + bias of m x n, by columns; A is m x k where it is not turned. Batches stand so
  * many elements apart. Two are compared byte by byte: there is no room between members. */

@@ -11,16 +11,7 @@
 
 /* ---- linear ---------------------------------------------------------------------------------- */
 
-/* Outputs of a width that is no multiple of 16 bytes leave cuBLASLt its oldest kernels, several times as slow
- * (a vocabulary of 50257). Such outputs and their gradients go through rows that are, some at a time, with
- * zeros at their ends; and so do the weights. */
-enum {
-    UNIT = 8,
-    SPREAD = 256 << 20,
-    ROWS = 128
-}; /* elements of bf16 in 16 bytes; bytes of such rows;
-                                                    * they come in multiples of ROWS */
-
+/* Outputs whose rows are padded (cost/own_scratch.h), and their gradients, have zeros at the rows' ends. */
 struct gpu_linear {
     int64_t rows, in, out, step; /* step: of rows of outputs in the room for them */
     int64_t at_once;             /* rows there; 0: outputs are multiplied where they lie */
@@ -29,12 +20,9 @@ struct gpu_linear {
 static struct gpu_linear linear_of(const struct kernel_call *call)
 {
     struct gpu_linear l = {call->size[0] * call->size[1], call->size[2], call->size[3]};
-    l.step = ceil_div(l.out, UNIT) * UNIT;
-    bool worth = l.rows * l.out > 1 << 16; /* else copies cost more than they bring */
-    if (call->dtype == DTYPE_BF16 && l.step != l.out && worth && call->op->weights == 1) {
-        l.at_once = SPREAD / (l.step * dtype_bytes(call->dtype)) / ROWS * ROWS;
-        l.at_once = l.at_once < l.rows ? l.at_once : l.rows;
-    }
+    struct padded_rows padded = padded_rows(call->dtype, l.rows, l.out, call->op->weights);
+    l.step = padded.length;
+    l.at_once = padded.at_once;
     return l;
 }
 

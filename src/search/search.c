@@ -267,6 +267,8 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
         target_settle_pins(own.target, own.model, &own.pins);
     if (!own.flows)
         own.flows = flow_cache_for(own.cluster);
+    if (!own.reserved)
+        own.reserved = reserved_cache_new();
     weft_status status = find(planner, &own, planned);
     if (!status) {
         sort_trials(planned);
@@ -276,6 +278,8 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
         status = keep_for_target(&own, planned);
     if (!request->flows)
         flow_cache_free(own.flows);
+    if (!request->reserved)
+        reserved_cache_free(own.reserved);
     if (status) {
         planned_free(planned);
         return status;

@@ -111,12 +111,22 @@ static int32_t add_class(struct bestfit *fit, int64_t bytes)
     return number;
 }
 
-static int32_t class_of(struct bestfit *fit, int64_t bytes)
+static int32_t find_class(struct bestfit *fit, int64_t bytes)
 {
     int64_t *class = hash_at(&fit->class_of, fit->arena, (uint64_t)bytes / UNIT_BYTES << 1);
     if (*class < 0)
         *class = add_class(fit, bytes);
     return (int32_t)*class;
+}
+
+/* The few sizes that are asked for again and again are found without the map. */
+static int32_t class_of(struct bestfit *fit, int64_t bytes)
+{
+    uint64_t units = (uint64_t)bytes / UNIT_BYTES;
+    int32_t *recent = &fit->recent[units * UINT64_C(0x9e3779b97f4a7c15) >> (64 - RECENT_BITS)];
+    if (fit->classes.data[*recent].bytes != bytes)
+        *recent = find_class(fit, bytes);
+    return *recent;
 }
 
 /* I1: a class has its first block. */

@@ -18,7 +18,7 @@
 
 #include "base/base.h"
 
-enum { UNIT_BYTES = 512, DIGIT_BITS = 6, MOST_DIGITS = 6 };
+enum { UNIT_BYTES = 512, DIGIT_BITS = 6, MOST_DIGITS = 6, RECENT_BITS = 7 };
 /* 32 TiB: the largest size of MOST_DIGITS digits. */
 static const int64_t MOST_BYTES = (int64_t)UNIT_BYTES << (DIGIT_BITS * MOST_DIGITS);
 
@@ -51,7 +51,8 @@ struct shelf {
 };
 struct bestfit {
     struct arena *arena;
-    struct hash_map class_of; /* size classes by their units */
+    struct hash_map class_of;         /* size classes by their units */
+    int32_t recent[1 << RECENT_BITS]; /* by a hash of units: the class that was asked for last */
     ARRAY(struct size_class) classes;
     ARRAY(struct shelf) shelves;
     int digits;

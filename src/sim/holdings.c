@@ -436,7 +436,7 @@ static int32_t fullest_stage(const struct prediction *p)
     return fullest;
 }
 
-void find_memory(struct prediction *p, bool times_only)
+void find_memory(struct prediction *p, const struct simulate_options *options)
 {
     struct arena *scratch = arena_new();
     struct peak_finding *all = ARENA_ARRAY(scratch, struct peak_finding, (size_t)p->plan->stages);
@@ -450,9 +450,9 @@ void find_memory(struct prediction *p, bool times_only)
     p->fits = true;
     for (int32_t s = 0; s < p->plan->stages; s++) {
         struct stage_peak *peak = &p->stage[s].memory;
-        if (!times_only)
-            peak->reserved = find_reserved(&all[s].player, &all[s].state);
-        if (!times_only || s == fullest)
+        if (!options->times_only)
+            peak->reserved = find_reserved(&all[s].player, &all[s].state, options->reserved);
+        if (!options->times_only || s == fullest)
             list_holdings(p->arena, &all[s].census, &all[s].state, peak);
         peak->communicators = communicators ? communicators[s] : 0;
         p->fits &= stage_needed(peak) <= peak->limit; /* I3 */

@@ -59,7 +59,8 @@ int64_t state_total(const struct state *state); /* from the first slot to the la
 int64_t state_at_step(const struct state *state);
 struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage);
 /* What PyTorch's caching allocator reserves for the stage's state and slots (reserved.c), in
- * bytes. */
-int64_t find_reserved(const struct player *player, const struct state *state);
+ * bytes. With a cache, a replay that was made before is not made again. */
+int64_t find_reserved(const struct player *player, const struct state *state,
+                      struct reserved_cache *cache);
 
 #endif

@@ -1,11 +1,6 @@
 /* pool.c - the two pools of the simulated allocator: blocks, segments, sizes (pool.h). */
 #include "sim/pool.h"
 
-int64_t round_up(int64_t bytes, int64_t unit)
-{
-    return ceil_div(bytes, unit) * unit;
-}
-
 int32_t block_add(struct allocator *allocator, struct memory_block block)
 {
     int32_t id = allocator->unused;

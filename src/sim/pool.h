@@ -55,7 +55,10 @@ struct allocator {
     struct allocator_use use;
 };
 
-int64_t round_up(int64_t bytes, int64_t unit);
+static inline int64_t round_up(int64_t bytes, int64_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
 /* Adds a block between two neighbours; may move the array of blocks. */
 int32_t block_add(struct allocator *allocator, struct memory_block block);
 void block_drop(struct allocator *allocator, int32_t id); /* removes it from its segment */

@@ -15,9 +15,12 @@
  *       were summed stay in theirs from one iteration to the next, freed or not.
  *   I5  In a forward pass a layer's gathered weights wait in their stream until those of the next are copied out
  *       (FSDPParamGroup.wait_for_unshard): there are two layers' at a time, also where weights then stay whole.
+ *   I6  What is reserved follows from what a replay asks for, in its order, and from nothing else: simulations that keep
+ *       what they find for each other replay a stage once for all plans that have it (replay_key).
  */
 #include "sim/allocator.h"
 #include "sim/player.h"
+#include "sim/reserved_cache.h"
 
 #include <math.h>
 #include <string.h>
@@ -29,36 +32,60 @@ struct handles {
 
 struct replay {
     const struct player *player;
+    const struct part_lifetimes **part; /* per piece */
+    struct pipeline pipeline;
+    struct slots slots;
+    double *parameters; /* of each weight of the stage, in order */
+    size_t weights;
+    int64_t late_bytes, gathered_bytes; /* I4, I5: each gathered layer's */
+    int32_t gathered;                   /* layers at a time */
+    struct allocator_options options;
     struct allocator *allocator[MEMORY_STREAM_COUNT];
     int32_t **handle; /* per piece: per micro-batch, per life */
-    int32_t micro_batches;
 };
 
 static int32_t *handles_of(const struct replay *r, int32_t piece, int32_t micro_batch)
 {
-    return r->handle[piece] + (int64_t)micro_batch * player_part(r->player, piece)->lives;
+    return r->handle[piece] + (int64_t)micro_batch * r->part[piece]->lives;
 }
 
-static void play_slots(const struct replay *r, const struct slot *slot, const struct slot *beside)
+static void play_event(const struct replay *r, const struct lifetime *life, bool gives,
+                       int32_t *handle)
+{
+    struct allocator *stream = r->allocator[life->stream];
+    if (gives)
+        allocator_give(stream, *handle);
+    else
+        *handle = allocator_take(stream, life->bytes);
+}
+
+static void play_slot(const struct replay *r, const struct slot *slot)
+{
+    const struct part_lifetimes *part = r->part[slot->piece];
+    const struct memory_events *events = &part->events[slot->kind];
+    int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
+    for (int32_t i = 0; i < events->count; i++) {
+        const struct memory_event *m = &events->event[i];
+        play_event(r, &part->life[m->life], m->gives, &handle[m->life]);
+    }
+}
+
+/* I3 */
+static void play_both(const struct replay *r, const struct slot *slot, const struct slot *beside)
 {
     struct event_walk walk = walk_events(r->player, slot, beside);
     const struct memory_event *m;
     for (int which; (m = walk_next(&walk, &which));) {
         const struct slot *own = which ? beside : slot;
-        const struct lifetime *life = &player_part(r->player, own->piece)->life[m->life];
-        int32_t *handle = &handles_of(r, own->piece, own->micro_batch)[m->life];
-        struct allocator *stream = r->allocator[life->stream];
-        if (m->gives)
-            allocator_give(stream, *handle);
-        else
-            *handle = allocator_take(stream, life->bytes);
+        play_event(r, &r->part[own->piece]->life[m->life], m->gives,
+                   &handles_of(r, own->piece, own->micro_batch)[m->life]);
     }
 }
 
 /* Moves the checkpoints of one micro-batch to the host or back. */
 static void move_offloaded(const struct replay *r, const struct slot *slot, bool leave)
 {
-    const struct part_lifetimes *part = player_part(r->player, slot->piece);
+    const struct part_lifetimes *part = r->part[slot->piece];
     int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
     for (int32_t i = 0; i < part->lives; i++) {
         if (!part->life[i].offloaded)
@@ -89,20 +116,28 @@ static int32_t fewest_micro_batches(const struct graph *graph, int32_t stage)
     return all;
 }
 
-static void play(const struct replay *r, const struct pipeline *pipeline, const struct slots *slots)
+static bool is_paired(const struct replay *r, size_t slot)
 {
-    const struct player *player = r->player;
-    const struct schedule *schedule = graph_schedule(player->graph);
-    const struct away *away = player->away;
+    return slots_paired(graph_schedule(r->player->graph), &r->pipeline, r->player->stage, &r->slots,
+                        slot);
+}
+
+static void play(const struct replay *r)
+{
+    const struct slots *slots = &r->slots;
+    const struct away *away = r->player->away;
     for (size_t k = 0; k < slots->len; k++) {
-        bool paired = slots_paired(schedule, pipeline, player->stage, slots, k);
+        bool paired = is_paired(r, k);
         for (size_t own = k; away && own <= k + paired; own++) {
             if (away[own].left >= 0)
                 move_offloaded(r, &slots->data[away[own].left], true);
             if (away[own].back >= 0)
                 move_offloaded(r, &slots->data[away[own].back], false);
         }
-        play_slots(r, &slots->data[k], paired ? &slots->data[k + 1] : NULL);
+        if (paired)
+            play_both(r, &slots->data[k], &slots->data[k + 1]);
+        else
+            play_slot(r, &slots->data[k]);
         k += paired;
     }
 }
@@ -127,21 +162,33 @@ static double moments_share(enum policy policy)
     return policy == POLICY_FP32 || policy == POLICY_PURE_BF16 ? 1 : 8.0 / 12;
 }
 
+static void find_parameters(struct replay *r)
+{
+    const struct plan *plan = r->player->plan;
+    ARRAY(double) list = {0};
+    for (int32_t part = r->player->stage; part < plan->parts; part = plan_next_part(plan, part))
+        for (int64_t k = 0; k < plan->part[part].count; k++) {
+            double own = parameters_of(plan, plan->part[part].first + k);
+            if (own > 0)
+                array_push(r->player->scratch, &list, own);
+        }
+    r->parameters = list.data;
+    r->weights = list.len;
+}
+
 /* Takes so many bytes as two tensors for each weight. */
 static void take_by_weight(struct replay *r, double bytes, struct handles *out)
 {
-    const struct plan *plan = r->player->plan;
     double all = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (int32_t part = r->player->stage; part < plan->parts; part = plan_next_part(plan, part))
-            for (int64_t k = 0; k < plan->part[part].count; k++) {
-                double own = parameters_of(plan, plan->part[part].first + k);
-                for (int moment = 0; pass == 1 && own > 0 && moment < 2; moment++)
-                    array_push(r->player->scratch, out,
-                               allocator_take(r->allocator[MEMORY_COMPUTED],
-                                              (int64_t)(bytes / 2 * own / all)));
-                all += pass == 0 ? own : 0;
-            }
+    for (size_t i = 0; i < r->weights; i++)
+        all += r->parameters[i];
+    for (size_t i = 0; i < r->weights; i++)
+        for (int moment = 0; moment < 2; moment++) {
+            double own = r->parameters[i];
+            array_push(
+                r->player->scratch, out,
+                allocator_take(r->allocator[MEMORY_COMPUTED], (int64_t)(bytes / 2 * own / all)));
+        }
 }
 
 /* I2. */
@@ -186,50 +233,137 @@ static double gathered_layer(const struct player *player)
 }
 
 /* I5: those of shard 3 are among the lifetimes, with one at a time. */
-static void take_gathered(const struct replay *r)
+static void find_gathered(struct replay *r)
 {
     const struct plan *plan = r->player->plan;
     const struct part *part = &plan->part[r->player->stage];
     int32_t held = plan_choice(plan, part->first + part->count - 1)->shard == 3 ? 1 : 2;
-    if (policy_memory(plan->policy).own_streams)
-        for (int32_t i = 0; i < held; i++)
-            allocator_take(r->allocator[MEMORY_GATHERED], (int64_t)gathered_layer(r->player));
+    if (!policy_memory(plan->policy).own_streams)
+        return;
+    r->gathered = held;
+    r->gathered_bytes = (int64_t)gathered_layer(r->player);
+}
+
+/* ---- what a replay asks for (I6) ------------------------------------------------------------- */
+
+typedef ARRAY(int64_t) word_list;
+
+static void add_word(const struct replay *r, word_list *words, int64_t word)
+{
+    array_push(r->player->scratch, words, word);
+}
+
+static void add_part(const struct replay *r, const struct part_lifetimes *part, word_list *words)
+{
+    add_word(r, words, part->lives);
+    for (int32_t i = 0; i < part->lives; i++) {
+        const struct lifetime *life = &part->life[i];
+        add_word(r, words, life->bytes);
+        add_word(r, words, life->stream | life->offloaded << 8);
+    }
+    for (int kind = 0; kind < SLOT_KIND_COUNT; kind++) {
+        add_word(r, words, part->events[kind].count);
+        for (int32_t i = 0; i < part->events[kind].count; i++) {
+            const struct memory_event *m = &part->events[kind].event[i];
+            add_word(r, words, m->item);
+            add_word(r, words, m->life * 2 + m->gives);
+        }
+    }
+}
+
+static void add_slots(const struct replay *r, word_list *words)
+{
+    const struct away *away = r->player->away;
+    for (size_t k = 0; k < r->slots.len; k++) {
+        const struct slot *slot = &r->slots.data[k];
+        add_word(r, words, (int64_t)slot->kind | (int64_t)is_paired(r, k) << 8);
+        add_word(r, words, (int64_t)slot->piece << 32 | slot->micro_batch);
+        add_word(r, words, away ? (int64_t)away[k].left << 32 | (uint32_t)away[k].back : -1);
+    }
+}
+
+/* A hash of everything that the replay below asks for. */
+static uint64_t replay_key(const struct replay *r, const struct state *state, double moments)
+{
+    const struct plan *plan = r->player->plan;
+    word_list words = {0};
+    uint64_t seed = hash_bytes(r->parameters, r->weights * sizeof *r->parameters, 11);
+    seed = hash_bytes(&moments, sizeof moments, seed);
+    seed = hash_bytes(state, sizeof *state, seed); /* of which all words are set */
+    add_word(r, &words, r->options.expandable | policy_memory(plan->policy).own_streams << 1);
+    add_word(r, &words, r->late_bytes);
+    add_word(r, &words, r->gathered_bytes);
+    add_word(r, &words, r->gathered);
+    for (int32_t i = 0; i < plan->pieces; i++)
+        add_part(r, r->part[i], &words);
+    add_slots(r, &words);
+    return hash_bytes(words.data, words.len * sizeof *words.data, seed);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-int64_t find_reserved(const struct player *player, const struct state *state)
+static struct replay replay_of(const struct player *player, const struct state *state)
 {
     const struct plan *plan = player->plan;
     struct replay r = {.player = player};
-    struct slots slots = {0};
-    struct allocator_options options = {
-        .expandable = software_word(&plan->software, FACT_ALLOCATOR) == ALLOCATOR_EXPANDABLE};
-    r.micro_batches = player->away ? (int32_t)plan_micro_batches(plan)
-                                   : fewest_micro_batches(player->graph, player->stage);
-    for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
-        r.allocator[s] = allocator_new(player->scratch, &options);
-    r.handle = ARENA_ARRAY(player->scratch, int32_t *, (size_t)plan->pieces);
+    int32_t micro_batches = player->away ? (int32_t)plan_micro_batches(plan)
+                                         : fewest_micro_batches(player->graph, player->stage);
+    r.pipeline = (struct pipeline){plan->stages, (int32_t)plan->pieces, micro_batches};
+    r.options.expandable = software_word(&plan->software, FACT_ALLOCATOR) == ALLOCATOR_EXPANDABLE;
+    r.part = ARENA_ARRAY(player->scratch, const struct part_lifetimes *, (size_t)plan->pieces);
     for (int32_t i = 0; i < plan->pieces; i++)
-        r.handle[i] = ARENA_ARRAY(player->scratch, int32_t,
-                                  (size_t)r.micro_batches *(size_t)player_part(player, i)->lives);
-    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, r.micro_batches};
-    schedule_order(graph_schedule(player->graph), &pipeline, player->stage, player->scratch,
-                   &slots);
-    double moments = (double)state->bytes[MEMORY_OPTIMIZER] * moments_share(plan->policy);
+        r.part[i] = player_part(player, i);
+    schedule_order(graph_schedule(player->graph), &r.pipeline, player->stage, player->scratch,
+                   &r.slots);
+    r.late_bytes = late_shares(plan, state);
+    find_parameters(&r);
+    find_gathered(&r);
+    return r;
+}
+
+static void open_allocators(struct replay *r)
+{
+    size_t pieces = (size_t)r->pipeline.pieces, most = (size_t)r->pipeline.micro_batches;
+    for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
+        r->allocator[s] = allocator_new(r->player->scratch, &r->options);
+    r->handle = ARENA_ARRAY(r->player->scratch, int32_t *, pieces);
+    for (size_t i = 0; i < pieces; i++)
+        r->handle[i] = ARENA_ARRAY(r->player->scratch, int32_t, most *(size_t)r->part[i]->lives);
+}
+
+static int64_t replay_all(struct replay *r, const struct state *state, double moments)
+{
     const int64_t first[] = {state->bytes[MEMORY_WEIGHTS], state->bytes[MEMORY_GRADIENTS],
                              state->bytes[MEMORY_OPTIMIZER] - (int64_t)moments, state->stand_ins,
                              state->buffer};
+    open_allocators(r);
     for (size_t i = 0; i < COUNT_OF(first); i++)
-        allocator_take(r.allocator[MEMORY_COMPUTED], first[i]);
-    allocator_take(r.allocator[MEMORY_REDUCED], late_shares(plan, state));
-    take_gathered(&r);
-    play(&r, &pipeline, &slots);
-    step(&r, state, moments);
-    play(&r, &pipeline, &slots);
-    step(&r, state, 0);
+        allocator_take(r->allocator[MEMORY_COMPUTED], first[i]);
+    allocator_take(r->allocator[MEMORY_REDUCED], r->late_bytes);
+    for (int32_t i = 0; i < r->gathered; i++)
+        allocator_take(r->allocator[MEMORY_GATHERED], r->gathered_bytes);
+    play(r);
+    step(r, state, moments);
+    play(r);
+    step(r, state, 0);
     int64_t bytes = 0;
     for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
-        bytes += allocator_use(r.allocator[s]).reserved_peak;
+        bytes += allocator_use(r->allocator[s]).reserved_peak;
+    return bytes;
+}
+
+int64_t find_reserved(const struct player *player, const struct state *state,
+                      struct reserved_cache *cache)
+{
+    struct replay r = replay_of(player, state);
+    double moments = (double)state->bytes[MEMORY_OPTIMIZER] * moments_share(player->plan->policy);
+    if (!cache)
+        return replay_all(&r, state, moments);
+    uint64_t key = replay_key(&r, state, moments);
+    int64_t bytes = reserved_known(cache, key);
+    if (bytes < 0) {
+        bytes = replay_all(&r, state, moments);
+        reserved_keep(cache, key, bytes);
+    }
     return bytes;
 }

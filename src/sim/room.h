@@ -25,7 +25,7 @@ weft_status simulate_all(const struct plan *plan, const struct simulate_options 
 /* Where each stage's time goes (breakdown.c). */
 void find_breakdown(struct prediction *p);
 /* How full each stage's devices get (holdings.c). */
-void find_memory(struct prediction *p, bool times_only);
+void find_memory(struct prediction *p, const struct simulate_options *options);
 /* Per stage: what the libraries that move data keep on each of its devices (communicators.c): bytes. */
 const int64_t *find_communicators(struct arena *scratch, const struct graph *graph);
 /* Memory over time (timeline.c). */

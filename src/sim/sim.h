@@ -106,12 +106,18 @@ struct simulate_options {
     struct cost *cost;   /* opened for this device; NULL: opened with `profile` */
     /* what folded graphs on this cluster keep for each other (flow_cache_for); NULL: nothing */
     struct flow_cache *flows;
+    /* what simulations keep for each other about the allocator; NULL: nothing */
+    struct reserved_cache *reserved;
     bool
         times_only; /* nobody asks what fits: no allocator is simulated, and reserved is the peak */
     bool points;    /* also memory over time */
     /* when it asks to stop there is no prediction: WEFT_NO_ANSWER; NULL: never */
     const struct stop *stop;
 };
+/* A cache of what stages reserve, for any number of threads. */
+struct reserved_cache *reserved_cache_new(void);
+void reserved_cache_free(struct reserved_cache *cache);
+
 weft_status simulate(const struct plan *plan, const struct simulate_options *options,
                      struct prediction **out);
 void prediction_free(struct prediction *prediction);

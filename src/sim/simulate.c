@@ -449,7 +449,7 @@ weft_status simulate_all(const struct plan *plan, const struct simulate_options 
         TRY(unfold(&s, p));
     TRY(run(&s, p));
     double start = wall_seconds();
-    find_memory(p, options->times_only);
+    find_memory(p, options);
     if (options->points)
         find_points(p);
     p->simulate_s += wall_seconds() - start;

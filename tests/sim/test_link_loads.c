@@ -279,6 +279,37 @@ static void reserved_is_what_playing_all_slots_says(void **state)
     }
 }
 
+/* Plans that differ in little: a cache that took one stage for another would show it. */
+static void what_is_kept_is_what_a_replay_says(void **state)
+{
+    (void)state;
+    static const struct degrees ROWS[] = {
+        {.pp = 2, .global_batch = 64},
+        {.pp = 2, .global_batch = 64, POLICY(PURE_BF16)},
+        {.pp = 2, .global_batch = 64, .shard = 1},
+        {.pp = 2, .global_batch = 64, .shard = 3, POLICY(FSDP)},
+        {.pp = 2, .global_batch = 64, .recompute = RECOMPUTE_FULL},
+        {.pp = 2, .global_batch = 64, .recompute = RECOMPUTE_FULL, .offload = true},
+        {.pp = 2, .global_batch = 64, .schedule = "zb-h1"},
+        {.pp = 2, .pieces = 2, .global_batch = 64},
+        {.pp = 2, .pieces = 4, .global_batch = 64},
+    };
+    struct reserved_cache *kept = reserved_cache_new();
+    for (size_t i = 0; i < 2 * COUNT_OF(ROWS); i++) {
+        struct made m =
+            make("gpt3-350m", "layers: 8, seq: 512", "dgx-a100", &ROWS[i % COUNT_OF(ROWS)]);
+        struct simulate_options options = {.fold = FOLD_ALWAYS, .reserved = kept};
+        struct prediction *p = predicted(m.plan, FOLD_ALWAYS), *with;
+        assert_int_equal(simulate(m.plan, &options, &with), WEFT_OK);
+        for (int32_t s = 0; s < m.plan->stages; s++)
+            assert_int_equal(with->stage[s].memory.reserved, p->stage[s].memory.reserved);
+        prediction_free(with);
+        prediction_free(p);
+        unmake(&m);
+    }
+    reserved_cache_free(kept);
+}
+
 /* ---- communicators (L4) ---------------------------------------------------------------------- */
 
 /* In a node of A100 a ring is 24 channels of 12 MiB, 288 MiB, and an all-reduce has a tree beside it, 576; a peer
@@ -338,6 +369,7 @@ int main(void)
         cmocka_unit_test(the_busiest_stage_waits_least),
         cmocka_unit_test(links_carry_what_is_sent),
         cmocka_unit_test(reserved_is_what_playing_all_slots_says),
+        cmocka_unit_test(what_is_kept_is_what_a_replay_says),
         cmocka_unit_test(communicators_follow_from_the_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

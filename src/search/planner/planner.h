@@ -133,6 +133,7 @@ struct plan_request {
     const char *profile; /* a database to look in before the shipped ones; NULL: none */
     /* What trials on the cluster keep for each other; NULL: plan_search opens it. */
     struct flow_cache *flows;
+    struct reserved_cache *reserved;
     /* The share of what estimates may take of memory, if all that was found needs more when simulated; 0: all
      * of it. */
     double fill;

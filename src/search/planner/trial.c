@@ -96,6 +96,7 @@ static weft_status run_trial(const struct plan_request *request, struct cost *co
     struct simulate_options options = {.fold = FOLD_ALWAYS,
                                        .cost = cost,
                                        .flows = request->flows,
+                                       .reserved = request->reserved,
                                        .stop = answered ? &stop : NULL};
     struct prediction *prediction = NULL;
     struct trial trial = *begun;

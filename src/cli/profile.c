@@ -10,7 +10,8 @@ static void take_format(struct argp_state *state, void *input, char *arg)
     struct profile_options *options = input;
     if (!import_format_from_name(arg, &options->format))
         argp_error(state,
-                   "'%s' is no format: auto, aceso, sailor, simumax, galvatron, weft-csv, nccl",
+                   "'%s' is no format: auto, aceso, sailor, simumax, galvatron, weft-csv, nccl, "
+                   "aiconfigurator",
                    arg);
 }
 
@@ -19,7 +20,8 @@ static const struct cli_option OPTIONS[] = {
     {"db", "DB", "import: the database to write", OPTION_TEXT, AT(db)},
     {"device", "NAME", "the device that was measured, or the only one to take", OPTION_TEXT,
      AT(device), .letter = 'd'},
-    {"format", "FORMAT", "import: auto, aceso, sailor, simumax, galvatron, weft-csv or nccl (auto)",
+    {"format", "FORMAT",
+     "import: auto, aceso, sailor, simumax, galvatron, weft-csv, nccl or aiconfigurator (auto)",
      OPTION_TAKE, .letter = 'f', .take = take_format},
     {"kernel", "NAME", "show: the rows of one kernel", OPTION_TEXT, AT(kernel), .letter = 'k'},
     {"shape", "SHAPE", "show: how long this shape takes, and how that is known", OPTION_TEXT,

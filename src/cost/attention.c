@@ -12,7 +12,7 @@
  * (Llama 3, section 3.3.2; Megatron-LM's get_batch_on_this_cp_rank; PyTorch's context_parallel),
  * and with a window of w keys F is multiplied by (k_w + k0) / (k + k0), where k = kv live is the
  * mean number of keys that a block meets, k_w the same with at most n = b + (w - 1 in whole blocks
- * of keys) of them, and k0 the number of keys that starting and ending a block costs as much as. kv
+ * of keys) of them, and k0 = attention_ends the keys that starting and ending a block costs as much as. kv
  * in (2) is then min(kv, n).
  *
  *   L = c * 4 min(q, b) kv (d + x) / (P/U * f)                    the longest block          (2)
@@ -45,11 +45,6 @@ static double most_keys(const int64_t *s, double kv, double rows)
     return s[7] > 1 ? fmin(kv, rows + ceil((window - 1) / KEY_BLOCK) * KEY_BLOCK) : kv;
 }
 
-/* k0, from data/profiles/weft/h200_window.csv: FlashAttention-2 on an H200; backward in all cases,
- * forward with heads of 128 (it masks every block, which shows with narrower heads: up to 1.7 times
- * as long). */
-static const double END_KEYS[] = {[FORWARD] = 120, [BACKWARD] = 260};
-
 /* The mean of min(e, most) over blocks whose rows end at e, evenly spread up to kv. */
 static double mean_keys(double kv, double rows, double most)
 {
@@ -62,9 +57,10 @@ static double mean_keys(double kv, double rows, double most)
 }
 
 /* The share of the square that the mask leaves. */
-static double live_part(const int64_t *s, enum direction direction, double rows, double most)
+static double live_part(const struct calibration *c, const int64_t *s, enum direction direction,
+                        double rows, double most)
 {
-    double kv = (double)s[4], ends = END_KEYS[direction];
+    double kv = (double)s[4], ends = c->attention_ends[direction];
     if (!s[7])
         return 1;
     double live = live_share(kv, rows);
@@ -91,7 +87,7 @@ double attention_s(const struct device *device, const struct calibration *c,
     int units = device->units > 0 ? device->units : 1;
 
     double most = most_keys(s, kv, rows);
-    double live = live_part(s, direction, rows, most);
+    double live = live_part(c, s, direction, rows, most);
     double row_flops = PRODUCTS[direction] * 4 * kv * depth;
     double flops = row_flops * heads * q * live;
     double longest = row_flops * (most / kv) * rows / (peak / units * fraction);

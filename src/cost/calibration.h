@@ -42,6 +42,8 @@ struct calibration {
     /* Share of the longest row block that is idle at the end. */
     double attention_tail;
     double attention_ramp_ns[DIRECTION_COUNT]; /* kernels around the main one */
+    /* Keys that starting and ending a row block costs as much as, where a window cuts. */
+    double attention_ends[DIRECTION_COUNT];
     double attention_v1, attention_v2; /* factors of time for FlashAttention's older versions */
     /* Of its pace alone, in training: the products around it lower the clock. */
     double attention_sustained;
@@ -107,6 +109,9 @@ double observation_ns(const struct calibration *c, const struct observation *o);
  * the mean |ln(predicted / measured)|, starting from the values in `c`. Held-out rows are not
  * used. */
 void calibration_fit(const struct observations *rows, struct calibration *c);
+/* The same for the parameters of these names only (fit_parameters). */
+void calibration_fit_only(const struct observations *rows, const char *const *names, size_t count,
+                          struct calibration *c);
 
 struct fit_parameter {
     const char *name;
@@ -116,9 +121,30 @@ struct fit_parameter {
 };
 size_t fit_parameters(const struct fit_parameter **out);
 
+/* ---- layers measured by themselves (alone.c) ------------------------------------------------- */
+
+enum { ALONE_PARAMETERS = 8 };
+struct alone_kind {
+    const char *name;                        /* "product", "attention", "experts" */
+    const char *parameter[ALONE_PARAMETERS]; /* as fit_parameters names them */
+};
+size_t alone_kinds(const struct alone_kind **out);
+/* The parameters of a layer measured by itself, such as "product fp8": those of the device, with what was fitted for
+ * this layer in their place. False if nothing was: then they are the device's own. */
+bool calibration_alone(const struct device *device, const char *layer, struct calibration *out);
+
 /* ---- what to fit on (observe.c) -------------------------------------------------------------- */
 
-enum observed { OBSERVED_SIMUMAX, OBSERVED_ACESO, OBSERVED_SAILOR, OBSERVED_H200, OBSERVED_COUNT };
+enum observed {
+    OBSERVED_SIMUMAX,
+    OBSERVED_ACESO,
+    OBSERVED_SAILOR,
+    OBSERVED_H200,
+    OBSERVED_PRODUCTS, /* AIConfigurator's three */
+    OBSERVED_ATTENTION,
+    OBSERVED_EXPERTS,
+    OBSERVED_COUNT
+};
 /* `folder` is data/profiles. Times are appended to a list in `keep`; half of them, chosen by a hash
  * of what they measure, are held out. */
 weft_status observe(const char *folder, enum observed source, struct arena *keep,

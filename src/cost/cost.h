@@ -115,8 +115,8 @@ struct profile_answer {
 };
 weft_status profile_explain(struct profile *profile, const char *device, const struct work *work,
                             struct profile_answer *out);
-/* The time of a collective on `devices` devices of `nodes` nodes: measured at this size, or the power
- * law between the nearest sizes. Asks SQLite each time: one thread at a time. */
+/* The time of a collective on `devices` devices of `nodes` nodes: measured at this size, or on the straight
+ * line between the nearest sizes. Asks SQLite each time: one thread at a time. */
 weft_status profile_collective(struct profile *profile, const char *device,
                                enum collective collective, int64_t devices, int64_t nodes,
                                int64_t bytes, struct kernel_cost *out);
@@ -228,6 +228,7 @@ enum import_format {
     FORMAT_GALVATRON,
     FORMAT_WEFT_CSV,
     FORMAT_NCCL,
+    FORMAT_AICONFIGURATOR,
     FORMAT_COUNT
 };
 const char *import_format_name(enum import_format format);
@@ -258,6 +259,21 @@ weft_status profile_import(struct profile *profile, const char *path,
                            const struct import_options *options, struct arena *keep,
                            struct import_summary *out);
 
+/* Weft's name of a system of AIConfigurator's tables, or NULL. */
+const char *aiconfigurator_device(const char *system);
+/* A layer of AIConfigurator's tables, measured alone, and what the formula says of it with the parameters of alone.c. */
+struct lone_layer {
+    const char *device, *layer; /* "H100-SXM5-80GB", "product fp8" */
+    bool held_out;              /* no parameter was fitted to it */
+    double measured_ns, predicted_ns;
+};
+struct lone_layers {
+    struct lone_layer *data;
+    size_t len, cap;
+};
+/* All products, attention and experts of `folder`/aiconfigurator. */
+weft_status lone_layers(const char *folder, struct arena *keep, struct lone_layers *out);
+
 /* ---- one interface over all sources ---------------------------------------------------------- */
 
 struct cost;
@@ -284,6 +300,15 @@ bool device_adds_gradients(const struct device *device);
 bool device_scales_blocks(const struct device *device);
 /* Time to handle a token of an expert in one pass, beyond its bytes (calibration.h). */
 double device_token_ns(const struct device *device);
+/* Tokens on their way to experts or back, by DeepEP (dispatch.c). */
+struct dispatch {
+    int64_t nodes, per_node; /* the group: nodes, and devices of each */
+    int64_t tokens, hidden;  /* of each device */
+    int64_t choices, experts;
+    bool combine; /* back, in 16 bits */
+};
+/* 0 for a device on which it was not measured. */
+double dispatch_ns(const struct device *device, const struct dispatch *dispatch);
 /* The factor by which both computation and collectives on the device slow down while they
  * overlap. */
 double cost_slowdown(const struct cost *cost);

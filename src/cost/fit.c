@@ -14,6 +14,7 @@
 #include "cost/calibration.h"
 
 #include <math.h>
+#include <string.h>
 
 #define ROW(field, low, high) {#field, offsetof(struct calibration, field), 1, low, high}
 #define BOTH(field, low, high)                                                                     \
@@ -43,6 +44,7 @@ static const struct fit_parameter PARAMETERS[] = {
     ROW(attention_tail, 0.1, 1),
     ROW(attention_ramp_ns[FORWARD], 100, 1e5),
     ROW(attention_ramp_ns[BACKWARD], 100, 1e5),
+    ROW(attention_ends[FORWARD], 10, 4000),
     ROW(memory_fraction, 0.88, 0.93), /* the range known for streams on every device */
     ROW(ramp_ns, 500, 1e4),
     ROW(issue_ns, 1000, 1e5),
@@ -98,14 +100,26 @@ static void set_parameter(struct calibration *c, const struct fit_parameter *p, 
 
 struct fit_descent {
     const struct observations *rows;
+    const char *const *only; /* the parameters that move; NULL: all */
+    size_t count;
     struct calibration start, *now;
     double best;
 };
+
+static bool moves(const struct fit_descent *d, const struct fit_parameter *p)
+{
+    bool named = !d->only;
+    for (size_t i = 0; i < d->count && !named; i++)
+        named = strcmp(d->only[i], p->name) == 0;
+    return named;
+}
 
 static double distance_from_start(struct fit_descent *d)
 {
     double sum = 0;
     for (size_t i = 0; i < COUNT_OF(PARAMETERS); i++) {
+        if (!moves(d, &PARAMETERS[i]))
+            continue;
         double ratio = *parameter(d->now, &PARAMETERS[i]) / *parameter(&d->start, &PARAMETERS[i]);
         sum += log(ratio) * log(ratio);
     }
@@ -143,20 +157,31 @@ static bool try_parameter(struct fit_descent *d, const struct fit_parameter *p, 
     return keep != before;
 }
 
-void calibration_fit(const struct observations *rows, struct calibration *c)
+static void descend(struct fit_descent *d)
 {
-    struct fit_descent d = {.rows = rows, .now = c};
     /* Brings each into its bounds, and makes twins equal. */
     for (size_t i = 0; i < COUNT_OF(PARAMETERS); i++)
-        set_parameter(c, &PARAMETERS[i], *parameter(c, &PARAMETERS[i]));
-    d.start = *c;
-    d.best = loss(&d);
+        if (moves(d, &PARAMETERS[i]))
+            set_parameter(d->now, &PARAMETERS[i], *parameter(d->now, &PARAMETERS[i]));
+    d->start = *d->now;
+    d->best = loss(d);
     for (double step = FIRST_STEP; step >= LAST_STEP; step /= 2) {
         bool better = true;
         while (better) {
             better = false;
             for (size_t i = 0; i < COUNT_OF(PARAMETERS); i++)
-                better |= try_parameter(&d, &PARAMETERS[i], step);
+                better |= moves(d, &PARAMETERS[i]) && try_parameter(d, &PARAMETERS[i], step);
         }
     }
+}
+
+void calibration_fit(const struct observations *rows, struct calibration *c)
+{
+    descend(&(struct fit_descent){.rows = rows, .now = c});
+}
+
+void calibration_fit_only(const struct observations *rows, const char *const *names, size_t count,
+                          struct calibration *c)
+{
+    descend(&(struct fit_descent){.rows = rows, .only = names, .count = count, .now = c});
 }

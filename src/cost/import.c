@@ -12,9 +12,10 @@ enum { IMPORT_MAX_BYTES = 256 << 20 };
 /* ---- the formats ----------------------------------------------------------------------------- */
 
 static const char *const FORMATS[] = {
-    [FORMAT_AUTO] = "auto",       [FORMAT_ACESO] = "aceso",         [FORMAT_SAILOR] = "sailor",
-    [FORMAT_SIMUMAX] = "simumax", [FORMAT_GALVATRON] = "galvatron", [FORMAT_WEFT_CSV] = "weft-csv",
-    [FORMAT_NCCL] = "nccl",
+    [FORMAT_AUTO] = "auto",           [FORMAT_ACESO] = "aceso",
+    [FORMAT_SAILOR] = "sailor",       [FORMAT_SIMUMAX] = "simumax",
+    [FORMAT_GALVATRON] = "galvatron", [FORMAT_WEFT_CSV] = "weft-csv",
+    [FORMAT_NCCL] = "nccl",           [FORMAT_AICONFIGURATOR] = "aiconfigurator",
 };
 _Static_assert(COUNT_OF(FORMATS) == FORMAT_COUNT, "a format without a name");
 
@@ -41,8 +42,9 @@ struct csv_kind {
     const char *source, *origin;
 };
 
-#define ACESO  "EuroSys 2024 artifact of Aceso"
-#define SAILOR "SOSP 2025 artifact of Sailor"
+#define ACESO          "EuroSys 2024 artifact of Aceso"
+#define SAILOR         "SOSP 2025 artifact of Sailor"
+#define AICONFIGURATOR "ai-dynamo/aiconfigurator, commit 095f58a5, Apache-2.0"
 static const struct csv_kind CSV_KINDS[] = {
     {"aceso operators",
      FORMAT_ACESO,
@@ -104,6 +106,30 @@ static const struct csv_kind CSV_KINDS[] = {
      import_simumax,
      "simumax efficiencies",
      "MooreThreads/SimuMax, configs/system/"},
+    {"aiconfigurator products",
+     FORMAT_AICONFIGURATOR,
+     {"system", "gemm_dtype", "m", "n", "k", "latency"},
+     import_aiconfigurator,
+     "aiconfigurator products",
+     AICONFIGURATOR},
+    {"aiconfigurator attention",
+     FORMAT_AICONFIGURATOR,
+     {"system", "attn_dtype", "isl", "head_dim", "window_size", "latency"},
+     import_aiconfigurator,
+     "aiconfigurator attention",
+     AICONFIGURATOR},
+    {"aiconfigurator experts",
+     FORMAT_AICONFIGURATOR,
+     {"system", "moe_dtype", "num_tokens", "moe_ep_size", "latency"},
+     import_aiconfigurator,
+     "aiconfigurator experts",
+     AICONFIGURATOR},
+    {"aiconfigurator nccl",
+     FORMAT_AICONFIGURATOR,
+     {"system", "op_name", "nccl_dtype", "num_gpus", "message_size", "latency"},
+     import_aiconfigurator_nccl,
+     "aiconfigurator nccl",
+     AICONFIGURATOR},
     {"weft kernels", FORMAT_WEFT_CSV, {"kernel", "phase", "ns"}, import_weft_kernels, NULL, NULL},
     {"weft collectives",
      FORMAT_WEFT_CSV,

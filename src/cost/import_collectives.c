@@ -230,6 +230,49 @@ weft_status import_link_latency(struct import *import, struct csv *csv)
     return csv_read(csv, LINK_COLUMN_NAMES, LINK_COLUMNS, link_row, import);
 }
 
+/* ---- AIConfigurator -------------------------------------------------------------------------- */
+
+enum { AIC_SYSTEM, AIC_NAME, AIC_DTYPE, AIC_DEVICES, AIC_ELEMENTS, AIC_MS, AIC_SAMPLES, AIC_HALF };
+static const char *const AIC_COLUMNS[] = {"system",       "op_name",  "nccl_dtype",    "num_gpus",
+                                          "message_size", "latency",  "?samples",      "?half",
+                                          "?framework",   "?version", "?kernel_source"};
+
+/* Sizes are elements of nccl-tests' buffer, in halves; an all-to-all has no underscores. */
+static weft_status aiconfigurator_row(void *context, const struct csv *csv, const int *at)
+{
+    struct import *import = context;
+    struct collective_time time = {.machine = "aiconfigurator", .nodes = 1, .samples = 1};
+    double ms;
+    weft_status status;
+    time.device = aiconfigurator_device(csv->field[at[AIC_SYSTEM]]);
+    if (!time.device)
+        TRY(csv_error(csv, at[AIC_SYSTEM], NULL,
+                      "a100_sxm, h100_sxm, ... as AIConfigurator names systems"));
+    if (strcmp(csv->field[at[AIC_DTYPE]], "half") != 0)
+        TRY(csv_error(csv, at[AIC_DTYPE], NULL, "half"));
+    time.collective = COLLECTIVE_ALL_TO_ALL;
+    if (strcmp(csv->field[at[AIC_NAME]], "alltoall") != 0)
+        TRY(collective_of(csv, at[AIC_NAME], &time.collective));
+    TRY(csv_int(csv, at[AIC_DEVICES], 1, &time.devices));
+    TRY(csv_int(csv, at[AIC_ELEMENTS], 1, &time.bytes));
+    TRY(csv_real(csv, at[AIC_MS], REAL_POSITIVE, &ms));
+    if (at[AIC_SAMPLES] >= 0)
+        TRY(csv_int(csv, at[AIC_SAMPLES], 1, &time.samples));
+    time.bytes *= 2;
+    time.ns = ms * 1e6;
+    if (at[AIC_HALF] >= 0 && strcmp(csv->field[at[AIC_HALF]], "held-out") == 0)
+        import_skip(import, "held out: it judges the others");
+    else
+        TRY(store_time(import, &time));
+done:
+    return status;
+}
+
+weft_status import_aiconfigurator_nccl(struct import *import, struct csv *csv)
+{
+    return csv_read(csv, AIC_COLUMNS, COUNT_OF(AIC_COLUMNS), aiconfigurator_row, import);
+}
+
 /* ---- Weft's own table ------------------------------------------------------------------------ */
 
 enum {

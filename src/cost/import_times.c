@@ -75,6 +75,10 @@ static weft_status import_table_row(void *context, const struct csv *csv,
                                        : "a model or operator whose shapes Weft does not know");
         return WEFT_OK;
     }
+    if (row->held_out) {
+        import_skip(import, "held out: it judges the others");
+        return WEFT_OK;
+    }
     for (int i = 0; i < row->times; i++)
         import_time(import, row, &row->time[i]);
     return row->operator? store_operator(import, row) : WEFT_OK;
@@ -90,6 +94,12 @@ weft_status import_simumax(struct import *import, struct csv *csv)
 {
     struct source_table table = table_of(import, csv);
     return table_simumax(&table);
+}
+
+weft_status import_aiconfigurator(struct import *import, struct csv *csv)
+{
+    struct source_table table = table_of(import, csv);
+    return table_aiconfigurator(&table);
 }
 
 weft_status import_weft_kernels(struct import *import, struct csv *csv)

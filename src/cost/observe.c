@@ -1,6 +1,7 @@
 /* observe.c - measured times as observations, to fit calibrations on and to judge them by.
  *
- *   I1  Half of the times, chosen by a bit of a hash of their row, are held out: no fit uses them.
+ *   I1  Half of the times, chosen by a bit of a hash of their row or by the table itself, are held out: no fit uses
+ *       them.
  *   I2  Rows that repeat another row's numbers, and times for which it is unknown what ran, are not
  *       used as observations.
  */
@@ -31,8 +32,9 @@ static weft_status observe_row(void *context, const struct csv *csv, const struc
     if (!device)
         return bad_input(csv->file, csv->line, NULL, "unknown device '%s'", row->device);
     for (int i = 0; i < row->times && !row->repeated; i++) {
-        struct observation o = {device, row->label, row->time[i], hash >> i & 1}; /* I1 */
-        if (o.time.works)                                                         /* I2 */
+        struct observation o = {device, row->label, row->time[i],
+                                row->halved ? row->held_out : hash >> i & 1}; /* I1 */
+        if (o.time.works)                                                     /* I2 */
             array_push(to->keep, to->out, o);
     }
     return WEFT_OK;
@@ -46,6 +48,9 @@ static const struct {
     [OBSERVED_ACESO] = {"aceso/v100_ops.csv", table_operators},
     [OBSERVED_SAILOR] = {"sailor/ops.csv", table_operators},
     [OBSERVED_H200] = {"weft/h200_ops.csv", table_weft},
+    [OBSERVED_PRODUCTS] = {"aiconfigurator/gemm.csv", table_aiconfigurator},
+    [OBSERVED_ATTENTION] = {"aiconfigurator/context_attention.csv", table_aiconfigurator},
+    [OBSERVED_EXPERTS] = {"aiconfigurator/moe.csv", table_aiconfigurator},
 };
 _Static_assert(COUNT_OF(SOURCES) == OBSERVED_COUNT, "a source without a row");
 

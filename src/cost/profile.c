@@ -442,10 +442,10 @@ weft_status profile_collective(struct profile *profile, const char *device,
     TRY(nearest_size(profile, &q, NEAREST(">= ?5 ORDER BY bytes"), &high));
     if (low.bytes <= 0 || high.bytes <= 0 || !is_time(low.ns) || !is_time(high.ns))
         goto done;
-    double p = low.bytes == high.bytes
-                   ? 0
-                   : log(high.ns / low.ns) / log((double)high.bytes / (double)low.bytes);
-    out->ns = llround(low.ns * pow((double)bytes / (double)low.bytes, p));
+    double span = (double)(high.bytes - low.bytes);
+    double share = span > 0 ? (double)(bytes - low.bytes) / span : 0;
+    out->ns =
+        llround(low.ns + share * (high.ns - low.ns)); /* a latency and a rate: a straight line */
     out->provenance = low.bytes == high.bytes ? FROM_MEASUREMENT : FROM_INTERPOLATION;
     out->source = low.source;
 done:

@@ -119,6 +119,8 @@ weft_status import_vtrain(struct import *import, struct csv *csv);
 weft_status import_simai(struct import *import, struct csv *csv);
 weft_status import_link_latency(struct import *import, struct csv *csv);
 weft_status import_simumax(struct import *import, struct csv *csv);
+weft_status import_aiconfigurator(struct import *import, struct csv *csv);
+weft_status import_aiconfigurator_nccl(struct import *import, struct csv *csv);
 weft_status import_weft_kernels(struct import *import, struct csv *csv);
 weft_status import_weft_collectives(struct import *import, struct csv *csv);
 weft_status import_galvatron(struct import *import, const struct doc *doc);

@@ -59,7 +59,9 @@ struct table_row {
     int64_t samples;
     int times;
     struct timing time[DIRECTION_COUNT];
-    bool repeated;                       /* repeats the numbers of another row */
+    bool repeated; /* repeats the numbers of another row */
+    bool halved,
+        held_out; /* the table itself says which half the row belongs to; it is the one that judges */
     const struct operator_row *operator; /* or NULL */
 };
 
@@ -73,7 +75,8 @@ struct source_table {
 };
 weft_status table_simumax(struct source_table *table);
 weft_status table_weft(struct source_table *table);
-weft_status table_operators(struct source_table *table); /* Aceso's or Sailor's */
+weft_status table_aiconfigurator(struct source_table *table); /* products, attention or experts */
+weft_status table_operators(struct source_table *table);      /* Aceso's or Sailor's */
 
 /* Sailor's names for its devices. */
 struct sailor_device {

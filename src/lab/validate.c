@@ -88,7 +88,7 @@ static char *help_filter(int key, const char *text, void *input)
 
 static const struct syntax SYNTAX = {
     OPTIONS,
-    "[DATASET...]\nRUNS.csv",
+    "[DATASET...]\noperators\nRUNS.csv",
     "Predicts published measurements of real training runs and says how far off the predictions "
     "are, dataset by dataset. Rows are dealt into two halves by a hash of how they ran: one that "
     "constants may be fitted to, one held out. What no plan can express is listed with its "
@@ -98,11 +98,13 @@ static const struct syntax SYNTAX = {
     "published plan is faster than what was found. A file of runs of your own, RUNS.csv, is "
     "predicted likewise: every run's error, how the errors depend on devices, degrees and type, "
     "and "
-    "what would explain them (docs/reference/runs.md).\v"
+    "what would explain them (docs/reference/runs.md). With `operators`, products, attention, "
+    "experts, NCCL and DeepEP that others measured alone are predicted, device by device.\v"
     "Example:\n"
     "  weft validate\n"
     "  weft validate vtrain_multi --rows --half held-out\n"
     "  weft validate --plan\n"
+    "  weft validate operators\n"
     "  weft validate runs.csv\n"
     "  weft validate galvatron_table2",
     .names = take_names,
@@ -270,6 +272,8 @@ static weft_status predict(struct validation *v)
     return status;
 }
 
+#define OPERATORS "operators"
+
 static void print_names(const struct sources *sources)
 {
     const struct dataset *all;
@@ -280,6 +284,7 @@ static void print_names(const struct sources *sources)
     count = sources_searches(sources, &tables);
     for (size_t i = 0; i < count; i++)
         puts(tables[i].name);
+    puts(OPERATORS);
 }
 
 static int print_answer(const struct validation *v, bool json)
@@ -314,6 +319,10 @@ int cmd_validate(int argc, char **argv)
     cli_warn_missing();
     if (options.names == 1 && is_runs_file(options.name[0])) {
         code = validate_runs(v->arena, options.name[0], options.json);
+        goto done;
+    }
+    if (options.names == 1 && strcmp(options.name[0], OPERATORS) == 0) {
+        code = validate_operators(v->arena, options.json);
         goto done;
     }
     TRY(choose_datasets(&options));

@@ -53,6 +53,18 @@ int validation_print_json(const struct validation *v);
 weft_status residuals_write(const struct validation *v, const char *path);
 /* validate_runs.c: a file of the user's own runs; returns the exit code */
 int validate_runs(struct arena *arena, const char *path, bool json);
+/* validate_operators.c: single operators, device by device; the exit code */
+struct operator_error {
+    const char *device, *layer;
+    int64_t rows[HALF_COUNT];
+    double median[HALF_COUNT], bias[HALF_COUNT]; /* of |error|, and of the error */
+};
+struct operator_errors {
+    struct operator_error *data;
+    size_t len, cap;
+};
+weft_status operator_errors(struct arena *keep, struct operator_errors *out);
+int validate_operators(struct arena *arena, bool json);
 /* validate_planned_anew.c: published runs, planned again; the status is WEFT_NO_ANSWER if a plan was slower */
 void replanned_print(const struct validation *v);
 json_t *replanned_json(const struct validation *v, const struct dataset *dataset);

@@ -368,8 +368,10 @@ static char *tell_schedules(int key, const char *text, void *input)
                                               : ", ",
                              all[i].name);
     char *out = strdup(arena_printf(
-        scratch, "%s (default %s; %s with --virtual, %s with --segments)", names,
-        schedule_default(1, 1)->name, schedule_default(2, 1)->name, schedule_default(1, 2)->name));
+        scratch,
+        "%s; a FILE; or any, which finds one (default %s; %s with --virtual, %s with --segments)",
+        names, schedule_default(1, 1)->name, schedule_default(2, 1)->name,
+        schedule_default(1, 2)->name));
     arena_free(scratch);
     return out;
 }

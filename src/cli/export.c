@@ -87,7 +87,7 @@ static void tell(const struct exported *exported)
 static int print(const struct export_command *options, const struct exported *exported)
 {
     if (options->output) {
-        weft_status status = file_write_text(options->output, exported->result.text);
+        weft_status status = export_write(&exported->result, options->output);
         if (status)
             return cli_fail(status);
     }

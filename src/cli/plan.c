@@ -352,7 +352,10 @@ static weft_status write_answer(const struct plan_command *options, const struct
     weft_status status = WEFT_OK;
     if (options->to)
         TRY(plan_export(options->plan.arena, plan, options->to, false, &exported));
-    TRY(file_write_text(options->output, options->to ? exported.text : text));
+    if (options->to)
+        TRY(export_write(&exported, options->output));
+    else
+        TRY(file_write_text(options->output, text));
     *exact = exported.differences.len + exported.decided.len == 0;
     for (size_t i = 0; i < exported.decided.len; i++)
         fprintf(stderr, "note: %s\n", exported.decided.data[i]);

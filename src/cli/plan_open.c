@@ -48,7 +48,10 @@ static weft_status from_degrees(const struct plan_arguments *given, struct opene
     struct plan_arguments own = *given, *in = &own;
     weft_status status;
     TRY(open_names(in, out));
-    TRY(plan_from_degrees(out->model, out->cluster, &in->degrees, &out->plan));
+    if (schedule_is_any(in->degrees.schedule))
+        TRY(plan_with_found_order(out->model, out->cluster, &in->degrees, NULL, &out->plan));
+    else
+        TRY(plan_from_degrees(out->model, out->cluster, &in->degrees, &out->plan));
     plan_name(out->plan, in);
     TRY(plan_check(out->plan));
 done:

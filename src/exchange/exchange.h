@@ -33,13 +33,18 @@ struct export_result {
     struct texts differences; /* between the plan and what is written; empty if they are equal */
     struct texts decided;     /* what the target decides differently from the prediction */
     struct texts notes;       /* what the user has to add */
-    const char *simulate;     /* the command that predicts what was written */
-    struct plan *written;     /* the plan that the text stands for; the caller frees it */
+    /* A second file, beside the first, that the text refers to by this name; NULL: there is none. */
+    const char *beside, *beside_text;
+    const char *simulate; /* the command that predicts what was written */
+    struct plan *written; /* the plan that the text stands for; the caller frees it */
 };
 /* `to` is a format, optionally with a release of its framework: "slurm@0.16". Without `nearest`, a plan that the target
  * cannot express is bad input; the error says what it cannot express and where. */
 weft_status plan_export(struct arena *keep, const struct plan *plan, const char *to, bool nearest,
                         struct export_result *out);
+
+/* Writes the text to a file, and what goes beside it into the same folder. */
+weft_status export_write(const struct export_result *result, const char *path);
 
 /* Bad input: what the target does not run of the plan, who runs it, and the nearest plan that it runs; more than
  * plan_export says, and takes longer. */
@@ -60,6 +65,7 @@ struct import_input {
     size_t len;
     const char *model, *options; /* that the user named; NULL: the input describes the model */
     const char *cluster;
+    const struct schedule *order; /* that the input names, where it is at hand; NULL: it is read */
 };
 struct source {
     const char *name, *summary;

@@ -139,6 +139,21 @@ done:
     return status;
 }
 
+weft_status export_write(const struct export_result *result, const char *path)
+{
+    struct arena *scratch = arena_new();
+    const char *slash = strrchr(path, '/');
+    weft_status status;
+    TRY(file_write_text(path, result->text));
+    if (result->beside)
+        TRY(file_write_text(arena_printf(scratch, "%.*s%s", slash ? (int)(slash - path + 1) : 0,
+                                         path, result->beside),
+                            result->beside_text));
+done:
+    arena_free(scratch);
+    return status;
+}
+
 weft_status write_weft(struct export_job *job)
 {
     job->out->text = plan_write(job->keep, job->found.plan);

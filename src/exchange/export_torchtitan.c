@@ -13,6 +13,10 @@
 #include <string.h>
 
 #include "exchange/titan.h"
+#include "schedule/schedule.h"
+
+/* Where the order of a plan that has its own goes, beside the configuration. */
+static const char ORDER_FILE[] = "schedule.csv";
 
 /* Both forms: [section] and key = value, or config.section.key = value. */
 struct titan_text {
@@ -124,7 +128,12 @@ static void put_pipeline(struct titan_text *t, const struct recognised *r)
     put_int(t, "pipeline_parallel_degree", d->pp);
     if (d->pp == 1)
         return;
-    put_word(t, "pipeline_parallel_schedule", titan_schedule(d->schedule));
+    if (r->plan->listed) {
+        put_word(t, "pipeline_parallel_schedule", titan_placement(d->pieces, r->plan->zigzag));
+        put_word(t, "pipeline_parallel_schedule_csv", ORDER_FILE);
+    } else {
+        put_word(t, "pipeline_parallel_schedule", titan_schedule(d->schedule));
+    }
     if (t->python)
         put_int(t, "num_pp_microbatches", passes_of(d));
     else
@@ -325,7 +334,8 @@ static weft_status add_settings(struct export_job *job, struct titan_text *t)
                                  .len = strlen(t->text),
                                  .model = plan->model_name ? plan->model_name : plan->model->name,
                                  .options = plan->model_options,
-                                 .cluster = cluster_title(scratch, plan)};
+                                 .cluster = cluster_title(scratch, plan),
+                                 .order = plan->listed};
     struct opened_plan again = {0};
     struct texts differences = {0}, notes = {0};
     weft_status status = torchtitan_import(scratch, &input, &again, &notes);
@@ -347,6 +357,18 @@ static weft_status add_settings(struct export_job *job, struct titan_text *t)
     return status == WEFT_FAILURE ? status : WEFT_OK;
 }
 
+static void put_order(struct export_job *job)
+{
+    const struct plan *plan = job->found.plan;
+    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
+                                (int32_t)plan_micro_batches(plan)};
+    job->out->beside = ORDER_FILE;
+    job->out->beside_text = schedule_write(job->keep, plan->listed, &pipeline, SCHEDULE_CSV);
+    note(job,
+         "the order of the stages' work is %s, which -o writes beside the file: start where it is",
+         ORDER_FILE);
+}
+
 weft_status write_torchtitan(struct export_job *job)
 {
     struct titan_text t = {.keep = job->keep, .text = "", .python = job->target->words.python};
@@ -358,6 +380,8 @@ weft_status write_torchtitan(struct export_job *job)
     note_model(job, &shape, flavor);
     TRY(add_settings(job, &t));
     job->out->text = t.text;
+    if (job->found.plan->listed)
+        put_order(job);
 done:
     return status;
 }

@@ -11,13 +11,14 @@
 #include <string.h>
 
 #include "exchange/titan.h"
+#include "schedule/schedule.h"
 #include "exchange/toml.h"
 
 struct titan_file {
     const char *model, *flavor, *config;
     int64_t local_batch, global_batch, seq, pass_tokens, step_tokens, context;
     int64_t replicate, shard, tp, cp, pp, ep, etp, micro_batch, micro_batches;
-    const char *precision, *reshard, *schedule, *mode, *option, *rotate;
+    const char *precision, *reshard, *schedule, *order, *mode, *option, *rotate;
     bool sequence, async, compiled, async_compile;
     const struct doc *parts, *converters, *components;
 };
@@ -48,6 +49,7 @@ static const struct {
     {"parallelism", {"expert_tensor_parallel_degree", FIELD_COUNT, AT(etp)}},
     {"parallelism", {"pipeline_parallel_degree", FIELD_COUNT, AT(pp)}},
     {"parallelism", {"pipeline_parallel_schedule", FIELD_TEXT, AT(schedule)}},
+    {"parallelism", {"pipeline_parallel_schedule_csv", FIELD_TEXT, AT(order)}},
     {"parallelism", {"pipeline_parallel_microbatch_size", FIELD_COUNT, AT(micro_batch)}},
     {"parallelism", {"num_pp_microbatches", FIELD_COUNT, AT(micro_batches)}},
     {"parallelism", {"module_fqns_per_model_part", FIELD_DOC, AT(parts)}},
@@ -261,12 +263,33 @@ static weft_status read_parts(struct titan_reading *r)
     return WEFT_OK;
 }
 
+/* An order of its own, from the file beside this one; an exporter has it at hand. */
+static weft_status read_lists(struct titan_reading *r)
+{
+    const char *file = r->input->file, *slash = strrchr(file, '/'), *name = r->file.order;
+    int folder = slash && *name != '/' ? (int)(slash - file + 1) : 0;
+    struct schedule *listed = NULL;
+    weft_status status = WEFT_OK;
+    if (!r->input->order)
+        TRY(schedule_load(r->scratch, arena_printf(r->scratch, "%.*s%s", folder, file, name),
+                          &listed));
+    r->d.listed = r->input->order ? r->input->order : listed;
+    r->d.schedule = r->d.listed->name;
+done:
+    return status;
+}
+
 static weft_status read_order(struct titan_reading *r)
 {
     const struct titan_file *f = &r->file;
     const char *mode = f->mode ? f->mode : "selective", *option = f->option ? f->option : "2";
-    if (r->d.pp > 1)
+    weft_status status = WEFT_OK;
+    if (r->d.pp > 1 && f->order && *f->order)
+        status = read_lists(r);
+    else if (r->d.pp > 1)
         r->d.schedule = titan_schedule_ours(f->schedule ? f->schedule : "1F1B");
+    if (status)
+        return status;
     if (r->d.pp > 1 && !r->d.schedule)
         return bad_input(r->input->file, 0, "1F1B, Interleaved1F1B and GPipe are",
                          "the schedule %.40s is not read", f->schedule);

@@ -15,6 +15,12 @@ const char *titan_schedule(const char *ours)
     return NULL;
 }
 
+/* torchtitan/distributed/pipeline_parallel.py: the schedule's name says where parts go, also where a CSV says the order. */
+const char *titan_placement(int64_t pieces, bool zigzag)
+{
+    return zigzag ? "ZBVZeroBubble" : pieces > 1 ? "Interleaved1F1B" : "1F1B";
+}
+
 const char *titan_schedule_ours(const char *theirs)
 {
     for (size_t i = 0; i < COUNT_OF(SCHEDULES); i++)

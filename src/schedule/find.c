@@ -243,7 +243,7 @@ static weft_status to_schedule(struct order_search *f, struct arena *keep,
                 split[part * f->m + *number] = true;
             array_push(keep, &lists->stage[s], ((struct slot){kind, piece, (*number)++}));
         }
-    return schedule_of_lists(keep, "found", NULL, lists, f->q->zigzag, out);
+    return schedule_of_lists(keep, "any", NULL, lists, f->q->zigzag, out);
 }
 
 static struct start *best_of(struct start *starts)

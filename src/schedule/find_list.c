@@ -10,16 +10,25 @@
  *       ever stuck for memory.
  *   I2  Passes are begun in the order of their times, so that whatever becomes ready before a pass
  *       begins is known when it is chosen.
+ *   I3  What a stage would begin changes only when it begins something, or when a part beside one of its own does.
  */
 #include "schedule/find.h"
+
+/* The best pass of a stage: its code, or none, and when it begins. */
+struct pick {
+    int32_t code;
+    int64_t start_ns, rank;
+};
 
 struct lister {
     struct order_search *f;
     struct codes *out;
     const struct list_rules *rules;
-    int64_t *held;  /* by stage: bytes between slots */
-    double *wait;   /* by stage */
-    int64_t *ahead; /* by stage: most micro-batches that are not done; 0: any number */
+    int64_t *held;     /* by stage: bytes between slots */
+    double *wait;      /* by stage */
+    int64_t *ahead;    /* by stage: most micro-batches that are not done; 0: any number */
+    struct pick *pick; /* by stage: what it would begin next; I3 */
+    bool *stale;       /* by stage */
 };
 
 static int64_t kept_of(const struct order_search *f, int32_t part)
@@ -91,12 +100,6 @@ static int64_t ready_backward(const struct order_search *f, int32_t part)
                ? f->backward_end[(int64_t)(part + 1) * f->m + j] + f->back_ns[part + 1]
                : NEVER;
 }
-
-/* The best pass of a stage: its code, or none, and when it begins. */
-struct pick {
-    int32_t code;
-    int64_t start_ns, rank;
-};
 
 static void offer(struct pick *best, uint16_t code, int64_t ready_ns, int64_t free_ns, int64_t rank)
 {
@@ -173,6 +176,7 @@ static void start(struct lister *l)
         double more = 1 + rules->jitter * (2 * rng_uniform(&f->rng) - 1);
         l->out->len[s] = 0;
         f->stage_ns[s] = l->held[s] = 0;
+        l->stale[s] = true;
         l->wait[s] = rules->wait * more;
         l->ahead[s] = (int64_t)(rules->ahead * more * (double)(f->stages - s) + 0.5);
         if (rules->ahead > 0 && l->ahead[s] < 1)
@@ -180,30 +184,48 @@ static void start(struct lister *l)
     }
 }
 
+/* I3. */
+static void mark_stale(struct lister *l, int32_t stage, int32_t code)
+{
+    const struct order_search *f = l->f;
+    enum slot_kind kind = kind_of((uint16_t)code);
+    int32_t part = f->part_of[stage * f->pieces + piece_of((uint16_t)code)];
+    int32_t other = kind == SLOT_FORWARD ? part + 1 : part - 1;
+    l->stale[stage] = true;
+    if (kind != SLOT_BACKWARD_WEIGHT && other >= 0 && other < f->parts)
+        l->stale[f->stage_of[other]] = true;
+}
+
+/* The stage that begins first, or -1: none can. */
+static int32_t first_stage(struct lister *l)
+{
+    int32_t first = -1;
+    for (int32_t s = 0; s < l->f->stages; s++) {
+        if (l->stale[s])
+            l->pick[s] = pick_slot(l, s);
+        l->stale[s] = false;
+        if (l->pick[s].code >= 0 && (first < 0 || l->pick[s].start_ns < l->pick[first].start_ns))
+            first = s;
+    }
+    return first;
+}
+
 bool find_list(struct order_search *f, const struct list_rules *rules, struct codes *out)
 {
     struct arena *scratch = arena_new();
+    size_t stages = (size_t)f->stages;
     struct lister l = {f,
                        out,
                        rules,
-                       ARENA_ARRAY(scratch, int64_t, (size_t)f->stages),
-                       ARENA_ARRAY(scratch, double, (size_t)f->stages),
-                       ARENA_ARRAY(scratch, int64_t, (size_t)f->stages)};
-    bool going = true;
+                       ARENA_ARRAY(scratch, int64_t, stages),
+                       ARENA_ARRAY(scratch, double, stages),
+                       ARENA_ARRAY(scratch, int64_t, stages),
+                       ARENA_ARRAY(scratch, struct pick, stages),
+                       ARENA_ARRAY(scratch, bool, stages)};
     start(&l);
-    while (going) {
-        struct pick first = {-1, 0, 0};
-        int32_t stage = -1;
-        for (int32_t s = 0; s < f->stages; s++) {
-            struct pick pick = pick_slot(&l, s);
-            if (pick.code >= 0 && (stage < 0 || pick.start_ns < first.start_ns)) {
-                first = pick;
-                stage = s;
-            }
-        }
-        going = stage >= 0;
-        if (going)
-            begin(&l, stage, &first);
+    for (int32_t stage = first_stage(&l); stage >= 0; stage = first_stage(&l)) {
+        begin(&l, stage, &l.pick[stage]);
+        mark_stale(&l, stage, l.pick[stage].code);
     }
     bool complete = true;
     for (int32_t k = 0; k < f->parts; k++)

@@ -77,6 +77,22 @@ void all_in_all_out_order(const struct pipeline *pipeline, int32_t stage, struct
     warm_up_then_pairs(pipeline, forwards(pipeline), segment_forward, segment_backward, keep, out);
 }
 
+void halves_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                  struct slots *out)
+{
+    struct slots whole = {0};
+    all_in_all_out_order(pipeline, stage, keep, &whole);
+    for (size_t i = 0; i < whole.len; i++) {
+        struct slot slot = whole.data[i];
+        bool backward = slot.kind == SLOT_BACKWARD;
+        slot.kind = backward ? SLOT_BACKWARD_INPUT : slot.kind;
+        array_push(keep, out, slot);
+        slot.kind = SLOT_BACKWARD_WEIGHT;
+        if (backward)
+            array_push(keep, out, slot);
+    }
+}
+
 int64_t all_in_all_out_in_flight(const struct pipeline *pipeline, int32_t stage)
 {
     (void)stage;

@@ -6,6 +6,9 @@
 
 void all_in_all_out_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
                           struct slots *out);
+/* The same with backward passes in two, one half after the other. */
+void halves_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                  struct slots *out);
 int64_t all_in_all_out_in_flight(const struct pipeline *pipeline, int32_t stage);
 
 void one_f_one_b_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,

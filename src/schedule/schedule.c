@@ -29,6 +29,8 @@
  *       the two. Whole passes of a list that has others in two are their halves, one after the other.
  */
 
+#include <string.h>
+
 #include "schedule/lists.h"
 #include "schedule/order.h"
 
@@ -243,6 +245,23 @@ static const struct schedule PAIRED[] = {
      .ahead = paired_ahead},
 };
 
+#define ANY_SHAPE(placed, split)                                                                   \
+    {.name = "any",                                                                                \
+     .check = check_shape,                                                                         \
+     .order = split ? halves_order : all_in_all_out_order,                                         \
+     .in_flight = all_in_all_out_in_flight,                                                        \
+     .passes = split ? ORDER_SPLIT : ORDER_IN_TURN,                                                \
+     .least_pieces = 1,                                                                            \
+     .zigzag = placed,                                                                             \
+     .played = true}
+
+const struct schedule *schedule_of_any_shape(bool zigzag, bool split)
+{
+    static const struct schedule SHAPES[2][2] = {{ANY_SHAPE(false, false), ANY_SHAPE(false, true)},
+                                                 {ANY_SHAPE(true, false), ANY_SHAPE(true, true)}};
+    return &SHAPES[zigzag][split];
+}
+
 const struct schedule *schedule_paired(const struct schedule *schedule, int32_t stages)
 {
     int at = schedule->passes == ORDER_IN_TURN ? NAME_INDEX(schedule->name, PAIRED) : -1;
@@ -287,6 +306,11 @@ int64_t schedule_in_flight(const struct schedule *schedule, const struct pipelin
 {
     return schedule->lists ? lists_in_flight(&schedule->lists->stage[stage])
                            : schedule->in_flight(pipeline, stage);
+}
+
+bool schedule_is_any(const char *name)
+{
+    return name && strcmp(name, "any") == 0;
 }
 
 const struct schedule *schedule_find(const char *name)

@@ -116,6 +116,7 @@ weft_status schedule_load(struct arena *keep, const char *path, struct schedule 
 weft_status schedule_from_doc(struct arena *keep, const char *name, const struct doc *doc,
                               struct schedule **out);
 bool schedule_is_file(const char *name); /* whether a schedule's name is that of a file */
+bool schedule_is_any(const char *name);  /* whether it asks for an order that is found */
 enum schedule_format { SCHEDULE_WEFT, SCHEDULE_CSV };
 const char *schedule_write(struct arena *keep, const struct schedule *schedule,
                            const struct pipeline *pipeline, enum schedule_format format);
@@ -137,6 +138,9 @@ size_t schedule_all(const struct schedule **out);
 const struct schedule *schedule_default(int64_t pieces, int64_t segments);
 /* The first whose passes follow each other so; of ORDER_PAIRED one that has pairs on any number of stages. */
 const struct schedule *schedule_with(enum order passes);
+/* A plain order that every shape has, with backward passes whole or in two: what parts are timed in before there is an order
+ * of their own. It is no row of the table. */
+const struct schedule *schedule_of_any_shape(bool zigzag, bool split);
 /* What planners try: schedules, those of one piece first, by number from 0; NULL: there are no more. */
 const struct schedule *schedule_searched(size_t number);
 /* Pieces, one number of them after another, from the first one after 0; 0: there are no more. Of segments
@@ -187,7 +191,7 @@ struct order_question {
     uint64_t seed;
 };
 struct order_answer {
-    struct schedule *schedule; /* called "found" */
+    struct schedule *schedule; /* called "any" */
     int64_t ns, bound_ns;      /* its time; no order takes less than the bound */
     bool proved;               /* whether no order takes less than this one */
     /* The best schedule of the table that fits, and its time; NULL: none does. */

@@ -243,6 +243,26 @@ done:
     return status;
 }
 
+/* Under a given order, each number of replicas that goes with its micro-batches is a search of its own. */
+static weft_status find_ordered(const struct planner *planner, const struct plan_request *request,
+                                struct planned *planned)
+{
+    if (!request->order)
+        return find(planner, request, planned);
+    for (int64_t dp = next_replicas(request, 0); dp; dp = next_replicas(request, dp)) {
+        struct plan_request own = *request;
+        struct planned found = {.arena = planned->arena, .planner = planned->planner};
+        own.pins.dp = dp;
+        own.pins.micro_batch =
+            own.pins.global_batch / request->order->lists->pipeline.micro_batches / dp;
+        if (find(planner, &own, &found))
+            error_clear();
+        for (size_t i = 0; i < found.trials.len; i++)
+            array_push(planned->arena, &planned->trials, found.trials.data[i]);
+    }
+    return WEFT_OK;
+}
+
 static weft_status keep_for_target(const struct plan_request *request, struct planned *planned)
 {
     weft_status status = keep_what_runs(request, planned);
@@ -263,13 +283,19 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     *planned = (struct planned){.arena = arena, .planner = planner->name};
     struct plan_request own = *request;
     own.asked = &request->pins;
+    weft_status status = ask_for_orders(&own, arena);
     if (own.target)
         target_settle_pins(own.target, own.model, &own.pins);
     if (!own.flows)
         own.flows = flow_cache_for(own.cluster);
     if (!own.reserved)
         own.reserved = reserved_cache_new();
-    weft_status status = find(planner, &own, planned);
+    if (!status)
+        status = find_ordered(planner, &own, planned);
+    if (!status && own.orders) {
+        sort_trials(planned);
+        status = add_orders(&own, planned);
+    }
     if (!status) {
         sort_trials(planned);
         status = merge_same(&own, planned);

@@ -343,6 +343,7 @@ static weft_status rebuild_nearest(const struct plan *plan, const struct target 
     plan_free(r->plan);
     r->plan = NULL;
     r->degrees.pieces = 1;
+    r->degrees.listed = NULL;
     r->degrees.schedule = target->can.schedules[0];
     r->part_layers = NULL;
     TRY(rebuild(plan, r));

@@ -70,6 +70,7 @@ static void mend_cp_heads(struct numbers *n)
 static void without_pieces(struct numbers *n)
 {
     n->d->pieces = n->d->segments = 1;
+    n->d->listed = NULL;
     n->d->schedule = can(n)->schedules[0];
     *n->part_layers = NULL;
 }

@@ -10,6 +10,8 @@ static bool broken_schedule(const struct numbers *n)
 {
     if (!can(n)->schedules || !n->d->schedule)
         return false;
+    if (n->d->listed)
+        return !can(n)->orders;
     for (const char *const *name = can(n)->schedules; *name; name++)
         if (strcmp(*name, n->d->schedule) == 0)
             return false;
@@ -22,6 +24,7 @@ static const char *text_schedule(struct arena *keep, const struct numbers *n)
 static void mend_schedule(struct numbers *n)
 {
     n->d->segments = 1;
+    n->d->listed = NULL;
     n->d->schedule =
         n->d->pieces > 1 ? schedule_default(n->d->pieces, 1)->name : can(n)->schedules[0];
 }

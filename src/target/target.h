@@ -105,6 +105,7 @@ struct abilities {
     unsigned pipeline_shards;     /* those that it has in a pipeline */
     unsigned dtypes;              /* 1 << enum dtype */
     const char *const *schedules; /* NULL-terminated, the usual one first; NULL: any */
+    bool orders;                  /* an order of its own, from a file */
     unsigned policies;            /* 1 << enum policy, of training in 16 bits or fewer; 0: any */
     unsigned whole_policies;      /* those at level 0; 0: the same */
     enum policy usual_policy;     /* what it does unless told otherwise; 0: as Weft's plans */

@@ -47,7 +47,7 @@ enum {
      .plain_experts = true, .products = true, .full_pipeline = true, .cp_pieces = 2,               \
      .tp_pieces = (along), .lone_replicas = true, .shards = SHARD_0 | SHARD_2 | SHARD_3,           \
      .pipeline_shards = SHARD_1, .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP8,              \
-     .schedules = TITAN_SCHEDULES, .policies = 1U << POLICY_FSDP,                                  \
+     .schedules = TITAN_SCHEDULES, .orders = true, .policies = 1U << POLICY_FSDP,                  \
      .usual_policy = POLICY_FSDP,                                                                  \
      .overlaps = OVERLAP_PIPELINE | OVERLAP_GRADIENTS | OVERLAP_PARAMETERS,                        \
      .may_overlap = OVERLAP_TENSOR | OVERLAP_PRODUCTS | ((along) ? OVERLAP_KEYS : 0),              \
@@ -107,7 +107,7 @@ static const struct target TARGETS[] = {
       .folds = true, .uneven = true, .sequence = true, .plain = true, .plain_experts = true,
       .half_experts = true, .selective = true, .block = true, .products = true, .offload = true,
       .offload_kept = true, .experts = EXPERTS_ANYHOW, .shards = SHARD_ANY,
-      .pipeline_shards = SHARD_ANY, .dtypes = WIDE | 1U << DTYPE_BF16,
+      .pipeline_shards = SHARD_ANY, .dtypes = WIDE | 1U << DTYPE_BF16, .orders = true,
       .policies = MASTERS | 1U << POLICY_DISTRIBUTED,
       .usual_policy = POLICY_MIXED_FP32_GRADIENTS, .may_overlap = OVERLAP_EVERY},
      .any = true},

@@ -8,6 +8,7 @@
 
 #include "run_alone.h"
 #include "run_rows.h"
+#include "search/planner/planner.h"
 
 enum { STEPS = 20, FEWEST_STEPS = 4 };
 
@@ -54,6 +55,26 @@ static void test_random_plans(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* ---- orders that are found --------------------------------------------------------------------- */
+
+static void test_found_orders_compute_what_one_rank_does(void **state)
+{
+    (void)state;
+    for (int64_t pieces = 1; pieces <= 2; pieces++) {
+        struct degrees d = {.pp = 2, .pieces = pieces, .global_batch = 6, .schedule = "any"};
+        struct plan *plan = NULL;
+        char why[512] = "";
+        d.has_dtype = true;
+        d.dtype = DTYPE_FP32;
+        assert_int_equal(plan_with_found_order(models[GPT], clusters[2], &d, NULL, &plan), WEFT_OK);
+        assert_non_null(plan->listed);
+        assert_int_equal(plan_check(plan), WEFT_OK);
+        if (!same_runs(plan, FEWEST_STEPS, why, sizeof why))
+            fail_msg("%s", why);
+        plan_free(plan);
+    }
+}
+
 /* ---- devices apart from the host -------------------------------------------------------------- */
 
 /* The same on a device whose memory the host does not share: whatever it reads or writes without asking the
@@ -90,6 +111,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_compute_what_one_rank_does),
         cmocka_unit_test(test_random_plans),
+        cmocka_unit_test(test_found_orders_compute_what_one_rank_does),
         cmocka_unit_test(test_devices_apart_from_the_host),
     };
     return cmocka_run_group_tests(tests, open_run_models, close_all);

@@ -375,6 +375,13 @@ done:
     return status;
 }
 
+struct candidate_part candidate_part(const struct candidate *candidate, int32_t part)
+{
+    const struct candidate_memo *memo = candidate->memo;
+    return (struct candidate_part){memo->work[part], memo->memory[part], memo->part[part].state,
+                                   memo->part[part].stand_in};
+}
+
 weft_status estimate_candidate(struct estimator *estimator, struct candidate *candidate,
                                struct estimate *out)
 {

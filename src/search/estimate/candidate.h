@@ -177,4 +177,12 @@ weft_status estimate_candidate(struct estimator *estimator, struct candidate *ca
 weft_status estimate_moved(struct estimator *estimator, struct candidate *candidate, int32_t part,
                            struct estimate *out);
 
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+/* Finds an order of the plan's slots for its own times, transfers and limits of memory (schedule_find_order), with backward
+ * passes whole or in two, whichever is faster; its placement is the plan's. `fill` is the share of memory that it may take by estimate.
+ * WEFT_NO_ANSWER: none fits. */
+weft_status estimate_order(struct estimator *estimator, const struct plan *plan, double fill,
+                           struct arena *keep, struct order_answer *out);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "search/estimate/candidate.h"
 #include "search/estimate/pipeline.h"
+#include "search/estimate/stage_memory.h"
 #include "search/estimate/tables.h"
 
 struct estimator {
@@ -22,6 +23,14 @@ weft_status estimator_tables(struct estimator *estimator);
 void note_part(const struct part_work *part, struct stage_estimate *out);
 /* Notes when a stage is done, before the optimizer step. */
 void note_end(const struct stage_end *end, struct stage_estimate *out);
+/* A part as the latest estimate of a candidate found it: its passes in the pipeline, what they hold, and what its stage holds
+ * for it all the time; `stand_in` once for the stage. */
+struct candidate_part {
+    struct part_work work;
+    struct part_memory memory;
+    int64_t state_bytes, stand_in_bytes;
+};
+struct candidate_part candidate_part(const struct candidate *candidate, int32_t part);
 /* Finds the slowest and the fullest stage. */
 void sum_up_stages(struct estimate *out);
 

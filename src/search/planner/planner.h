@@ -127,6 +127,9 @@ struct plan_request {
     /* What of the pins the user fixed, where they also hold what the target always does; NULL: all. */
     const struct degrees *asked;
     struct forbids forbids;
+    /* The best plans are tried with orders of their own (orders.c), or with this one. */
+    bool orders;
+    const struct schedule *order;
     /* The plans must run on it; NULL: any plan that can be simulated. */
     const struct target *target;
     struct plan_options options;
@@ -227,6 +230,19 @@ const char *mix_text(struct arena *keep, const struct plan *plan);
 #define USUAL_SIMPLEST 0.01
 /* Moves the simplest trial within the tolerance of the fastest to the front (simplest.c). */
 void prefer_simplest(struct planned *planned, double tolerance);
+/* ---- orders (orders.c) ----------------------------------------------------------------------- */
+
+/* A plan of degrees whose schedule is `any`: with the order that is found for it. */
+weft_status plan_with_found_order(const struct model *model, const struct cluster *cluster,
+                                  const struct degrees *degrees, const char *profile,
+                                  struct plan **out);
+/* Takes `any`, or a file, out of the pins; a file is read into `keep`. */
+weft_status ask_for_orders(struct plan_request *request, struct arena *keep);
+/* Numbers of replicas with which the batch has the given order's micro-batches, one after another from 0; 0: no more. */
+int64_t next_replicas(const struct plan_request *request, int64_t dp);
+/* Tries the best trials, which are sorted, with orders. */
+weft_status add_orders(const struct plan_request *request, struct planned *planned);
+
 /* Keeps, of the trials in the order of I2, those that the request's target runs; the best of the
  * others are replaced by the nearest plans that it runs, which are simulated (for_target.c). */
 weft_status keep_what_runs(const struct plan_request *request, struct planned *planned);

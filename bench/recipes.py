@@ -12,12 +12,13 @@ import subprocess
 import sys
 
 STATE = "--software megatron-core-0.16 --policy bf16-moments"
+NODES = STATE.replace("0.16", "0.16,dispatch=nodes")
 CASES = {
     # a usual layout: tp and half of the sequence within a node
     "long": ("llama3.1-8b dgx-h100:2 --seq 131072 --global-batch 16", "--tp 4 --cp 4 --sp --zero 1"),
     # DeepSeek-V3, section 3.2: 2,048 devices, pp 16 with two pieces, ep 64, ZeRO-1, fp8, tokens once to each node and
     # beside another micro-batch's pass; what is recomputed there does not fit here, so whole layers are
-    "deepseek": (f"deepseek-v3 dgx-h100:256 --dtype fp8 --set dispatch=nodes --global-batch 16384 {STATE}",
+    "deepseek": (f"deepseek-v3 dgx-h100:256 --dtype fp8 --global-batch 16384 {NODES}",
                  "--pp 16 --virtual 2 --ep 64 --zero 1 --recompute full --overlap all,experts"),
     # Megatron-Bridge 26.08 on GB200: pp 4 of 4 pieces, ep 64, 256 devices of 4 racks
     "racks": (f"deepseek-v3 gb200-nvl72:256gpus --dtype fp8 --global-batch 4096 {STATE}-gradients",

@@ -75,14 +75,15 @@ struct token_volume token_volume(const struct build *b, const struct use *use,
         return (struct token_volume){1, 0};
     bool away = op->kind == OP_DISPATCH;
     double fullest = op_fullest(laid_of(b, away ? use->reader : use->source)->op, devices);
-    if (op->copies == COPIES_EXPERTS)
+    enum token_copies copies = plan_token_copies(&b->plan->software, op);
+    if (copies == COPIES_EXPERTS)
         return (struct token_volume){fullest, 0};
     double experts = (double)op->size[op_find_dim(op->kind, DIM_EXPERT)], d = (double)devices;
     double to_device = is_among(experts, experts / d, op->top_k);
     struct token_volume volume = {fullest * d / (double)op->top_k * to_device,
                                   0}; /* (2) of k (d - 1) / d */
     double nodes = (double)nodes_of(b->plan->cluster, group);
-    if (op->copies == COPIES_NODES && nodes > 1 && nodes < d) {
+    if (copies == COPIES_NODES && nodes > 1 && nodes < d) {
         double far = nodes_of_token(op, experts, nodes) * (nodes - 1) / nodes; /* (3) */
         volume.crossing = far / ((d - d / nodes) * to_device);
     }

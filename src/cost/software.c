@@ -106,6 +106,17 @@ static const struct {
          "what kernels take while they run, beside their operands, is not counted (none), or it is "
          "what Weft's own kernels take on a GPU (weft)",
          {"none", "weft"}},
+    [FACT_DISPATCH] =
+        {"dispatch",
+         "tokens are sent to each of their experts on other devices, once to each device that "
+         "holds some of them, or once to each such node and inside it once to each device "
+         "(nodes); a model's own dispatch that is not experts comes first",
+         {"experts", "devices", "nodes"}},
+    [FACT_TOKEN_SMS] =
+        {"token_sms",
+         "multiprocessors that the kernels which send tokens to experts take from computation "
+         "beside them",
+         {"none", "16", "20", "24"}},
 };
 _Static_assert(COUNT_OF(FACTS) == SOFTWARE_FACTS, "a fact without a row");
 
@@ -293,6 +304,15 @@ const char *software_assumes(struct arena *keep, const struct software *software
             text = arena_printf(keep, "%s%s%s %s", text, *text ? ", " : "", FACTS[i].key,
                                 FACTS[i].word[software->word[i]]);
     return text;
+}
+
+/* DeepEP's buffers take 20 by default (deep_ep/buffer.py, num_sms), DeepSeek-V3 took 20 of 132 (section 3.2.2), HybridEP
+ * 16 (Megatron-LM, moe_hybridep_num_sms), normal kernels of DeepEP were measured with 24 (its README). */
+int software_token_sms(const struct software *software)
+{
+    static const int SMS[] = {
+        [TOKEN_SMS_NONE] = 0, [TOKEN_SMS_16] = 16, [TOKEN_SMS_20] = 20, [TOKEN_SMS_24] = 24};
+    return SMS[software_word(software, FACT_TOKEN_SMS)];
 }
 
 /* ---- rules ----------------------------------------------------------------------------------- */

@@ -31,6 +31,8 @@ enum software_fact {
     FACT_SCORES,
     FACT_WEIGHTS,
     FACT_WORKSPACE,
+    FACT_DISPATCH,
+    FACT_TOKEN_SMS,
     SOFTWARE_FACTS
 };
 /* The words of each fact, in the order of FACTS. */
@@ -52,6 +54,8 @@ enum { ROOT_APART, ROOT_WHOLE };
 enum { SCORES_COMBINE, SCORES_ACTIVATION };
 enum { WEIGHTS_WHOLE, WEIGHTS_CAST };
 enum { WORKSPACE_NONE, WORKSPACE_WEFT };
+enum { DISPATCH_EXPERTS, DISPATCH_DEVICES, DISPATCH_NODES }; /* as enum token_copies (model.h) */
+enum { TOKEN_SMS_NONE, TOKEN_SMS_16, TOKEN_SMS_20, TOKEN_SMS_24 };
 
 /* A record. */
 struct software {
@@ -88,6 +92,8 @@ const char *software_assumes(struct arena *keep, const struct software *software
 
 /* The host's time to issue something, to that of PyTorch, of which profiles and calibrations have it. */
 double software_issue(const struct software *software);
+/* Multiprocessors that kernels which send tokens take from computation beside them. */
+int software_token_sms(const struct software *software);
 /* Bytes of gradients that are synchronised at once by `devices` devices, by the framework's own rule. */
 int64_t software_bucket_bytes(const struct software *software, double gradient_bytes,
                               int64_t devices);

@@ -301,6 +301,9 @@ weft_status megatron_lines(struct export_job *job, const char **out)
     const char *settings, *decided;
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));
+    if (shape.experts && shape.copies == COPIES_EXPERTS)
+        shape.copies = (enum token_copies)software_word(&job->plan->software,
+                                                        FACT_DISPATCH); /* as it is told */
     add_model(&a, &shape, job->found.degrees.tp);
     add_plan(&a, &job->found);
     add_training(&a);

@@ -3,6 +3,17 @@
 #include "plan/room.h"
 #include "schedule/schedule.h"
 
+_Static_assert((int)DISPATCH_EXPERTS == (int)COPIES_EXPERTS &&
+                   (int)DISPATCH_DEVICES == (int)COPIES_DEVICES &&
+                   (int)DISPATCH_NODES == (int)COPIES_NODES,
+               "the software's words for where tokens go are the model's");
+
+enum token_copies plan_token_copies(const struct software *software, const struct op *op)
+{
+    return op->copies != COPIES_EXPERTS ? op->copies
+                                        : (enum token_copies)software_word(software, FACT_DISPATCH);
+}
+
 bool choice_sends_tokens(const struct choice *choice)
 {
     return split_degree(&choice->split, DIM_EXPERT) > 1;

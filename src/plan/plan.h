@@ -212,6 +212,8 @@ enum { PLAN_ROUNDS = 4 };
 /* The plan's micro-batches without so many whole rounds that at most `rounds` and an incomplete one are
  * left: what orders all of them orders these, too. */
 int64_t plan_fewer_micro_batches(const struct plan *plan, int64_t rounds);
+/* Where a dispatch sends tokens, or a combine brings them from: as the model says, else as the software does. */
+enum token_copies plan_token_copies(const struct software *software, const struct op *op);
 /* Whether experts are on several devices, so that tokens are sent to them. */
 bool choice_sends_tokens(const struct choice *choice);
 int32_t plan_part_of(const struct plan *plan, int64_t instance);

@@ -23,9 +23,9 @@ static int32_t stage_at(const struct plan *plan, int64_t device)
     return stage;
 }
 
-static bool dispatches_by_nodes(const struct op *op)
+static bool dispatches_by_nodes(const struct plan *plan, const struct op *op)
 {
-    return op->kind == OP_DISPATCH && op->copies == COPIES_NODES;
+    return op->kind == OP_DISPATCH && plan_token_copies(&plan->software, op) == COPIES_NODES;
 }
 
 /* I1: of one stage. The experts follow the operator that dispatches to them. */
@@ -36,7 +36,7 @@ static int64_t dispatch_bytes(const struct plan *plan, int32_t stage)
         for (int64_t k = 0; k + 1 < plan->part[part].count; k++) {
             int64_t i = plan->part[part].first + k, local[OP_MAX_DIMS];
             const struct op *op = &plan->model->op[plan->instance[i].op];
-            if (!dispatches_by_nodes(op))
+            if (!dispatches_by_nodes(plan, op))
                 continue;
             split_local(op, &plan_choice(plan, i)->split, plan->step_samples, local);
             double tokens = operand_bytes(op, &op->input[0], local, plan->dtype);
@@ -47,11 +47,11 @@ static int64_t dispatch_bytes(const struct plan *plan, int32_t stage)
     return (int64_t)most;
 }
 
-static bool any_by_nodes(const struct model *model)
+static bool any_by_nodes(const struct plan *plan)
 {
     bool any = false;
-    for (int32_t i = 0; i < model->ops; i++)
-        any |= dispatches_by_nodes(&model->op[i]);
+    for (int32_t i = 0; i < plan->model->ops; i++)
+        any |= dispatches_by_nodes(plan, &plan->model->op[i]);
     return any;
 }
 
@@ -59,7 +59,7 @@ static bool any_by_nodes(const struct model *model)
 static const unsigned *collectives_of(struct arena *scratch, const struct graph *graph)
 {
     unsigned *used = ARENA_ARRAY(scratch, unsigned, (size_t)graph->patterns + 1);
-    bool own = any_by_nodes(graph->plan->model); /* I1 */
+    bool own = any_by_nodes(graph->plan); /* I1 */
     for (int32_t i = 0; i < graph->exchanges; i++) {
         const struct exchange *exchange = &graph->exchange[i];
         bool apart = own && exchange->collective == COLLECTIVE_ALL_TO_ALL;

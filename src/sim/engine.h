@@ -16,7 +16,8 @@
  * Interference: while work and a transfer both touch device d, the work proceeds at 1 / slowdown_d,
  * and the transfer's own pace (what (3) allows it with times_l = 1) is divided by the largest
  * slowdown among its devices that work (Proteus VI, gamma = slowdown - 1; Galvatron-BMW V). Links
- * are shared after that: a transfer that others hold below this pace is not slowed down twice.
+ * are shared after that: a transfer that others hold below this pace is not slowed down twice. A
+ * transfer whose kernels take units of the device away slows work down by its own factor, if that is larger.
  *
  *   I1  No task starts before (1); a stream never overlaps itself.
  *   I2  Time is whole nanoseconds. A transfer (or slowed work) is over at the first nanosecond at
@@ -61,6 +62,8 @@ struct engine_graph {
     const double *device_slowdown; /* at least 1, which means none; optional: no interference */
     const int64_t *flow_device_first;
     const int32_t *flow_device;
+    /* per flow, of work on its devices that flows slow down at all: if more than theirs, this; optional */
+    const double *flow_slowdown;
 
     /* when it asks to stop there is no result: WEFT_NO_ANSWER; optional: never */
     const struct stop *stop;

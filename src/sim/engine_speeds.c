@@ -77,10 +77,24 @@ static double slowdown_of(const struct engine *engine, int32_t stream)
     return slowdown;
 }
 
+/* By how much the flows on a device slow its work down. */
+static double work_slowdown(const struct engine *engine, int32_t device)
+{
+    const struct engine_graph *graph = engine->graph;
+    double slowdown = 1;
+    for (const struct incidence_entry *e = column_first(&engine->touches, device); e;
+         e = column_next(&engine->touches, e)) {
+        slowdown = fmax(slowdown, graph->device_slowdown[device]);
+        if (graph->flow_slowdown)
+            slowdown =
+                fmax(slowdown, graph->flow_slowdown[graph->task_flow[engine->actor[e->row].task]]);
+    }
+    return slowdown;
+}
+
 static void respond(struct engine *engine, int32_t device)
 {
-    bool flows = engine->touches.column[device] >= 0;
-    double speed = flows ? 1 / engine->graph->device_slowdown[device] : 1;
+    double speed = 1 / work_slowdown(engine, device);
     for (int64_t i = engine->stream_first[device]; i < engine->stream_first[device + 1]; i++)
         if (engine->actor[engine->stream[i]].phase == EVENT_WORK)
             set_speed(engine, engine->stream[i], speed);

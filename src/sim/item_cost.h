@@ -60,6 +60,11 @@ int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters);
 /* What Muon's products take in a stage's step, in addition; 0 for other optimizers. */
 int64_t orthogonal_ns(const struct item_costs *costs, int32_t stage);
 
+/* Per exchange of a graph, by how much computation beside it takes longer because kernels that send tokens take
+ * multiprocessors away (FACT_TOKEN_SMS), of the device's n all but s are left: n / (n - s); 1 for those that send none.
+ * NULL: they take none (token_kernels.c). */
+const double *token_slowdowns(struct arena *keep, const struct graph *graph);
+
 /* Sums over the items of a part's blocks: the host's time for all, the device's time for
  * operators. */
 struct part_cost_sums {

@@ -138,6 +138,7 @@ static void tell_interference(struct simulation *s, struct engine_graph *g)
     for (int32_t d = 0; d < graph->devices; d++)
         slowdowns[d] = slowdown;
     g->device_slowdown = slowdowns;
+    g->flow_slowdown = token_slowdowns(s->keep, graph);
     g->flow_device_first = first;
     g->flow_device = s->flow_device.data;
 }
@@ -216,6 +217,7 @@ static weft_status run_block(struct simulation *s, int32_t number)
         for (int32_t i = 0; i < s->flows.flows; i++)
             here_first[i + 1] = i + 1;
         g.device_slowdown = &slowdown;
+        g.flow_slowdown = token_slowdowns(scratch, s->graph);
         g.flow_device_first = here_first;
         g.flow_device = here;
     }

@@ -87,7 +87,7 @@ static bool changes_pins(const struct degrees *pins, const struct degrees *d)
         if (asked[i] && asked[i] != now[i])
             return true;
     return (pins->schedule && strcmp(pins->schedule, d->schedule) != 0) ||
-           (pins->has_shard && pins->shard != d->shard) ||
+           (pins->has_shard && pins->shard != d->shard) || pins->replicate != d->replicate ||
            (pins->has_recompute && pins->recompute != d->recompute) ||
            (pins->has_dtype && pins->dtype != d->dtype) ||
            (pins->has_policy && pins->policy != d->policy) || (pins->offload && !d->offload) ||

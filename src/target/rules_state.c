@@ -60,6 +60,21 @@ static void mend_shard(struct numbers *n)
     n->d->shard = shard;
 }
 
+/* Without sharded state there is nothing to share. */
+static bool broken_replicate(const struct numbers *n)
+{
+    return n->d->replicate > 1 && n->d->shard && !can(n)->replicates;
+}
+static const char *text_replicate(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "replicate %lld: %s divides state by all replicas",
+                        (long long)n->d->replicate, framework(n));
+}
+static void mend_replicate(struct numbers *n)
+{
+    n->d->replicate = 0;
+}
+
 static bool broken_dtype(const struct numbers *n)
 {
     return !(can(n)->dtypes & 1U << dtype_of(n));
@@ -207,6 +222,7 @@ static void mend_order(struct numbers *n)
 static const struct target_rule ALL[] = {
     {broken_schedule, text_schedule, mend_schedule},
     {broken_shard, text_shard, mend_shard},
+    {broken_replicate, text_replicate, mend_replicate},
     {broken_dtype, text_dtype, mend_dtype},
     {broken_half_experts, text_half_experts, mend_dtype},
     {broken_policy, text_policy, mend_policy},

@@ -100,6 +100,7 @@ struct abilities {
      * cp > 1; 0: of anything. */
     int64_t cp_pieces;
     bool tp_pieces;
+    bool replicates;              /* state shared inside groups of replicas, copied across (HSDP) */
     bool lone_replicas;           /* level 0 only where dp is the only degree */
     unsigned shards;              /* levels of state sharding, as SHARD_ bits */
     unsigned pipeline_shards;     /* those that it has in a pipeline */
@@ -164,8 +165,8 @@ const struct target *target_find(const char *name);
 /* Whether this is the row that the framework's name alone stands for. */
 bool target_is_usual(const struct target *target);
 
-/* Whether what is run by this software can recompute modules by their names: a target with it can. */
-bool software_takes_modules(const struct software *software);
+/* The first row whose predictions are made with this profile; NULL: none. */
+const struct target *target_with(const struct software *software);
 
 /* That the framework has such a model; else an error that names those which do. */
 weft_status target_has_model(const struct target *target, const struct model *model);

@@ -27,7 +27,7 @@ enum {
 #define MEGATRON_ABILITIES                                                                         \
     {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
      .tp_in_pipeline = true, .pieces = true, .stage_runs = true, .uneven = true, .sequence = true, .plain = true,      \
-     .selective = true, .block = true, .cp_pieces = 2, .shards = SHARD_ANY,                        \
+     .selective = true, .block = true, .cp_pieces = 2, .replicates = true, .shards = SHARD_ANY,    \
      .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF | CAST,                           \
      .schedules = MEGATRON_SCHEDULES, .policies = MASTERS | 1U << POLICY_DISTRIBUTED | NARROWER,   \
      .whole_policies = MASTERS, .overlaps = OVERLAP_TENSOR,                                        \
@@ -45,7 +45,7 @@ enum {
      .experts = (along) ? EXPERTS_LIKE_TP | EXPERTS_WHOLE : EXPERTS_WHOLE,                         \
      .tp_in_pipeline = true, .pieces = true, .uneven = true, .sequence = true, .plain = !(along),  \
      .plain_experts = true, .products = true, .full_pipeline = true, .cp_pieces = 2,               \
-     .tp_pieces = (along), .lone_replicas = true, .shards = SHARD_0 | SHARD_2 | SHARD_3,           \
+     .tp_pieces = (along), .replicates = true, .lone_replicas = true, .shards = SHARD_0 | SHARD_2 | SHARD_3,           \
      .pipeline_shards = SHARD_1, .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP8,              \
      .schedules = TITAN_SCHEDULES, .orders = true, .policies = 1U << POLICY_FSDP,                  \
      .usual_policy = POLICY_FSDP,                                                                  \
@@ -106,7 +106,7 @@ static const struct target TARGETS[] = {
      {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .tp_in_pipeline = true, .pieces = true,
       .folds = true, .uneven = true, .sequence = true, .plain = true, .plain_experts = true,
       .half_experts = true, .selective = true, .block = true, .products = true, .offload = true,
-      .offload_kept = true, .experts = EXPERTS_ANYHOW, .shards = SHARD_ANY,
+      .offload_kept = true, .replicates = true, .experts = EXPERTS_ANYHOW, .shards = SHARD_ANY,
       .pipeline_shards = SHARD_ANY, .dtypes = WIDE | 1U << DTYPE_BF16, .orders = true,
       .policies = MASTERS | 1U << POLICY_DISTRIBUTED,
       .usual_policy = POLICY_MIXED_FP32_GRADIENTS, .may_overlap = OVERLAP_EVERY},
@@ -170,15 +170,15 @@ const struct target *target_find(const char *name)
     return target;
 }
 
-bool software_takes_modules(const struct software *software)
+const struct target *target_with(const struct software *software)
 {
     const struct software_profile *profile;
     software_profiles(&profile);
     for (size_t i = 0; i < COUNT_OF(TARGETS); i++)
-        if (TARGETS[i].software && TARGETS[i].can.selective &&
+        if (TARGETS[i].software &&
             strcmp(TARGETS[i].software, profile[software->profile].name) == 0)
-            return true;
-    return false;
+            return &TARGETS[i];
+    return NULL;
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
@@ -200,13 +200,15 @@ static void obey_settings(struct arena *keep, const struct target *target, const
                                        .dtype = plan->dtype,
                                        .has_policy = true,
                                        .policy = plan->policy,
-                                       .stage_run = target->any ? 0 : plan->stage_run}};
+                                       .stage_run = target->any ? 0 : plan->stage_run,
+                                       .replicate = plan->replicate}};
     obey_rules(keep, target, plan, &r);
     for (size_t i = 0; i < r.differences.len; i++)
         add_text(keep, out, r.differences.data[i]);
     if (made) {
         made->dtype = r.degrees.dtype;
         made->policy = r.degrees.policy;
+        made->replicate = r.degrees.replicate;
         made->stage_run = target->any ? plan->stage_run : r.degrees.stage_run;
     }
 }

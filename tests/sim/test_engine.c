@@ -182,8 +182,10 @@ static void random_scenario(struct rng *rng, struct scenario *scenario)
         scenario->slowdown[d] = SLOWDOWNS[rng_below(rng, COUNT_OF(SLOWDOWNS))];
     for (int32_t s = 0; s < scenario->streams; s++)
         scenario->stream_device[s] = (int32_t)rng_below(rng, scenario->devices + 1) - 1;
-    for (int32_t t = 0; t < scenario->tasks; t++)
+    for (int32_t t = 0; t < scenario->tasks; t++) {
         scenario->task[t] = random_task(rng, scenario, t);
+        scenario->task[t].takes = rng_below(rng, 3) ? 0 : 1.5;
+    }
 }
 
 typedef void scenario_check(struct rng *rng, struct arena *arena, struct scenario *scenario);

@@ -81,7 +81,11 @@ static double naive_slowdown(const struct naive *naive, int32_t t)
     for (int32_t other = 0; other < naive->scenario->tasks; other++)
         for (int32_t d = 0; d < naive->scenario->devices; d++)
             if (both_run(naive, t, other, d) || both_run(naive, other, t, d))
-                slowdown = fmax(slowdown, naive->scenario->slowdown[d]);
+                slowdown =
+                    fmax(slowdown, both_run(naive, t, other, d) && naive->scenario->slowdown[d] > 1
+                                       ? fmax(naive->scenario->slowdown[d],
+                                              naive->scenario->task[other].takes)
+                                       : naive->scenario->slowdown[d]);
     return slowdown;
 }
 

@@ -17,6 +17,7 @@ struct scenario_task {
     struct link_use use[MAX_LIST];
     int32_t uses;
     int32_t device[MAX_LIST], devices;
+    double takes; /* of a flow: the slowdown of work beside it, where flows slow down at all */
     struct memory_use memory[MAX_LIST];
     int32_t memories;
 };
@@ -52,12 +53,14 @@ struct lowering {
     int32_t *stream, *flow, *depends, *priority, *device;
     int64_t *ns, *depends_first, *least, *use_first, *device_first;
     struct link_use *use;
+    double *takes;
 };
 
 static void lower_flow(struct lowering *to, int32_t flow, const struct scenario_task *task)
 {
     to->least[flow] = task->least_ns;
     to->priority[flow] = task->priority;
+    to->takes[flow] = task->takes;
     to->use_first[flow + 1] = to->use_first[flow] + task->uses;
     to->device_first[flow + 1] = to->device_first[flow] + task->devices;
     for (int32_t i = 0; i < task->uses; i++)
@@ -102,6 +105,7 @@ static struct engine_graph scenario_lower(struct arena *keep, const struct scena
                           rows(keep, MAX_TASKS),
                           rows(keep, MAX_TASKS),
                           ARENA_ARRAY(keep, struct link_use, MANY)};
+    to.takes = ARENA_ARRAY(keep, double, MAX_TASKS);
     for (int32_t id = 0; id < scenario->tasks; id++)
         flows = lower_task(&to, &scenario->task[task_of[id]], id, number, flows);
     struct engine_graph graph = {scenario->tasks,
@@ -121,6 +125,7 @@ static struct engine_graph scenario_lower(struct arena *keep, const struct scena
                                  .link_bytes_per_s = scenario->link_bytes_per_s,
                                  .stream_device = scenario->stream_device,
                                  .device_slowdown = scenario->slowdown,
+                                 .flow_slowdown = to.takes,
                                  .flow_device_first = to.device_first,
                                  .flow_device = to.device};
     lower_orders(keep, scenario, number, &graph);

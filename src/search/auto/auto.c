@@ -443,6 +443,7 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
         TRY(tune_numbers(&join));
     else
         TRY(look_further(&join));
+    TRY(share_in_groups(&join));
     TRY(hide_tokens(&join));
     say_who(&join);
     say_who_was_left_out(&join);

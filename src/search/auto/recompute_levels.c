@@ -129,8 +129,9 @@ done:
 /* I2 */
 static bool has_lists(const struct plan_request *request)
 {
-    return request->target ? request->target->can.selective && !request->target->any
-                           : software_takes_modules(&request->pins.software);
+    const struct target *target =
+        request->target ? request->target : target_with(&request->pins.software);
+    return target && target->can.selective && !target->any;
 }
 
 weft_status recompute_levels(const struct plan_request *request, struct recompute_levels *out)

@@ -5,6 +5,7 @@
  *   tune.c             what a target takes besides degrees
  *   cross.c            the ideas of one planner in the plans of another
  *   overlap_experts.c  transfers of tokens to experts, hidden beside another pass
+ *   groups.c           sharded state inside groups of replicas
  *   variant.c          a plan with another schedule, other steps or other splits
  */
 #ifndef WEFT_SEARCH_AUTO_ROOM_H
@@ -63,6 +64,10 @@ weft_status cross_plans(struct join *join);
 /* ---- hiding (overlap_experts.c) -------------------------------------------------------------- */
 
 weft_status hide_tokens(struct join *join);
+
+/* ---- groups (groups.c) ----------------------------------------------------------------------- */
+
+weft_status share_in_groups(struct join *join);
 
 /* ---- variants (variant.c) -------------------------------------------------------------------- */
 

@@ -187,11 +187,13 @@ done:
 /* ---- threads (I3) ---------------------------------------------------------------------------- */
 
 /* Whether tokens are not sent to each of their experts, and so are fewer than reshards count. */
-static bool sends_less(const struct model *model)
+static bool sends_less(const struct plan_request *request)
 {
+    const struct model *model = request->model;
     bool less = false;
     for (int32_t i = 0; i < model->ops; i++)
-        less |= model->op[i].copies != COPIES_EXPERTS;
+        less |= model->op[i].kind == OP_DISPATCH &&
+                plan_token_copies(&request->pins.software, &model->op[i]) != COPIES_EXPERTS;
     return less;
 }
 
@@ -226,7 +228,7 @@ static struct layout_case case_of(const struct autoddl *a, struct cost *cost,
         .global_batch = pins->global_batch,
         .stages = stages,
         .shard = (uint8_t)pins->shard,
-        .hides = sends_less(a->request->model) || overlaps_reshards(a->request),
+        .hides = sends_less(a->request) || overlaps_reshards(a->request),
         .narrow = many && within > 1 ? NARROW_BOTH : 0,
         .limit_bytes = (double)estimate_limit_bytes(a->request->cluster, &pins->memory),
     };

@@ -260,6 +260,7 @@ static void tell_interference(const struct script *s, struct engine_graph *g)
     for (size_t i = 0; i < flows; i++)
         first[i + 1] = (int64_t)i + 1;
     g->device_slowdown = &s->timed->slowdown;
+    g->flow_slowdown = s->timed->token_slowdown;
     g->flow_device_first = first;
     g->flow_device = ARENA_ARRAY(s->scratch, int32_t, flows + 1);
 }

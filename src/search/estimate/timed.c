@@ -37,6 +37,7 @@ weft_status timed_new(struct arena *keep, const struct plan *plan, struct cost *
     const struct graph *graph = out->outline.graph;
     TRY(flows_find_again(flows, plan->cluster, graph->pattern, graph->patterns, graph->exchange,
                          graph->exchanges, keep, &out->flows));
+    out->token_slowdown = token_slowdowns(keep, graph);
     out->costs = item_costs_of(keep, plan, cost);
     time_blocks(keep, out);
 done:

@@ -12,6 +12,7 @@ struct timed {
     int32_t *block_of[SLOT_KIND_COUNT]; /* per part, -1: none */
     int64_t *item_first, *item_ns;      /* per block; per item: times as stretched by the host */
     double slowdown;
+    const double *token_slowdown; /* per exchange (token_slowdowns) */
 };
 weft_status timed_new(struct arena *keep, const struct plan *plan, struct cost *cost,
                       struct flow_cache *flows, struct timed *out);

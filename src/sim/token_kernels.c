@@ -1,0 +1,23 @@
+/* token_kernels.c - multiprocessors that kernels which send tokens take from computation (item_cost.h).
+ *
+ *   slowdown = n / (n - s)   of computation beside them, with s of the device's n multiprocessors taken       (1)
+ */
+#include "sim/item_cost.h"
+
+const double *token_slowdowns(struct arena *keep, const struct graph *graph)
+{
+    const struct plan *plan = graph->plan;
+    double units = plan->cluster->node.device.units, taken = software_token_sms(&plan->software);
+    if (taken <= 0 || taken >= units)
+        return NULL;
+    double *slowdown = ARENA_ARRAY(keep, double, (size_t)graph->exchanges + 1);
+    for (int32_t i = 0; i < graph->exchanges; i++)
+        slowdown[i] = 1;
+    for (int32_t b = 0; b < graph->blocks; b++)
+        for (int32_t i = 0; i < graph->block[b].items; i++) {
+            const struct item *item = &graph->block[b].item[i];
+            if (item->tokens && item->exchange >= 0)
+                slowdown[item->exchange] = units / (units - taken); /* (1) */
+        }
+    return slowdown;
+}

@@ -86,6 +86,7 @@ struct dataset {
         functional_tests; /* of tiny models with settings for debugging: their times are not of training */
     bool copied_times;    /* a time that also stands at another device was copied, not measured */
     const char *gains_of; /* the system whose gain over the others is shown; or NULL */
+    const char *halves; /* what decides a row's half, as in rules: whole groups; NULL: how it ran */
     const struct form *form;
     const struct machine_names *machines;
     const struct rules *practice;

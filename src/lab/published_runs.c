@@ -133,14 +133,15 @@ static struct published row_of(struct arena *keep, const struct dataset *dataset
                                const struct run_row *run)
 {
     const struct form *form = run->form;
-    struct published row = {.dataset = dataset,
-                            .line = line,
-                            .name = run_row_fill(keep, run, form->row_name),
-                            .group = form->group ? run_row_fill(keep, run, form->group) : NULL,
-                            .system = run->system,
-                            .half = half_of(run_row_fill(keep, run, form->half_by)),
-                            .measured = run->measured,
-                            .rank = run->rank};
+    struct published row = {
+        .dataset = dataset,
+        .line = line,
+        .name = run_row_fill(keep, run, form->row_name),
+        .group = form->group ? run_row_fill(keep, run, form->group) : NULL,
+        .system = run->system,
+        .half = half_of(run_row_fill(keep, run, dataset->halves ? dataset->halves : form->half_by)),
+        .measured = run->measured,
+        .rank = run->rank};
     set_cluster(keep, run, &row); /* I2 */
     set_degrees(keep, run, &row);
     rules_apply(keep, dataset->practice, run, &row);

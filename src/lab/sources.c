@@ -102,6 +102,7 @@ static weft_status read_dataset(struct arena *keep, const struct doc *node, void
         {"copied_times", FIELD_BOOL, AT(dataset.copied_times)},
         {"functional_tests", FIELD_BOOL, AT(dataset.functional_tests)},
         {"gains_of", FIELD_TEXT, AT(dataset.gains_of)},
+        {"halves", FIELD_TEXT, AT(dataset.halves)},
         {"machines", FIELD_DOC, AT(machines)},
         {"practice", FIELD_DOC, AT(practice)},
         {"as", FIELD_TEXT, AT(as)},
@@ -116,6 +117,8 @@ static weft_status read_dataset(struct arena *keep, const struct doc *node, void
     if (!dataset->form)
         return doc_error(doc_get(node, "form"), NULL,
                          "'form' is '%.60s', expected runs, fold3d, proteus or mlperf", words.form);
+    if (dataset->halves)
+        TRY(text_check(dataset->form, doc_get(node, "halves")));
     if (words.as)
         TRY(take_as(node, &words, out, dataset));
     TRY(read_practice(keep, &words, dataset));

@@ -13,7 +13,7 @@ struct validation {
     const struct dataset *dataset[MAX_DATASETS];
     size_t datasets;
     bool half[HALF_COUNT]; /* which halves were run */
-    bool list_rows, plan;
+    bool list_rows, list_groups, plan;
     struct published_rows rows;      /* of these datasets and halves */
     struct replanned_list replanned; /* with `plan`: for rows that are predicted */
     const struct search_table *searched[MAX_DATASETS];
@@ -53,6 +53,26 @@ int validation_print_json(const struct validation *v);
 weft_status residuals_write(const struct validation *v, const char *path);
 /* validate_runs.c: a file of the user's own runs; returns the exit code */
 int validate_runs(struct arena *arena, const char *path, bool json);
+/* validate_groups.c: the runs of one model on one kind of machine */
+enum { GROUP_WORDS = 32 };
+struct group_error {
+    const struct dataset *dataset;
+    const char *model, *kind;
+    char machine[GROUP_WORDS];
+    int64_t groups;           /* of a sum over groups */
+    int64_t rows[HALF_COUNT]; /* with a time */
+    double error[HALF_COUNT]; /* sums of absolute errors */
+    double bias;              /* sum of errors of both halves */
+};
+struct group_errors {
+    struct group_error *data;
+    size_t len, cap;
+};
+void validation_groups(const struct validation *v, struct group_errors *out);
+/* The sum over the groups of a dataset (and kind, or NULL) that nothing was fitted to. */
+struct group_error groups_unseen(const struct group_errors *groups, const struct dataset *dataset,
+                                 const char *kind);
+void groups_print(const struct validation *v);
 /* validate_operators.c: single operators, device by device; the exit code */
 struct operator_error {
     const char *device, *layer;

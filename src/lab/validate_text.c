@@ -241,6 +241,8 @@ int validation_print(const struct validation *v)
     if (v->datasets) {
         print_datasets(v);
         print_decisions(v);
+        if (v->list_groups)
+            groups_print(v);
     }
     for (size_t i = 0; i < v->datasets; i++) {
         if (v->list_rows) {

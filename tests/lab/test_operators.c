@@ -1,5 +1,5 @@
 /* test_operators.c - operators that AIConfigurator measured: each device's median error on the half that nothing was fitted
- * to stays within what docs/research/accuracy.md reports, and arithmetic by hand for DeepEP. */
+ * to stays within what docs/research/accuracy.md reports, arithmetic by hand for DeepEP, and groups of runs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,10 +86,45 @@ static void test_alone(void **state)
                 calibration_for(device_find("V100-SXM2-32GB"))->power_fraction);
 }
 
+/* Two runs of one model on one machine, 20 % too slow and 10 % too fast, and a third on a machine that the half to fit lacks: one
+ * unseen group, whose error is 50 %. */
+static void test_groups(void **state)
+{
+    (void)state;
+    static const struct dataset DATASET = {.name = "made-up"};
+    static const struct run_likeness LIKE = {.kind = "dense"};
+    struct published rows[] = {
+        {.half = HALF_FIT, .cluster = "dgx-h100:2", .measured.time_s = 1, .predicted.time_s = 1.2},
+        {.half = HALF_HELD_OUT,
+         .cluster = "dgx-h100:4",
+         .measured.time_s = 1,
+         .predicted.time_s = 0.9},
+        {.half = HALF_HELD_OUT, .cluster = "hgx-b200", .measured.time_s = 2, .predicted.time_s = 1},
+    };
+    struct validation v = {.arena = arena, .rows = {rows, COUNT_OF(rows), COUNT_OF(rows)}};
+    struct group_errors groups = {0};
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        rows[i].dataset = &DATASET;
+        rows[i].model = "gpt";
+        rows[i].like = LIKE;
+        rows[i].done = true;
+    }
+    validation_groups(&v, &groups);
+    assert_int_equal(groups.len, 2);
+    assert_string_equal(groups.data[0].machine, "dgx-h100");
+    assert_int_equal(llround(groups.data[0].error[HALF_FIT] * 100), 20);
+    assert_int_equal(llround(groups.data[0].bias * 100), 10);
+    struct group_error unseen = groups_unseen(&groups, &DATASET, NULL);
+    assert_int_equal(unseen.groups, 1);
+    assert_int_equal(llround(unseen.error[HALF_HELD_OUT] * 100), 50);
+    assert_int_equal(groups_unseen(&groups, &DATASET, "mixture").groups, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_medians, open_tables, close_tables),
+        cmocka_unit_test_setup_teardown(test_groups, open_tables, close_tables),
         cmocka_unit_test(test_dispatch),
         cmocka_unit_test(test_alone),
     };

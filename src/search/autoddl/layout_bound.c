@@ -159,21 +159,30 @@ static bool find_shares(const struct layout *from, const struct layout *to, int6
 
 /* ---- a reshard ------------------------------------------------------------------------------- */
 
-/* I2, plus the increase of what a device holds. */
-static double least_volume(const struct layout_problem *p, const struct layout *from,
-                           const struct layout *to)
+/* What a bound needs of a layout, without its node's shares. */
+static struct layout_degrees degrees_of(const struct layout *layout)
 {
-    double have = (double)layout_local(from), want = (double)layout_local(to), copies = 1;
-    double addends = layout_partial_degree(from), devices = 1;
-    for (int64_t i = 0; i < from->digits; i++) {
-        copies *= from->digit[i].hold == HOLD_COPY ? (double)from->digit[i].degree : 1;
-        devices *= (double)from->digit[i].degree;
+    struct layout_degrees d = {.elements = layout->elements,
+                               .local = (double)layout_local(layout),
+                               .addends = layout_partial_degree(layout),
+                               .copies = 1,
+                               .devices = 1};
+    for (int64_t i = 0; i < layout->digits; i++) {
+        d.copies *= layout->digit[i].hold == HOLD_COPY ? (double)layout->digit[i].degree : 1;
+        d.devices *= (double)layout->digit[i].degree;
     }
+    return d;
+}
+
+/* I2, plus the increase of what a device holds. */
+static double least_volume(const struct layout_problem *p, const struct layout_degrees *from,
+                           const struct layout_degrees *to)
+{
+    double have = from->local, want = to->local, copies = from->copies, addends = from->addends;
     double part = (double)to->elements / (double)from->elements;
     double sums = (addends - 1) / addends * have / copies * (part < 1 ? part : 1);
-    if (p->work->floor_only && addends > 1 && to->elements == from->elements &&
-        layout_partial_degree(to) == 1)
-        sums += want - (double)to->elements / devices; /* (3) */
+    if (p->work->floor_only && addends > 1 && to->elements == from->elements && to->addends == 1)
+        sums += want - (double)to->elements / from->devices; /* (3) */
     /* 0 where `from` is only a part of the tensor. */
     double more = to->elements > from->elements ? 0 : want - have;
     return more > sums ? more : sums;
@@ -198,29 +207,44 @@ static double node_share(const struct layout *layout, int64_t within, double unk
     return share;
 }
 
-double layout_least_by_degrees(const struct layout_problem *p, const struct layout *from,
-                               const struct layout *to, int64_t element_bytes)
+struct layout_degrees layout_degrees_of(const struct layout_problem *p, const struct layout *layout)
 {
     int64_t within = p->about.cluster->node.devices;
-    double volume = fmax(0, least_volume(p, from, to)), into_node = 0;
+    struct layout_degrees d = degrees_of(layout);
     /* Where a share is unknown, nothing counts as wanted, and everything as there. */
+    d.node_wanted = node_share(layout, within, 0);
+    d.node_there = node_share(layout, within, 1);
+    return d;
+}
+
+double layout_least_between(const struct layout_problem *p, const struct layout_degrees *from,
+                            const struct layout_degrees *to, int64_t element_bytes)
+{
+    double volume = fmax(0, least_volume(p, from, to)), into_node = 0;
     if (from->elements == to->elements)
-        into_node = fmax(0, (double)to->elements *
-                                (node_share(to, within, 0) - node_share(from, within, 1)));
+        into_node = fmax(0, (double)to->elements * (to->node_wanted - from->node_there));
     if (layout_by_volume(p))
         return volume;
     return (double)element_bytes *
            fmax(volume * p->work->byte_ns, into_node * p->work->node_byte_ns);
 }
 
+double layout_least_by_degrees(const struct layout_problem *p, const struct layout *from,
+                               const struct layout *to, int64_t element_bytes)
+{
+    struct layout_degrees before = layout_degrees_of(p, from), after = layout_degrees_of(p, to);
+    return layout_least_between(p, &before, &after, element_bytes);
+}
+
 double layout_least_of_reshard(const struct layout_problem *p, const struct layout *from,
                                const struct layout *to, int64_t element_bytes)
 {
-    double elements = (double)to->elements, volume = least_volume(p, from, to), into_node = 0;
-    double bytes = (double)element_bytes;
+    double elements = (double)to->elements, bytes = (double)element_bytes, into_node = 0;
     struct shares s;
     if (layout_equal(from, to))
         return 0;
+    struct layout_degrees before = degrees_of(from), after = degrees_of(to);
+    double volume = least_volume(p, &before, &after);
     if (from->elements == to->elements &&
         find_shares(from, to, p->about.cluster->node.devices, &s)) {
         volume = fmax(volume, elements * (s.wanted - s.there)); /* (1) */

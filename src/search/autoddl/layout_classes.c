@@ -51,7 +51,7 @@ static struct bound by_class(const struct bound *b, int32_t **class)
 {
     struct bound c = *b;
     size_t ops = (size_t)b->ops;
-    c.least = layout_least_by_degrees;
+    c.by_degrees = true;
     c.pair = ARENA_ARRAY(b->scratch, struct pair, ops);
     c.before = ARENA_ARRAY(b->scratch, double *, ops);
     c.after = ARENA_ARRAY(b->scratch, double *, ops);

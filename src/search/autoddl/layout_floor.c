@@ -152,18 +152,61 @@ static double pair_time(const struct bound *b, const struct pair *pair, int32_t 
     return pair->forward * there + pair->back * fmax(0, back - beside);
 }
 
+/* The bytes of an element of what the second operator of a pair reads. */
+static int64_t bytes_between(const struct bound *b, const struct pair *pair)
+{
+    const struct model *model = b->p->about.model;
+    return element_bytes(model->op[pair->uses->b].input[pair->operand].element, b->p->about.dtype);
+}
+
 static double least_time(const struct bound *b, const struct pair *pair, int32_t i, int32_t j)
 {
     const struct layout_problem *p = b->p;
     const struct layout_laid *from = &p->work->laid[pair->uses->a];
     const struct layout_laid *to = &p->work->laid[pair->uses->b];
-    const struct operand *input = &p->about.model->op[pair->uses->b].input[pair->operand];
-    int64_t bytes = element_bytes(input->element, p->about.dtype);
-    double there = b->least(p, &from->output[i], &to->input[pair->operand][j], bytes);
+    int64_t bytes = bytes_between(b, pair);
+    double there =
+        layout_least_of_reshard(p, &from->output[i], &to->input[pair->operand][j], bytes);
     double back = 0;
     if (pair->back > 0)
-        back = b->least(p, &to->input_grad[pair->operand][j], &from->output_grad[i], bytes);
+        back = layout_least_of_reshard(p, &to->input_grad[pair->operand][j], &from->output_grad[i],
+                                       bytes);
     return pair_time(b, pair, j, there, back);
+}
+
+/* The degrees of one operand's layouts under the remaining options. */
+static struct layout_degrees *degrees_under(const struct bound *b, int32_t op,
+                                            const struct layout *laid)
+{
+    struct layout_degrees *degrees =
+        ARENA_ARRAY(b->scratch, struct layout_degrees, (size_t)b->count[op]);
+    for (int32_t k = 0; k < b->count[op]; k++)
+        degrees[k] = layout_degrees_of(b->p, &laid[b->option[op][k]]);
+    return degrees;
+}
+
+/* The lower bounds by degrees of all entries of an operator's pair: each layout is looked at once. */
+static void fill_by_degrees(const struct bound *b, int32_t op)
+{
+    const struct pair *pair = &b->pair[op];
+    const struct layout_laid *from = &b->p->work->laid[pair->uses->a];
+    const struct layout_laid *to = &b->p->work->laid[pair->uses->b];
+    const struct layout_degrees *out = degrees_under(b, op, from->output), *out_grad = NULL;
+    const struct layout_degrees *in = degrees_under(b, op + 1, to->input[pair->operand]);
+    const struct layout_degrees *in_grad = NULL;
+    int64_t bytes = bytes_between(b, pair);
+    size_t at = 0;
+    if (pair->back > 0) {
+        out_grad = degrees_under(b, op, from->output_grad);
+        in_grad = degrees_under(b, op + 1, to->input_grad[pair->operand]);
+    }
+    for (int32_t i = 0; i < b->count[op]; i++)
+        for (int32_t j = 0; j < b->count[op + 1]; j++, at++) {
+            double there = layout_least_between(b->p, &out[i], &in[j], bytes);
+            double back =
+                in_grad ? layout_least_between(b->p, &in_grad[j], &out_grad[i], bytes) : 0;
+            pair->time[at] = pair_time(b, pair, b->option[op + 1][j], there, back);
+        }
 }
 
 static double real_time(const struct bound *b, const struct pair *pair, int32_t i, int32_t j)
@@ -194,7 +237,9 @@ void floor_fill_pairs(struct bound *b)
         b->after[op] = ARENA_ARRAY(b->scratch, double, (size_t)b->count[op]);
         pair->time = ARENA_ARRAY(b->scratch, double, entries);
         pair->real = ARENA_ARRAY(b->scratch, bool, entries);
-        for (size_t at = 0; pair->uses && at < entries; at++)
+        if (pair->uses && b->by_degrees)
+            fill_by_degrees(b, op);
+        for (size_t at = 0; pair->uses && !b->by_degrees && at < entries; at++)
             pair->time[at] =
                 least_time(b, pair, b->option[op][at / wide], b->option[op + 1][at % wide]);
     }
@@ -370,10 +415,7 @@ static double refine(struct bound *b, double below)
 static weft_status bound_open(const struct layout_problem *p, struct bound *b)
 {
     size_t ops = (size_t)p->about.model->ops;
-    *b = (struct bound){.p = p,
-                        .scratch = arena_new(),
-                        .ops = p->about.model->ops,
-                        .least = layout_least_of_reshard};
+    *b = (struct bound){.p = p, .scratch = arena_new(), .ops = p->about.model->ops};
     b->passes = ARENA_ARRAY(b->scratch, double, ops);
     b->updates = ARENA_ARRAY(b->scratch, double, ops);
     b->pair = ARENA_ARRAY(b->scratch, struct pair, ops);

@@ -23,10 +23,8 @@ struct bound {
     int32_t *count, **option; /* per operator: the remaining options */
     /* Per operator and remaining option: the least up to it, and from it on, its own in both. */
     double **before, **after;
-    double price; /* per byte */
-    double (*least)(const struct layout_problem *p, const struct layout *from,
-                    /* The lower bound of a reshard. */
-                    const struct layout *to, int64_t element_bytes);
+    double price;    /* per byte */
+    bool by_degrees; /* the lower bounds of reshards (layout_bound.c, I3) */
 };
 
 static inline double floor_priced(const struct bound *b, int32_t op, int32_t k)
@@ -44,7 +42,7 @@ static inline double floor_refund(const struct bound *b)
 
 /* The number of entries of all pairs. */
 double floor_all_pairs(const struct bound *b);
-/* Fills in their lower bounds, by the bound's own function. */
+/* Fills in their lower bounds. */
 void floor_fill_pairs(struct bound *b);
 /* (3) of layout_floor.c over the chain; leaves the best price and its chain in b. */
 double floor_relax_chain(struct bound *b, double below);

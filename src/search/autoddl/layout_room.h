@@ -104,8 +104,19 @@ double layout_least_of_pair(void *context, int32_t edge, int32_t i, int32_t j);
 /* A lower bound of a reshard, in ns or elements (layout_bound.c). */
 double layout_least_of_reshard(const struct layout_problem *p, const struct layout *from,
                                const struct layout *to, int64_t element_bytes);
-/* A lower bound of that one, by the degrees of splits across nodes and within them, in whatever
- * order. */
+/* What the lower bound by degrees needs of a layout. */
+struct layout_degrees {
+    int64_t elements;                /* of the whole tensor */
+    double local;                    /* elements that a device holds */
+    double copies, addends, devices; /* degrees: of copies, of partial sums, of all together */
+    double node_wanted, node_there;  /* the share of a node's devices, at least and at most */
+};
+struct layout_degrees layout_degrees_of(const struct layout_problem *p,
+                                        const struct layout *layout);
+double layout_least_between(const struct layout_problem *p, const struct layout_degrees *from,
+                            const struct layout_degrees *to, int64_t element_bytes);
+/* A lower bound of layout_least_of_reshard, by the degrees of splits across nodes and within them, in
+ * whatever order: layout_least_between of the two. */
 double layout_least_by_degrees(const struct layout_problem *p, const struct layout *from,
                                const struct layout *to, int64_t element_bytes);
 /* (2) with the exposed shares. */

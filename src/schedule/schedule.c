@@ -248,11 +248,11 @@ static const struct schedule PAIRED[] = {
 #define ANY_SHAPE(placed, split)                                                                   \
     {.name = "any",                                                                                \
      .check = check_shape,                                                                         \
-     .order = split ? halves_order : all_in_all_out_order,                                         \
+     .order = (split) ? halves_order : all_in_all_out_order,                                       \
      .in_flight = all_in_all_out_in_flight,                                                        \
-     .passes = split ? ORDER_SPLIT : ORDER_IN_TURN,                                                \
+     .passes = (split) ? ORDER_SPLIT : ORDER_IN_TURN,                                              \
      .least_pieces = 1,                                                                            \
-     .zigzag = placed,                                                                             \
+     .zigzag = (placed),                                                                           \
      .played = true}
 
 const struct schedule *schedule_of_any_shape(bool zigzag, bool split)

@@ -290,12 +290,15 @@ static void published_plans_come_back_from_megatron(void **state)
         struct published_rows rows = {0};
         struct trip_tally tally = {0};
         assert_int_equal(published_read(arena, &datasets[d], &rows), WEFT_OK);
-        for (size_t i = 0; i < rows.len && (!TRIPS[d].first || i < TRIPS[d].first); i++)
+        size_t first = TRIPS[d].first && TRIPS[d].first < rows.len ? TRIPS[d].first : rows.len;
+        size_t taken = (size_t)cases_of(first);
+        for (size_t i = 0; i < taken; i++)
             round_trip(&rows.data[i], &tally);
         print_message("%-24s %3d rows: %3d by arguments, %3d with a comment, %3d not\n",
                       datasets[d].name, tally.rows, tally.plain, tally.beside, tally.refused);
         assert_string_equal(TRIPS[d].dataset, datasets[d].name);
-        assert_memory_equal(&TRIPS[d].tally, &tally, sizeof tally);
+        if (taken == first)
+            assert_memory_equal(&TRIPS[d].tally, &tally, sizeof tally);
         all.rows += tally.rows;
         all.plain += tally.plain;
         all.beside += tally.beside;
@@ -322,7 +325,8 @@ static void published_plans_fit_their_own_frameworks(void **state)
         int planned = 0;
         assert_int_equal(
             published_read(arena, dataset_find(known_sources(), HOMES[k].dataset), &rows), WEFT_OK);
-        for (size_t i = 0; i < rows.len; i++) {
+        size_t taken = (size_t)cases_of(rows.len);
+        for (size_t i = 0; i < taken; i++) {
             struct opened_plan opened;
             struct export_result result;
             assert_int_equal(published_plan(arena, &rows.data[i], &opened), WEFT_OK);
@@ -338,7 +342,8 @@ static void published_plans_fit_their_own_frameworks(void **state)
             plan_close(&opened);
             planned++;
         }
-        assert_int_equal(planned, HOMES[k].rows);
+        if (taken == rows.len)
+            assert_int_equal(planned, HOMES[k].rows);
     }
 }
 

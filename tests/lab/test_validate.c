@@ -678,14 +678,14 @@ static void program_answers(void **state)
     assert_non_null(strstr(text, "Megatron-PTD, GPT-3 18B on 128 A100"));
     lines_within_page(text);
     free(text);
-    json = json_of("validate megatron_seqsel_table5 --half fit --plan --json");
+    json = json_of("validate weft_h200_ranks --half fit --plan --json");
     const json_t *planned =
         json_object_get(json_array_get(json_object_get(json, "datasets"), 0), "planned");
-    assert_int_equal(json_array_size(planned), 1);
+    assert_int_equal(json_array_size(planned), 8);
     assert_true(json_number_value(json_object_get(json_array_get(planned, 0), "gain")) > 1);
     json_decref(json);
-    text = answer_to("validate megatron_seqsel_table5 --half fit --plan");
-    assert_non_null(strstr(text, "of 1 runs auto is faster in 1,"));
+    text = answer_to("validate weft_h200_ranks --half fit --plan");
+    assert_non_null(strstr(text, "of 8 runs auto is faster in 8,"));
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
         assert_true(text_columns(line) <= REPORT_COLUMNS);
     free(text);

@@ -535,7 +535,8 @@ static void test_old_databases(void **state)
 /* ---- real kernels ---------------------------------------------------------------------------- */
 
 /* Every kernel of every family under random splits, once: buffers have the sizes that kernels use
- * (sanitizers look), and what is not left out is stored. */
+ * (sanitizers look), and what is not left out is stored. VGG has the kernels of ResNet on images of 224 x 224: a
+ * minute of convolutions that show nothing more. */
 static void test_real_kernels(void **state)
 {
     (void)state;
@@ -544,7 +545,10 @@ static void test_real_kernels(void **state)
     int64_t measured_some = 0;
     rng_seed(&rng, 11);
     for (int round = 0; round < rounds_of(24); round++) {
-        struct model *model = open_small(&SMALL_MODELS[round % SMALL_MODEL_COUNT]);
+        const struct small_model *small = &SMALL_MODELS[round % SMALL_MODEL_COUNT];
+        if (strcmp(small->family, "vgg") == 0)
+            continue;
+        struct model *model = open_small(small);
         struct plan *plan = random_cpu_plan(&rng, model, cluster);
         struct arena *arena = arena_new();
         struct measure_options o = measure_defaults();

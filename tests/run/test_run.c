@@ -36,7 +36,7 @@ static void test_random_plans(void **state)
 {
     (void)state;
     const char *only = getenv("WEFT_RUN_ROUND");
-    int rounds = rounds_of(100), wrong = 0;
+    int rounds = rounds_of(60), wrong = 0;
     for (int round = 0; round < rounds; round++) {
         struct rng rng;
         char why[512] = "";

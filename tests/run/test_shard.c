@@ -101,7 +101,7 @@ static void text_is_read_back(void **state)
     struct rng rng;
     rng_seed(&rng, 13);
     (void)state;
-    for (int round = rounds_of(500); round > 0; round--) {
+    for (int round = rounds_of(200); round > 0; round--) {
         struct arena *arena = arena_new();
         struct shard shard = random_shard(&rng), read;
         const char *text = shard_text(arena, &shard);
@@ -201,7 +201,7 @@ static void weights_of_any_plan_are_covered(void **state)
     struct cluster *cluster = open_named("dgx-v100:1");
     rng_seed(&rng, 17);
     (void)state;
-    for (int round = rounds_of(500); round > 0; round--) {
+    for (int round = rounds_of(200); round > 0; round--) {
         struct model *model = open_small(&SMALL_MODELS[rng_below(&rng, SMALL_MODEL_COUNT - 3)]);
         struct plan *plan = random_plan(&rng, model, cluster);
         for (int64_t i = 0; i < plan->instances; i++) {

@@ -496,17 +496,17 @@ static void test_what_would_fit(void **state)
     assert_true(has_reason(planned, "all of the device's memory"));
     planned_free(planned);
     struct model *large;
-    assert_int_equal(model_open("gpt3-175b", NULL, &large), WEFT_OK);
+    assert_int_equal(model_open("gpt3-18b", NULL, &large), WEFT_OK);
     cluster_free(p.cluster);
-    assert_int_equal(cluster_open("dgx-a100:2", &p.cluster), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-a100:1x4", &p.cluster), WEFT_OK);
     p.request.cluster = p.cluster;
-    p.request.model = large; /* 18 bytes of 175 G parameters are 3.2 TB, a node has 0.64 */
+    p.request.model =
+        large; /* 18 bytes of 18 G parameters are 324 GB, these four devices have 320 */
     p.request.pins = (struct degrees){.global_batch = 16};
     planned = plan_with("auto", &p.request);
     assert_non_null(planned);
     assert_false(planned->trials.data[0].fits);
-    assert_true(has_reason(planned, "it would fit with 8 nodes") ||
-                has_reason(planned, "it would fit with 4 nodes"));
+    assert_true(has_reason(planned, "it would fit with 4 nodes"));
     planned_free(planned);
     model_free(large);
     close_problem(&p);

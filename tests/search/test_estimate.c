@@ -328,7 +328,7 @@ static struct plan *draw_real_plan(struct rng *rng, struct setting *s, char word
 
 static void real_plans(void **state)
 {
-    compare_drawn(*state, 1, rounds_of(500), draw_real_plan, "real models");
+    compare_drawn(*state, 1, rounds_of(300), draw_real_plan, "real models");
 }
 
 static struct plan *draw_small_plan(struct rng *rng, struct setting *s, char words[WORDS])
@@ -468,7 +468,7 @@ static void degrees_in_order(void **state)
                             struct degrees d = {.tp = tp,
                                                 .pp = pp,
                                                 .micro_batch = micro,
-                                                .global_batch = 256,
+                                                .global_batch = 64,
                                                 .shard = shard,
                                                 .recompute = (enum recompute)r};
                             struct plan *plan = NULL;

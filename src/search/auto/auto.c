@@ -444,8 +444,8 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
         TRY(tune_numbers(&join));
     else
         TRY(look_further(&join));
-    TRY(share_in_groups(&join));
     TRY(hide_tokens(&join));
+    TRY(share_in_groups(&join));
     say_who(&join);
     say_who_was_left_out(&join);
     if (out->trials.len && !join_best(out, NULL) && !join_over(&join) &&

@@ -260,7 +260,7 @@ static void place_block(const struct pipeline *pipeline, const int32_t *step, in
 static void block_passes(const struct pipeline *pipeline, const int32_t *step, int32_t stage,
                          struct arena *keep, struct slots *out)
 {
-    int32_t c[BLOCK_PASSES], next[BLOCK_PASSES] = {0}, m = pipeline->micro_batches;
+    int32_t c[BLOCK_PASSES] = {0}, next[BLOCK_PASSES] = {0}, m = pipeline->micro_batches;
     place_block(pipeline, step, c);
     for (int32_t left = BLOCK_PASSES * m; left > 0; left--) {
         int32_t first = -1, first_unit = 0;

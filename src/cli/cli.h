@@ -70,9 +70,12 @@ void cli_warn_missing(void);
  * again with better ones. */
 void cli_take_better_blas(struct arena *scratch);
 
-/* The rank that a launcher of MPI gave this process, or NULL; only rank 0 prints anything (launched.c). */
+/* The rank that a launcher gave this process, or NULL; only rank 0 prints anything (launched.c). */
 const char *launched_rank(void);
 int64_t launched_here(void); /* how many ranks of the run are on this machine */
+/* Whether it was one without MPI, and where the ranks meet. */
+struct rendezvous;
+bool launched_apart(struct rendezvous *out);
 bool rank_speaks(void);
 
 /* From this call on, all that is written to standard output and standard error is filtered (output.c). */

@@ -1,6 +1,6 @@
 /* train.c - `weft train`: runs a plan.
  *
- *   I1  Under a launcher of MPI only rank 0 prints; all ranks end with the same exit code.
+ *   I1  Under a launcher only rank 0 prints; all ranks end with the same exit code.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -64,14 +64,16 @@ static weft_status check_ranks(const struct plan *plan, int64_t ranks)
                                            (long long)devices, (long long)ranks);
 }
 
-static weft_status run_mpi(const struct train_arguments *arguments, struct training_result *out)
+static weft_status run_launched(const struct train_arguments *arguments,
+                                struct training_result *out)
 {
     struct transport *transport = NULL;
+    struct rendezvous at;
     weft_status status;
     if (arguments->training.slowdown.bytes_per_s > 0 || arguments->training.slowdown.delay_s > 0)
-        TRY(bad_argument("run it without mpirun, or with --ranks",
+        TRY(bad_argument("run it without a launcher, or with --ranks",
                          "only ranks that are threads can be slowed"));
-    TRY(transport_mpi(&transport));
+    TRY(launched_apart(&at) ? transport_sockets(&at, &transport) : transport_mpi(&transport));
     TRY(check_ranks(arguments->training.plan, transport->ranks));
     TRY(train_rank(&arguments->training, transport, arguments->plan.arena, out));
 done:
@@ -156,7 +158,7 @@ static int run(struct train_arguments *arguments, struct plan *plan)
     if (rank_speaks())
         status = tell_memory(plan, launched ? launched_here() : cluster_devices(plan->cluster));
     if (!status)
-        status = launched ? run_mpi(arguments, &result) : run_threads(arguments, &result);
+        status = launched ? run_launched(arguments, &result) : run_threads(arguments, &result);
     return status ? fail(status) : tell(arguments, &result);
 }
 

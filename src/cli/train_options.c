@@ -150,8 +150,9 @@ const struct syntax TRAIN_SYNTAX = {
     OPTIONS,
     "PLAN --data FILE\nMODEL CLUSTER --data FILE",
     "Runs a plan: trains its model on a text, one rank per device of the plan's cluster. Started "
-    "by mpirun or another launcher of MPI, the ranks are its processes; else they are threads. The "
-    "loss is that of one rank, whatever the plan. SIGINT and SIGTERM end the run after a step, "
+    "by mpirun, another launcher of MPI, torchrun or srun, the ranks are its processes; else they "
+    "are threads. The loss is that of one rank, whatever the plan. SIGINT and SIGTERM end the run "
+    "after a step, "
     "with a checkpoint.\v"
     "PLAN is a plan file (docs/reference/plan-file.md); it has to be in fp32, tf32 or bf16.\n\n"
     "Example:\n"

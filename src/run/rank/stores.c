@@ -142,11 +142,22 @@ float *gradient_part(const struct rank *r, int32_t weight, int64_t *count)
     return s->shard < 2 ? s->gradients + element_of(&all, s->member) : s->gradients + held->place;
 }
 
+/* Without sharding places, elements and what is stored are the same numbers (weights.c, I2): all of a store's
+ * weights are one call. */
+static bool is_plain(const struct store *s)
+{
+    return s->members == 1 && s->part == s->count;
+}
+
 /* ---- the optimizer's step -------------------------------------------------------------------- */
 
 static void clear_gradients(const struct rank *r, struct store *s, int64_t first, int64_t end)
 {
     struct stretch at;
+    if (is_plain(s)) {
+        clear(r, s->gradients + first, end - first);
+        return;
+    }
     FOR_STRETCHES(r, s, first, end, at)
     {
         for (int32_t m = 0; m < s->members && s->shard < 2; m++)
@@ -156,43 +167,80 @@ static void clear_gradients(const struct rank *r, struct store *s, int64_t first
     }
 }
 
+/* Elements that lie one after the other in all of the store's arrays, from these places on. */
+struct step_range {
+    int64_t count, place, element, stored;
+    float *master;
+};
+
+static void optimize_range(const struct rank *r, const struct store *s,
+                           const struct step_range *range, int64_t step)
+{
+    struct optimizer_step o = r->options->optimizer;
+    o.step = step + 1;
+    o.rate = r->pace[step & 1].rate;
+    o.scale = r->pace[step & 1].scale;
+    o.count = range->count;
+    o.dtype = dtype_of(r);
+    o.stream = r->work;
+    o.master = range->master;
+    if (s->master)
+        o.weight = (char *)s->weights + range->stored * dtype_bytes(o.dtype);
+    o.gradient = s->gradients + (s->shard >= 2 ? range->place : range->element);
+    o.moment1 = s->moment1 ? s->moment1 + range->place : NULL;
+    o.moment2 = s->moment2 ? s->moment2 + range->place : NULL;
+    if (o.count > 0 && !r->evaluates && isfinite(o.scale))
+        r->options->kernels->optimize(&o);
+}
+
 void optimize_store(struct rank *r, struct store *s, int64_t first, int64_t end, int64_t step)
 {
     struct stretch at;
-    FOR_STRETCHES(r, s, first, end, at)
-    {
-        int64_t place = at.held->place + at.at, element = element_of(&at, s->member);
-        struct optimizer_step o = r->options->optimizer;
-        o.step = step + 1;
-        o.rate = r->pace[step & 1].rate;
-        o.scale = r->pace[step & 1].scale;
-        o.count = real_count(&at, s->member);
-        o.dtype = dtype_of(r);
-        o.stream = r->work;
-        o.master = master_data(r, at.held, s->member * at.held->share + at.at);
-        if (s->master)
-            o.weight =
-                (char *)s->weights +
-                stored_at(s, at.held, s->member * at.held->share + at.at) * dtype_bytes(o.dtype);
-        o.gradient = s->gradients + (s->shard >= 2 ? place : element);
-        o.moment1 = s->moment1 ? s->moment1 + place : NULL;
-        o.moment2 = s->moment2 ? s->moment2 + place : NULL;
-        if (o.count > 0 && !r->evaluates && isfinite(o.scale))
-            r->options->kernels->optimize(&o);
-    }
+    if (is_plain(s)) {
+        float *master = s->master ? s->master : s->weights;
+        optimize_range(r, s, &(struct step_range){end - first, first, first, first, master + first},
+                       step);
+    } else
+        FOR_STRETCHES(r, s, first, end, at)
+        {
+            int64_t own = s->member * at.held->share + at.at;
+            optimize_range(r, s,
+                           &(struct step_range){real_count(&at, s->member), at.held->place + at.at,
+                                                element_of(&at, s->member),
+                                                stored_at(s, at.held, own),
+                                                master_data(r, at.held, own)},
+                           step);
+        }
     clear_gradients(r, s, first, end);
+}
+
+static bool shows_all(const struct rank *r, const struct store *s)
+{
+    for (int32_t i = s->first_weight; i < s->first_weight + s->weights_count; i++)
+        if (!shows_weight(r, &r->weight[i]))
+            return false;
+    return true;
+}
+
+static void add_squares_of(const struct rank *r, const struct store *s, double *sum)
+{
+    if (is_plain(s) && shows_all(r, s)) {
+        rank_device(r)->add_squares(r->work, s->gradients, s->count, sum);
+        return;
+    }
+    for (int32_t i = s->first_weight; i < s->first_weight + s->weights_count; i++) {
+        int64_t count;
+        const float *gradient = gradient_part(r, i, &count);
+        if (shows_weight(r, &r->weight[i]))
+            rank_device(r)->add_squares(r->work, gradient, count, sum);
+    }
 }
 
 double gradient_squares(struct rank *r)
 {
     double sum = 0, *there = (double *)(void *)floats_counted(r, MEMORY_WORKSPACE, 2);
-    for (int32_t i = 0; i < r->weights; i++) {
-        int64_t count;
-        const float *gradient = gradient_part(r, i, &count);
-        if (!shows_weight(r, &r->weight[i]))
-            continue;
-        rank_device(r)->add_squares(r->work, gradient, count, there);
-    }
+    for (int32_t i = 0; i < r->stores; i++)
+        add_squares_of(r, &r->store[i], there);
     download(r, &sum, there, sizeof sum);
     floats_free(r, MEMORY_WORKSPACE, (float *)(void *)there, 2);
     return sum;

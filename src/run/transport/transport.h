@@ -104,6 +104,17 @@ struct transport *transport_threads(struct hub *hub, int32_t rank);
 /* Under any launcher that starts MPI ranks. Fails where Weft was built without MPI. */
 weft_status transport_mpi(struct transport **out);
 
+/* ---- TCP --------------------------------------------------------------------------------------- */
+
+/* Ranks that a launcher started without MPI: where rank 0 listens. */
+struct rendezvous {
+    int32_t rank, ranks;
+    const char *host;
+    int64_t port;
+};
+/* Waits until all ranks are connected. */
+weft_status transport_sockets(const struct rendezvous *at, struct transport **out);
+
 /* ---- for devices apart from the host ----------------------------------------------------------- */
 
 /* Transfers of a device's memory over a transport of the host's; closing it leaves the inner one open. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "run/transport/transport.h"
+#include "run/run.h"
 
 /* Environment variables in which launchers pass the rank: Open MPI, MPICH and Slurm, PMIx. */
 static const char *const RANK_VARIABLES[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};

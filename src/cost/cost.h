@@ -13,6 +13,7 @@
 #include "cluster/cluster.h"
 #include "cost/software.h"
 #include "model/model.h"
+#include "cost/own_scratch.h"
 
 enum provenance {
     FROM_NOTHING,       /* no work: zero time */

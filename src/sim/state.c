@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cost/own_scratch.h"
+#include "cost/cost.h"
 
 /* I1. */
 static bool leaves_stand_in(const struct plan *plan, int64_t instance)

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "cost/own_scratch.h"
+#include "cost/cost.h"
 #include "plan_text.h"
 #include "search/estimate/estimator.h"
 #include "sim/item_cost.h"

@@ -32,7 +32,7 @@ struct introduction {
     struct sockaddr_storage address;
 };
 
-struct meeting {
+struct rank_meeting {
     const struct rendezvous *at;
     int listener;
     double until_s;
@@ -128,7 +128,7 @@ static int try_address(const struct sockaddr *address, socklen_t length)
 }
 
 /* I1 */
-static weft_status connect_to_first(const struct meeting *m, int *out)
+static weft_status connect_to_first(const struct rank_meeting *m, int *out)
 {
     static const struct timespec PAUSE = {.tv_nsec = 50000000};
     struct addrinfo *found = NULL;
@@ -156,7 +156,7 @@ static in_port_t *port_of(struct sockaddr_storage *address)
                                           : &((struct sockaddr_in *)(void *)address)->sin_port;
 }
 
-static weft_status introduce(const struct meeting *m, int to)
+static weft_status introduce(const struct rank_meeting *m, int to)
 {
     struct introduction own = {.greeting = GREETING, .rank = m->at->rank, .ranks = m->at->ranks};
     socklen_t length = sizeof own.address;
@@ -167,7 +167,7 @@ static weft_status introduce(const struct meeting *m, int to)
 }
 
 /* The next rank that connects: who it is, with its address as it is seen from here. (I2) */
-static weft_status take_next(struct meeting *m, int32_t least)
+static weft_status take_next(struct rank_meeting *m, int32_t least)
 {
     struct introduction who;
     struct sockaddr_storage seen;
@@ -198,7 +198,7 @@ done:
 
 /* ---- meeting --------------------------------------------------------------------------------- */
 
-static weft_status meet_as_first(struct meeting *m)
+static weft_status meet_as_first(struct rank_meeting *m)
 {
     size_t bytes = (size_t)m->at->ranks * sizeof *m->all;
     weft_status status;
@@ -211,7 +211,7 @@ done:
     return status;
 }
 
-static weft_status connect_to(struct meeting *m, int32_t rank)
+static weft_status connect_to(struct rank_meeting *m, int32_t rank)
 {
     const struct sockaddr_storage *address = &m->all[rank].address;
     m->connection[rank] = try_address((const struct sockaddr *)(const void *)address,
@@ -222,7 +222,7 @@ static weft_status connect_to(struct meeting *m, int32_t rank)
     return introduce(m, m->connection[rank]);
 }
 
-static weft_status meet_as_other(struct meeting *m)
+static weft_status meet_as_other(struct rank_meeting *m)
 {
     size_t bytes = (size_t)m->at->ranks * sizeof *m->all;
     weft_status status;
@@ -240,11 +240,11 @@ done:
 
 weft_status connect_all(const struct rendezvous *at, int *connection)
 {
-    struct meeting m = {.at = at,
-                        .listener = -1,
-                        .until_s = wall_seconds() + PATIENCE_S,
-                        .connection = connection,
-                        .all = calloc((size_t)at->ranks, sizeof *m.all)};
+    struct rank_meeting m = {.at = at,
+                             .listener = -1,
+                             .until_s = wall_seconds() + PATIENCE_S,
+                             .connection = connection,
+                             .all = calloc((size_t)at->ranks, sizeof *m.all)};
     weft_status status;
     if (!m.all)
         return failure("out of memory");

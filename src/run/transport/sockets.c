@@ -93,11 +93,11 @@ static void add_up(enum reduce op, const float *from, int64_t count, float *to)
 }
 
 /* A part of a buffer of floats. */
-struct span {
+struct float_span {
     int64_t first, count;
 };
 
-static struct span chunk_of(const struct transfer *x, int32_t members, int32_t m)
+static struct float_span chunk_of(const struct transfer *x, int32_t members, int32_t m)
 {
     int64_t each = x->count, all = each * members;
     if (x->kind == TRANSFER_ALL_REDUCE) {
@@ -105,7 +105,7 @@ static struct span chunk_of(const struct transfer *x, int32_t members, int32_t m
         all = x->count;
     }
     int64_t first = m * each < all ? m * each : all;
-    return (struct span){first, first + each < all ? each : all - first};
+    return (struct float_span){first, first + each < all ? each : all - first};
 }
 
 static struct message_head head_of(const struct socket_group *g, const struct socket_transfer *w,
@@ -118,10 +118,10 @@ static struct message_head head_of(const struct socket_group *g, const struct so
 static void exchange_addends(struct sockets *s, struct socket_group *g, struct socket_transfer *w)
 {
     const struct transfer *x = &w->base.transfer;
-    struct span own = chunk_of(x, g->members, g->self);
+    struct float_span own = chunk_of(x, g->members, g->self);
     w->rooms = make_room((size_t)(g->members * own.count) * sizeof *w->rooms);
     for (int32_t m = 0; m < g->members; m++) {
-        struct span theirs = chunk_of(x, g->members, m);
+        struct float_span theirs = chunk_of(x, g->members, m);
         if (m == g->self)
             continue;
         send_message(&s->connections, g->member[m], head_of(g, w, theirs.count),
@@ -135,7 +135,7 @@ static void exchange_addends(struct sockets *s, struct socket_group *g, struct s
 static void sum_addends(struct socket_group *g, struct socket_transfer *w)
 {
     const struct transfer *x = &w->base.transfer;
-    struct span own = chunk_of(x, g->members, g->self);
+    struct float_span own = chunk_of(x, g->members, g->self);
     size_t bytes = (size_t)own.count * sizeof(float);
     float *to = (float *)x->to + (x->kind == TRANSFER_ALL_REDUCE ? own.first : 0);
     memcpy(w->rooms + g->self * own.count, (const float *)x->from + own.first, bytes);
@@ -148,13 +148,13 @@ static void sum_addends(struct socket_group *g, struct socket_transfer *w)
 static void exchange_all(struct sockets *s, struct socket_group *g, struct socket_transfer *w)
 {
     const struct transfer *x = &w->base.transfer;
-    struct span own = chunk_of(x, g->members, g->self);
+    struct float_span own = chunk_of(x, g->members, g->self);
     float *to = x->to;
     const float *from = x->kind == TRANSFER_ALL_REDUCE ? to + own.first : x->from;
     if (x->kind == TRANSFER_ALL_GATHER)
         memcpy(to + own.first, from, (size_t)own.count * sizeof(float));
     for (int32_t m = 0; m < g->members; m++) {
-        struct span theirs = chunk_of(x, g->members, m);
+        struct float_span theirs = chunk_of(x, g->members, m);
         if (m == g->self)
             continue;
         send_message(&s->connections, g->member[m], head_of(g, w, own.count), from, &w->left);

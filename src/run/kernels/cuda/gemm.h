@@ -5,7 +5,7 @@
 #ifndef WEFT_RUN_KERNELS_CUDA_GEMM_H
 #define WEFT_RUN_KERNELS_CUDA_GEMM_H
 
-#include "cost/own_scratch.h"
+#include "cost/cost.h"
 #include "run/kernels/cuda/room.h"
 
 enum { WORKSPACE = OWN_WORKSPACE };

@@ -245,8 +245,11 @@ static const struct schedule PAIRED[] = {
      .ahead = paired_ahead},
 };
 
+/* The word that asks for an order that is found: no row has it. */
+static const char ANY[] = "any";
+
 #define ANY_SHAPE(placed, split)                                                                   \
-    {.name = "any",                                                                                \
+    {.name = ANY,                                                                                  \
      .check = check_shape,                                                                         \
      .order = (split) ? halves_order : all_in_all_out_order,                                       \
      .in_flight = all_in_all_out_in_flight,                                                        \
@@ -310,7 +313,7 @@ int64_t schedule_in_flight(const struct schedule *schedule, const struct pipelin
 
 bool schedule_is_any(const char *name)
 {
-    return name && strcmp(name, "any") == 0;
+    return name && strcmp(name, ANY) == 0;
 }
 
 const struct schedule *schedule_find(const char *name)

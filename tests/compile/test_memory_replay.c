@@ -111,7 +111,7 @@ static void change(struct naive *n, int32_t k, int32_t piece, int32_t micro_batc
                    bool there)
 {
     const struct lifetime *life =
-        &part_of(n->s, piece * n->s->plan->stages + n->stage)->life[number];
+        &part_of(n->s, plan_part_of_piece(n->s->plan, n->stage, piece))->life[number];
     bool *place = place_of(n, piece, micro_batch, number);
     int64_t all = 0;
     assert_true(*place != there);
@@ -129,7 +129,8 @@ static void change(struct naive *n, int32_t k, int32_t piece, int32_t micro_batc
 
 static void move_checkpoints(struct naive *n, int32_t k, const struct slot *slot, bool there)
 {
-    const struct part_lifetimes *part = part_of(n->s, slot->piece * n->s->plan->stages + n->stage);
+    const struct part_lifetimes *part =
+        part_of(n->s, plan_part_of_piece(n->s->plan, n->stage, slot->piece));
     for (int32_t i = 0; i < part->lives; i++)
         if (part->life[i].offloaded)
             change(n, k, slot->piece, slot->micro_batch, i, there);
@@ -190,7 +191,8 @@ static void replay(struct naive *n)
     n->slot = -1;
     for (int32_t k = 0; k < (int32_t)n->slots.len; k++) {
         const struct slot *slot = &n->slots.data[k];
-        const struct part_lifetimes *part = part_of(n->s, slot->piece * plan->stages + n->stage);
+        const struct part_lifetimes *part =
+            part_of(n->s, plan_part_of_piece(plan, n->stage, slot->piece));
         move_all(n, k);
         for (int32_t item = -1; item <= last_item(part, slot->kind); item++)
             for (int gives = 0; gives < 2; gives++)
@@ -231,8 +233,8 @@ static void check_paired_stage(const struct subject *s, int32_t stage, const str
 {
     const struct stage_peak *peak = &s->prediction->stage[stage].memory;
     int64_t more = 0;
-    for (int32_t part = stage; part < s->plan->parts; part += s->plan->stages) {
-        const struct part_lifetimes *p = part_of(s, part);
+    for (int32_t piece = 0; piece < s->plan->pieces; piece++) {
+        const struct part_lifetimes *p = part_of(s, plan_part_of_piece(s->plan, stage, piece));
         int64_t held = 0, most = 0;
         for (int32_t i = 0; i < p->events[SLOT_FORWARD].count; i++) {
             const struct memory_event *m = &p->events[SLOT_FORWARD].event[i];

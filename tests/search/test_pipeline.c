@@ -172,6 +172,14 @@ static int64_t rise_in_pair(const struct part_memory *a, enum slot_kind kind_a,
     return (net > 0 ? net : 0) + rise_of(a, kind_a) - net_of(a, kind_a) + rise_of(b, kind_b);
 }
 
+/* The part of the model whose pass a slot is. */
+static const struct part_memory *part_at(const struct schedule *schedule, const struct pipeline *p,
+                                         int32_t stage, const struct part_memory *part,
+                                         const struct slot *slot)
+{
+    return &part[part_of_piece(schedule->zigzag, p->stages, stage, slot->piece)];
+}
+
 /* What a stage holds at most: every slot's sum from the start. O(slots^2). */
 static int64_t held_slowly(const struct schedule *schedule, const struct pipeline *p, int32_t stage,
                            const struct part_memory *part)
@@ -184,7 +192,7 @@ static int64_t held_slowly(const struct schedule *schedule, const struct pipelin
         int64_t held = 0;
         for (size_t f = 0; f < k; f++) { /* what it left */
             const struct slot *slot = &slots.data[f];
-            const struct part_memory *of = &part[slot->piece * p->stages];
+            const struct part_memory *of = part_at(schedule, p, stage, part, slot);
             held += net_of(of, slot->kind);
             for (size_t g = f; slot->kind == SLOT_FORWARD && g < slots.len; g++) {
                 const struct slot *other = &slots.data[g];
@@ -194,9 +202,10 @@ static int64_t held_slowly(const struct schedule *schedule, const struct pipelin
             }
         }
         const struct slot *slot = &slots.data[k];
-        const struct part_memory *own = &part[slot->piece * p->stages];
+        const struct part_memory *own = part_at(schedule, p, stage, part, slot);
         if (slots_paired(schedule, p, stage, &slots, k))
-            held += rise_in_pair(own, slot->kind, &part[slot[1].piece * p->stages], slot[1].kind);
+            held += rise_in_pair(own, slot->kind, part_at(schedule, p, stage, part, &slot[1]),
+                                 slot[1].kind);
         else
             held += rise_of(own, slot->kind);
         bool second = k > 0 && slots_paired(schedule, p, stage, &slots, k - 1);
@@ -237,7 +246,7 @@ static void held_like_slot_by_slot(void **state)
         }
         for (int32_t s = 0; s < p.stages; s++) {
             int64_t fast = most_held(holdings, schedule, &p, s, &part[s]);
-            int64_t slow = held_slowly(schedule, &p, s, &part[s]);
+            int64_t slow = held_slowly(schedule, &p, s, part);
             if (fast != slow)
                 fail_msg("%s, stage %d of %d, %d pieces, %d micro-batches%s: %lld, not %lld",
                          schedule->name, s, p.stages, p.pieces, p.micro_batches,

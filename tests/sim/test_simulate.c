@@ -124,7 +124,7 @@ static struct plan *pipeline_plan(const struct model *model, const struct cluste
         cut[k] = plan->instances * (k + 1) / parts;
     for (int32_t s = 0; s < shape->stages; s++)
         devices[s] = 1;
-    plan->schedule = schedule->name;
+    plan_name_schedule(plan, schedule->name);
     plan->global_batch = shape->micro_batches;
     assert_int_equal(plan_map(plan, shape->stages, shape->pieces, cut, devices), WEFT_OK);
     assert_int_equal(plan_check(plan), WEFT_OK);
@@ -141,7 +141,8 @@ static int64_t slot_times(const struct prediction *p, int64_t *forward, int64_t 
         if (task->stream != STREAM_COMPUTE || task->block < 0)
             continue;
         const struct block *block = &p->graph->block[task->block];
-        int32_t stage = block->part % p->plan->stages, piece = block->part / p->plan->stages;
+        int32_t stage = plan_stage_of_part(p->plan, block->part);
+        int32_t piece = block->part / p->plan->stages;
         int64_t at = stage * p->plan->pieces + piece;
         int64_t ns = p->result.end_ns[t] - p->result.start_ns[t];
         end = p->result.end_ns[t] > end ? p->result.end_ns[t] : end;

@@ -63,11 +63,21 @@ static int64_t offloaded(const struct player *p, int32_t slot)
     return slot >= 0 ? p->offloaded[p->slots.data[slot].piece] : 0;
 }
 
+/* A block may end with steps, during which more may be held than before or afterwards; of two that are executed as
+ * one (I2), the other makes room meanwhile. */
+static void end_slot(struct tracker *t, int32_t k)
+{
+    int64_t before = total(&t->now);
+    play_to(t, k, INT32_MAX);
+    if (t->slots == 1 && total(&t->most) > before && total(&t->most) > total(&t->now))
+        push(t, t->out->data[t->out->len - 1].at_ns, t->most);
+}
+
 static void next_slot(struct tracker *t)
 {
     const struct player *p = t->player;
     for (int32_t k = 0; k < t->slots; k++)
-        play_to(t, k, INT32_MAX); /* a block may end with steps */
+        end_slot(t, k);
     t->slot = t->slot < 0 ? 0 : t->slot + t->slots;
     t->slots = p->paired[t->slot] ? 2 : 1;
     for (int32_t k = 0; k < t->slots; k++) {

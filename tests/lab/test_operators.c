@@ -38,7 +38,7 @@ static const struct {
 static double bar_of(const struct operator_error *e)
 {
     if (strcmp(e->device, "L40S") == 0 && strncmp(e->layer, "product", 7) == 0)
-        return 12; /* its clock falls with every product: one table, of one framework */
+        return 12; /* one table, of one framework; why it fits worse is not known */
     for (size_t i = 0; i < COUNT_OF(BARS); i++)
         if (strncmp(e->layer, BARS[i].layer, strlen(BARS[i].layer)) == 0)
             return BARS[i].median;

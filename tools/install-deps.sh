@@ -13,7 +13,7 @@ BUILD_PACKAGES=(
     libopenblas-openmp-dev libopenmpi-dev openmpi-bin
 )
 TEST_PACKAGES=(
-    clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19 cppcheck shellcheck
+    clang-19 lld-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19 cppcheck shellcheck
     libonnx-testdata python3 mandoc chromium
 )
 case $(uname -m) in

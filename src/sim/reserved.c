@@ -278,7 +278,8 @@ static void add_slots(const struct replay *r, word_list *words)
         const struct slot *slot = &r->slots.data[k];
         add_word(r, words, (int64_t)slot->kind | (int64_t)is_paired(r, k) << 8);
         add_word(r, words, (int64_t)slot->piece << 32 | slot->micro_batch);
-        add_word(r, words, away ? (int64_t)away[k].left << 32 | (uint32_t)away[k].back : -1);
+        add_word(r, words, away ? away[k].left : -1);
+        add_word(r, words, away ? away[k].back : -1);
     }
 }
 

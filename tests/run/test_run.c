@@ -10,7 +10,7 @@
 #include "run_rows.h"
 #include "search/planner/planner.h"
 
-enum { STEPS = 20, FEWEST_STEPS = 4 };
+enum { STEPS = 10, FEWEST_STEPS = 4 };
 
 static void test_plans_compute_what_one_rank_does(void **state)
 {

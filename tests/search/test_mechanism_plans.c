@@ -124,7 +124,8 @@ static void drawn_plans_are_sound(void **state)
     qsort(off, (size_t)cases, sizeof *off, by_size);
     print_message("%d plans: median %.3f %%, worst %.2f %%\n", cases, 100 * off[cases / 2],
                   100 * off[cases - 1]);
-    assert_true(off[cases / 2] <= 0.005); /* M1 */
+    if (rounds_of(100) >= 100)                /* the median of two says nothing */
+        assert_true(off[cases / 2] <= 0.005); /* M1 */
 }
 
 int main(void)

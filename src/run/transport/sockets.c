@@ -35,6 +35,7 @@ struct sockets {
     struct connections connections;
     struct socket_group *group;
     int32_t groups;
+    struct socket_transfer *open; /* those that are not over, the latest first */
 };
 
 struct socket_transfer {
@@ -43,6 +44,7 @@ struct socket_transfer {
     int32_t phase; /* of an all-reduce: 0, 1 */
     int64_t number;
     float *rooms; /* what others add */
+    struct socket_transfer *next;
 };
 
 static struct sockets *sockets_of(struct transport *t)
@@ -214,6 +216,8 @@ static weft_status sockets_start(struct transport *t, const struct transfer *tra
     struct socket_transfer *w = make_room(sizeof *w);
     bool pair = transfer->kind == TRANSFER_SEND || transfer->kind == TRANSFER_RECEIVE;
     w->base.transfer = *transfer;
+    w->next = s->open;
+    s->open = w;
     (pair ? start_pair : start_collective)(s, w);
     pump(&s->connections, 0);
     *out = &w->base;
@@ -223,9 +227,9 @@ static weft_status sockets_start(struct transport *t, const struct transfer *tra
 /* All of its messages are there: what is left to do; false: there are more messages. */
 static bool finish(struct sockets *s, struct socket_transfer *w)
 {
-    struct socket_group *g = &s->group[w->base.transfer.group];
     if (!w->rooms)
         return true;
+    struct socket_group *g = &s->group[w->base.transfer.group];
     sum_addends(g, w);
     free(w->rooms);
     w->rooms = NULL;
@@ -236,6 +240,16 @@ static bool finish(struct sockets *s, struct socket_transfer *w)
     return w->left == 0;
 }
 
+static void end_transfer(struct sockets *s, struct socket_transfer *w)
+{
+    struct socket_transfer **link = &s->open;
+    while (*link != w)
+        link = &(*link)->next;
+    *link = w->next;
+    free(w->rooms);
+    free(w);
+}
+
 static bool sockets_test(struct transport *t, struct pending_transfer *request)
 {
     struct sockets *s = sockets_of(t);
@@ -244,7 +258,7 @@ static bool sockets_test(struct transport *t, struct pending_transfer *request)
         pump(&s->connections, 0);
     if (s->connections.why[0] || w->left || !finish(s, w))
         return false;
-    free(w);
+    end_transfer(s, w);
     return true;
 }
 
@@ -273,6 +287,8 @@ static void sockets_close(struct transport *t)
     snprintf(why, sizeof why, "%s", s->connections.why);
     tell_all(&s->connections, why[0] ? KEY_ABORT : KEY_END, why);
     connections_close(&s->connections);
+    while (s->open) /* where somebody has given up */
+        end_transfer(s, s->open);
     for (int32_t i = 0; i < s->groups; i++)
         free(s->group[i].member);
     free(s->group);

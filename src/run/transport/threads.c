@@ -221,7 +221,7 @@ static void do_all_reduce(struct thread_request **r, int32_t members)
 {
     int64_t count = r[0]->base.transfer.count;
     reduce_into(r, members, 0, count, r[0]->base.transfer.to);
-    for (int32_t m = 1; m < members; m++)
+    for (int32_t m = 1; count > 0 && m < members; m++) /* nothing may be nowhere */
         memcpy(r[m]->base.transfer.to, r[0]->base.transfer.to, (size_t)count * element_size(r[0]));
 }
 

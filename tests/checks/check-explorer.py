@@ -305,7 +305,7 @@ class Browser:
 
 
 def journeys(server, names):
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # a browser ends in its own time
         browser = Browser(folder)
         failed = []
         for i, name in enumerate(names):
@@ -326,7 +326,7 @@ def journeys(server, names):
 
 
 def drag(server):
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         browser = Browser(folder)
         browser.open(server.url)
         times = browser.run('await ready(); await set("model", "gpt3-175b"); await set("nodes", 128); await set("global", 1536); await set("recompute", "full"); await degree("pp", 8);'
@@ -369,7 +369,7 @@ def clients(server, minutes):
 def shots(server, folder):
     folder = pathlib.Path(folder)
     import base64
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         browser = Browser(temporary)
         for name, width, dark in (("explorer", 1300, False), ("explorer-phone-dark", 390, True)):
             browser.open(server.url, width, dark)

@@ -74,7 +74,7 @@ def check(folder, name, arguments):
 def main():
     if not BROWSER:
         sys.exit("check-page: no browser; install chromium")
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else temporary).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         for name, arguments in PAGES.items():

@@ -67,6 +67,21 @@ static void work_together(void (*work)(struct transport *t, int *wrong))
         assert_int_equal(crew.wrong[i], 0);
 }
 
+/* Somebody who is no rank connects first, says something else and goes. */
+static void come_as_stranger(int64_t port)
+{
+    static const struct timespec PAUSE = {.tv_nsec = 10000000};
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    char words[400] = "GET / HTTP/1.0\r\n\r\n";
+    int made = socket(AF_INET, SOCK_STREAM, 0);
+    while (connect(made, (struct sockaddr *)(void *)&to, sizeof to))
+        nanosleep(&PAUSE, NULL);
+    assert_int_equal(send(made, words, sizeof words, MSG_NOSIGNAL), sizeof words);
+    close(made);
+}
+
 /* ---- transfers ------------------------------------------------------------------------------- */
 
 static float number_of(int32_t rank, int64_t i)
@@ -188,6 +203,24 @@ static void test_transfers(void **state)
     work_together(send_in_other_order);
 }
 
+static void test_strangers_are_sent_away(void **state)
+{
+    struct crew crew = {.port = free_port(), .work = scatter_and_gather};
+    struct crew_member member[RANKS];
+    pthread_t thread[RANKS];
+    (void)state;
+    for (int32_t i = 0; i < RANKS; i++) {
+        member[i] = (struct crew_member){&crew, i};
+        assert_int_equal(pthread_create(&thread[i], NULL, serve, &member[i]), 0);
+        if (i == 0)
+            come_as_stranger(crew.port);
+    }
+    for (int32_t i = 0; i < RANKS; i++)
+        pthread_join(thread[i], NULL);
+    for (int32_t i = 0; i < RANKS; i++)
+        assert_int_equal(crew.wrong[i], 0);
+}
+
 static void test_a_rank_that_gives_up(void **state)
 {
     (void)state;
@@ -227,6 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_strangers_are_sent_away),
         cmocka_unit_test(test_a_rank_that_gives_up),
         cmocka_unit_test(test_plans),
     };

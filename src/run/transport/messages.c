@@ -10,6 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* More than any device holds: a head that says so is none. */
+static const int64_t MOST_BYTES = INT64_C(1) << 42;
+
 /* On its way out; its bytes are the transfer's. */
 struct leaving {
     struct message_head head;
@@ -147,6 +150,10 @@ static void take_over(struct connections *s, struct arriving *message)
 static void begin_message(struct connections *s, int32_t rank)
 {
     struct peer *peer = &s->peer[rank];
+    if (peer->head.bytes < 0 || peer->head.bytes > MOST_BYTES) {
+        note_failure(s, "sends what is no message", rank);
+        peer->head.bytes = 0;
+    }
     peer->current = take_from(&s->asked, rank, &peer->head);
     if (peer->current && peer->current->head.bytes != peer->head.bytes)
         note_failure(s, "sends another size than is expected", rank);

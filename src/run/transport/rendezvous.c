@@ -5,7 +5,7 @@
  *   3. a rank connects to those before it, says who it is, and takes the connections of those after it
  *
  *   I1  Ranks start at different times: one that is not there yet is tried again until PATIENCE_S.
- *   I2  Who does not speak this language, or is a rank that is there already, is refused.
+ *   I2  Who does not speak this language is sent away; a rank of another run, or one that is there already, ends it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +23,7 @@
 #include "run/transport/sockets_room.h"
 
 static const double PATIENCE_S = 120; /* a job's nodes may start a minute apart */
+static const double GREETING_S = 5;   /* who connects speaks at once */
 static const uint64_t GREETING = 0x7765667420726e6bULL;
 
 /* Where a rank listens, and who it is. */
@@ -166,21 +167,33 @@ static weft_status introduce(const struct rank_meeting *m, int to)
     return move_all(to, &own, sizeof own, true, m->until_s);
 }
 
-/* The next rank that connects: who it is, with its address as it is seen from here. (I2) */
+/* The connection of the next that speaks this language, and what it says; -1: nobody came. (I2) */
+static int next_that_greets(const struct rank_meeting *m, struct introduction *who)
+{
+    while (wait_for(m->listener, POLLIN, m->until_s)) {
+        int made = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC);
+        if (made < 0)
+            continue;
+        if (move_all(made, who, sizeof *who, false, wall_seconds() + GREETING_S) == WEFT_OK &&
+            who->greeting == GREETING)
+            return made;
+        error_clear();
+        close(made);
+    }
+    return -1;
+}
+
+/* The next rank that connects: who it is, with its address as it is seen from here. */
 static weft_status take_next(struct rank_meeting *m, int32_t least)
 {
     struct introduction who;
     struct sockaddr_storage seen;
     socklen_t length = sizeof seen;
-    int made = wait_for(m->listener, POLLIN, m->until_s)
-                   ? accept4(m->listener, NULL, NULL, SOCK_CLOEXEC)
-                   : -1;
-    weft_status status;
+    int made = next_that_greets(m, &who);
+    weft_status status = WEFT_OK;
     if (made < 0)
         return failure("not all of %d ranks came within %.0f s", m->at->ranks, PATIENCE_S);
-    TRY(move_all(made, &who, sizeof who, false, m->until_s));
-    bool fits = who.greeting == GREETING && who.ranks == m->at->ranks && who.rank >= least &&
-                who.rank < m->at->ranks;
+    bool fits = who.ranks == m->at->ranks && who.rank >= least && who.rank < m->at->ranks;
     if (!fits || m->connection[who.rank] >= 0)
         TRY(failure("a rank came that does not belong to this run: check WORLD_SIZE and RANK"));
     if (getpeername(made, (struct sockaddr *)(void *)&seen, &length) == 0) {

@@ -18,7 +18,8 @@ static void test_plans_compute_what_one_rank_does(void **state)
     int wrong = 0, some = rounds_of(STEPS), steps = some > FEWEST_STEPS ? some : FEWEST_STEPS;
     steps = steps < STEPS ? steps : STEPS;
     const char *only = getenv("WEFT_RUN_ROW");
-    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+    size_t step = rounds_of(100) < 100 && !only ? 3 : 1;
+    for (size_t i = 0; i < COUNT_OF(ROWS); i += step) {
         char why[512] = "";
         if ((only && !strstr(ROWS[i].name, only)) || !lab_runs(models[ROWS[i].model]))
             continue;

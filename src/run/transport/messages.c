@@ -296,6 +296,20 @@ static void free_list(struct arriving *list)
     }
 }
 
+/* What was sent last reaches the other only if nothing of its own is left unread here: a connection that is closed
+ * with that is reset, and both directions are lost. Waits until the other has closed, too, but not for long. */
+static void close_gently(int socket)
+{
+    enum { PATIENCE_MS = 1000 };
+    char unread[4096];
+    struct pollfd look = {.fd = socket, .events = POLLIN};
+    ssize_t got = 1;
+    shutdown(socket, SHUT_WR);
+    while (got > 0 && poll(&look, 1, PATIENCE_MS) > 0)
+        got = recv(socket, unread, sizeof unread, 0);
+    close(socket);
+}
+
 void connections_close(struct connections *s)
 {
     for (int32_t i = 0; i < s->ranks; i++) {
@@ -307,7 +321,7 @@ void connections_close(struct connections *s)
         while (peer->first)
             message_sent(peer);
         if (peer->socket >= 0)
-            close(peer->socket);
+            close_gently(peer->socket);
     }
     free_list(s->asked);
     free_list(s->early);

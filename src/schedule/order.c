@@ -77,13 +77,10 @@ void all_in_all_out_order(const struct pipeline *pipeline, int32_t stage, struct
     warm_up_then_pairs(pipeline, forwards(pipeline), segment_forward, segment_backward, keep, out);
 }
 
-void halves_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
-                  struct slots *out)
+void backward_in_two(const struct slots *whole, struct arena *keep, struct slots *out)
 {
-    struct slots whole = {0};
-    all_in_all_out_order(pipeline, stage, keep, &whole);
-    for (size_t i = 0; i < whole.len; i++) {
-        struct slot slot = whole.data[i];
+    for (size_t i = 0; i < whole->len; i++) {
+        struct slot slot = whole->data[i];
         bool backward = slot.kind == SLOT_BACKWARD;
         slot.kind = backward ? SLOT_BACKWARD_INPUT : slot.kind;
         array_push(keep, out, slot);
@@ -91,6 +88,14 @@ void halves_order(const struct pipeline *pipeline, int32_t stage, struct arena *
         if (backward)
             array_push(keep, out, slot);
     }
+}
+
+void halves_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                  struct slots *out)
+{
+    struct slots whole = {0};
+    all_in_all_out_order(pipeline, stage, keep, &whole);
+    backward_in_two(&whole, keep, out);
 }
 
 int64_t all_in_all_out_in_flight(const struct pipeline *pipeline, int32_t stage)

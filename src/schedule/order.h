@@ -6,7 +6,9 @@
 
 void all_in_all_out_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
                           struct slots *out);
-/* The same with backward passes in two, one half after the other. */
+/* Slots with their whole backward passes in two, one half after the other. */
+void backward_in_two(const struct slots *whole, struct arena *keep, struct slots *out);
+/* All-in-all-out so. */
 void halves_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
                   struct slots *out);
 int64_t all_in_all_out_in_flight(const struct pipeline *pipeline, int32_t stage);

@@ -292,16 +292,12 @@ void schedule_order(const struct schedule *schedule, const struct pipeline *pipe
         return;
     }
     const struct slots *list = &schedule->lists->stage[stage];
-    for (size_t i = 0; i < list->len; i++) {
-        struct slot slot = list->data[i];
-        bool whole = slot.kind == SLOT_BACKWARD && schedule->passes == ORDER_SPLIT; /* I5 */
-        if (whole)
-            slot.kind = SLOT_BACKWARD_INPUT;
-        array_push(keep, out, slot);
-        slot.kind = SLOT_BACKWARD_WEIGHT;
-        if (whole)
-            array_push(keep, out, slot);
+    if (schedule->passes == ORDER_SPLIT) {
+        backward_in_two(list, keep, out); /* I5 */
+        return;
     }
+    for (size_t i = 0; i < list->len; i++)
+        array_push(keep, out, list->data[i]);
 }
 
 int64_t schedule_in_flight(const struct schedule *schedule, const struct pipeline *pipeline,

@@ -52,21 +52,6 @@ static void *serve(void *context)
     return NULL;
 }
 
-static void work_together(void (*work)(struct transport *t, int *wrong))
-{
-    struct crew crew = {.port = free_port(), .work = work};
-    struct crew_member member[RANKS];
-    pthread_t thread[RANKS];
-    for (int32_t i = 0; i < RANKS; i++) {
-        member[i] = (struct crew_member){&crew, RANKS - 1 - i};
-        assert_int_equal(pthread_create(&thread[i], NULL, serve, &member[i]), 0);
-    }
-    for (int32_t i = 0; i < RANKS; i++)
-        pthread_join(thread[i], NULL);
-    for (int32_t i = 0; i < RANKS; i++)
-        assert_int_equal(crew.wrong[i], 0);
-}
-
 /* Somebody who is no rank connects first, says something else and goes. */
 static void come_as_stranger(int64_t port)
 {
@@ -80,6 +65,29 @@ static void come_as_stranger(int64_t port)
         nanosleep(&PAUSE, NULL);
     assert_int_equal(send(made, words, sizeof words, MSG_NOSIGNAL), sizeof words);
     close(made);
+}
+
+/* All ranks, the last first; with somebody else who comes, rank 0 first, then that one. */
+static void work_after(void (*work)(struct transport *t, int *wrong), void (*come)(int64_t port))
+{
+    struct crew crew = {.port = free_port(), .work = work};
+    struct crew_member member[RANKS];
+    pthread_t thread[RANKS];
+    for (int32_t i = 0; i < RANKS; i++) {
+        member[i] = (struct crew_member){&crew, come ? i : RANKS - 1 - i};
+        assert_int_equal(pthread_create(&thread[i], NULL, serve, &member[i]), 0);
+        if (come && i == 0)
+            come(crew.port);
+    }
+    for (int32_t i = 0; i < RANKS; i++)
+        pthread_join(thread[i], NULL);
+    for (int32_t i = 0; i < RANKS; i++)
+        assert_int_equal(crew.wrong[i], 0);
+}
+
+static void work_together(void (*work)(struct transport *t, int *wrong))
+{
+    work_after(work, NULL);
 }
 
 /* ---- transfers ------------------------------------------------------------------------------- */
@@ -205,20 +213,8 @@ static void test_transfers(void **state)
 
 static void test_strangers_are_sent_away(void **state)
 {
-    struct crew crew = {.port = free_port(), .work = scatter_and_gather};
-    struct crew_member member[RANKS];
-    pthread_t thread[RANKS];
     (void)state;
-    for (int32_t i = 0; i < RANKS; i++) {
-        member[i] = (struct crew_member){&crew, i};
-        assert_int_equal(pthread_create(&thread[i], NULL, serve, &member[i]), 0);
-        if (i == 0)
-            come_as_stranger(crew.port);
-    }
-    for (int32_t i = 0; i < RANKS; i++)
-        pthread_join(thread[i], NULL);
-    for (int32_t i = 0; i < RANKS; i++)
-        assert_int_equal(crew.wrong[i], 0);
+    work_after(scatter_and_gather, come_as_stranger);
 }
 
 static void test_a_rank_that_gives_up(void **state)

@@ -500,8 +500,8 @@ static void test_what_would_fit(void **state)
     cluster_free(p.cluster);
     assert_int_equal(cluster_open("dgx-a100:1x4", &p.cluster), WEFT_OK);
     p.request.cluster = p.cluster;
-    p.request.model =
-        large; /* 18 bytes of 18 G parameters are 324 GB, these four devices have 320 */
+    /* 18 bytes of 18 G parameters are 324 GB, these four devices have 320. */
+    p.request.model = large;
     p.request.pins = (struct degrees){.global_batch = 16};
     planned = plan_with("auto", &p.request);
     assert_non_null(planned);

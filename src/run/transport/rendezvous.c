@@ -45,11 +45,8 @@ struct rank_meeting {
 
 static void set_up(int socket)
 {
-    enum {
-        IDLE_S = 10,
-        EVERY_S = 5,
-        TIMES = 4
-    }; /* a machine that is gone is noticed within half a minute */
+    /* A machine that is gone is noticed within half a minute. */
+    enum { IDLE_S = 10, EVERY_S = 5, TIMES = 4 };
     int on = 1, idle = IDLE_S, every = EVERY_S, times = TIMES;
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);

@@ -282,8 +282,8 @@ static void sockets_abort(struct transport *t, const char *why)
 static void sockets_close(struct transport *t)
 {
     struct sockets *s = sockets_of(t);
-    char why[sizeof s->connections
-                 .why]; /* the reason reaches all before they see that this one is gone */
+    /* The reason reaches all before they see that this one is gone. */
+    char why[sizeof s->connections.why];
     snprintf(why, sizeof why, "%s", s->connections.why);
     tell_all(&s->connections, why[0] ? KEY_ABORT : KEY_END, why);
     connections_close(&s->connections);

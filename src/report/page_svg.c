@@ -297,13 +297,26 @@ static void put_bars(const struct svg *svg, enum purpose purpose)
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
+/* The letters of the longest label that begins as this one, so that B0 is not shown where B31 would find no room. */
+static int letters_of_kind(const struct svg *svg, const char *text)
+{
+    size_t letters = 0;
+    for (size_t i = 0; i < svg->timeline->labels.len; i++) {
+        const char *other = svg->timeline->labels.data[i];
+        if (other[0] == text[0])
+            letters = strlen(other) > letters ? strlen(other) : letters;
+    }
+    return (int)letters;
+}
+
 static void put_labels(const struct svg *svg)
 {
     for (size_t i = 0; i < svg->runs.len && svg->height >= LABEL_HEIGHT; i++) {
         const struct bar_run *run = &svg->runs.data[i];
         const char *text = svg->timeline->labels.data[run->first->label];
         int x = x_of(svg, run->first->start_ns), end = x_of(svg, run->end_ns);
-        if (run->first->stream == STREAM_COMPUTE && end - x > SLOT_LETTER * (int)strlen(text) + 20)
+        int wanted = SLOT_LETTER * letters_of_kind(svg, text) + 20;
+        if (run->first->stream == STREAM_COMPUTE && end - x > wanted)
             put_text_at(svg, "slot", (x + end - NEAR) / 2,
                         y_of_row(svg, svg->row[run->first->stage]) + svg->height / 2 + 40, text);
     }

@@ -478,6 +478,9 @@ static void misspelt_words_are_guessed(void **state)
     longer[sizeof longer - 1] = '\0';
     assert_string_equal(nearest(longer), "(none)");
     assert_null(nearest_word("gpt", NULL, 0));
+    static const char *const SIZES[] = {"qwen3-32b", "qwen3-30b-a3b", "qwen3-8b"};
+    assert_string_equal(nearest_word("qwen3-30b", SIZES, COUNT_OF(SIZES)), "qwen3-30b-a3b");
+    assert_string_equal(nearest_word("qwen3-33", SIZES, COUNT_OF(SIZES)), "qwen3-32b");
 }
 
 /* A table of words and one of rows: the name stands first. */

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "search/galvatron/words.h"
 #include "search/search.h"
 
 /* ---- counting -------------------------------------------------------------------------------- */
@@ -200,6 +201,30 @@ static void choices(void **unused)
     arena_free(arena);
 }
 
+/* Answers name strategies in the words of the command line, and count layers, not what is around them. */
+static void plans_in_words(void **unused)
+{
+    (void)unused;
+    struct arena *arena = arena_new();
+    struct strategy sharded = {1, {{WAY_SDP, 8}}, .shard = 3, .recompute = true};
+    struct strategy experts = {
+        3, {{WAY_DP, 2}, {WAY_EP, 2}, {WAY_TP, 2}}, .shard = 1, .sequence = true};
+    struct strategy turned = {3, {{WAY_TP, 2}, {WAY_SDP, 2}, {WAY_DP, 2}}, .shard = 3};
+    struct strategy layer[] = {sharded, sharded, sharded, experts, turned};
+    struct layer_source source = {.layers = 5, .around = (const bool[5]){true}};
+    struct layer_plan plan = {
+        .micro_batches = 1, .stages = 1, .count = (int32_t[]){5}, .strategy = layer};
+    assert_string_equal(layer_plan_text(arena, &source, &plan),
+                        "1 micro-batch, 2 layers dp 8 zero 3 recompute full, "
+                        "1 layer dp 4 tp 2 sp ep 2 zero 1, "
+                        "1 layer dp 4 tp 2 outside zero 3 replicate 2");
+    layer[3] = layer[4] = sharded;
+    plan.stages = 2, plan.micro_batches = 4, plan.count = (int32_t[]){3, 2};
+    assert_string_equal(layer_plan_text(arena, &source, &plan),
+                        "pp 2 (2+2 layers), 4 micro-batches, dp 8 zero 3 recompute full");
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +232,7 @@ int main(void)
         cmocka_unit_test(names_of_8_devices),  cmocka_unit_test(names_of_the_rows),
         cmocka_unit_test(names_are_distinct),  cmocka_unit_test(groups_of_any_size),
         cmocka_unit_test(invariants_of_weft),  cmocka_unit_test(choices),
+        cmocka_unit_test(plans_in_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,14 @@ static bool is_layer(const struct layer_source *source, int32_t layer)
     return !source->around || !source->around[layer];
 }
 
+static int32_t count_layers(const struct layer_source *source)
+{
+    int32_t layers = 0;
+    for (int32_t l = 0; l < source->layers; l++)
+        layers += is_layer(source, l);
+    return layers;
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
 
 static const char *counts_text(struct arena *keep, const struct layer_source *source,
@@ -43,20 +51,57 @@ static int32_t count_alike(const struct layer_source *source, const struct layer
     return count;
 }
 
+static const char *with_degree(struct arena *keep, const char *text, const char *name,
+                               int64_t degree)
+{
+    return degree > 1
+               ? arena_printf(keep, "%s%s%s %lld", text, *text ? " " : "", name, (long long)degree)
+               : text;
+}
+
+/* Tensor parallelism that is not on consecutive devices. */
+static bool tp_is_outside(const struct strategy *strategy)
+{
+    for (int32_t i = 0; i + 1 < strategy->levels; i++)
+        if (strategy->level[i].way == WAY_TP)
+            return true;
+    return false;
+}
+
+/* "dp 8 tp 2 sp zero 3 recompute full": one layer in the words of the command line (plan/words.c). */
+static const char *strategy_words(struct arena *keep, const struct strategy *strategy)
+{
+    int64_t whole = strategy_degree(strategy, WAY_DP), sharded = strategy_degree(strategy, WAY_SDP);
+    int64_t ep = strategy_degree(strategy, WAY_EP); /* replicas, too, outside of experts */
+    const char *text = with_degree(keep, "", "dp", whole * sharded * ep);
+    text = with_degree(keep, text, "tp", strategy_degree(strategy, WAY_TP));
+    text = arena_printf(keep, "%s%s%s", text, tp_is_outside(strategy) ? " outside" : "",
+                        strategy->sequence ? " sp" : "");
+    text = with_degree(keep, text, "cp", strategy_degree(strategy, WAY_CP));
+    text = with_degree(keep, text, "ep", ep);
+    text = arena_printf(keep, "%s%szero %d", text, *text ? " " : "", strategy->shard);
+    if (whole > 1 && sharded > 1)
+        text = with_degree(keep, text, "replicate", whole);
+    return arena_printf(keep, "%s%s", text, strategy->recompute ? " recompute full" : "");
+}
+
 static const char *strategies_text(struct arena *keep, const struct layer_source *source,
                                    const struct layer_plan *plan)
 {
     enum { MOST_SHOWN = 3 };
     const char *text = "";
-    int32_t shown = 0;
+    int32_t shown = 0, layers = count_layers(source);
     for (int32_t l = 0; l < source->layers; l++) {
         int32_t count = is_layer(source, l) ? count_alike(source, plan, l) : 0;
         if (!count)
             continue;
+        const char *words = strategy_words(keep, &plan->strategy[l]);
+        if (count == layers)
+            return words;
         if (shown++ == MOST_SHOWN)
             return arena_printf(keep, "%s, ..", text);
-        text = arena_printf(keep, "%s%s%dx %s", text, *text ? ", " : "", (int)count,
-                            strategy_text(keep, &plan->strategy[l], plan->stages));
+        text = arena_printf(keep, "%s%s%s %s", text, *text ? ", " : "", counted(count, "layer").s,
+                            words);
     }
     return text;
 }
@@ -68,8 +113,8 @@ const char *layer_plan_text(struct arena *keep, const struct layer_source *sourc
     if (plan->stages > 1)
         stages = arena_printf(keep, "pp %d (%s layers), ", (int)plan->stages,
                               counts_text(keep, source, plan));
-    return arena_printf(keep, "%s%lld micro-batch%s, %s", stages, (long long)plan->micro_batches,
-                        plan->micro_batches == 1 ? "" : "es", strategies_text(keep, source, plan));
+    return arena_printf(keep, "%s%s, %s", stages, counted(plan->micro_batches, "micro-batch").s,
+                        strategies_text(keep, source, plan));
 }
 
 /* ---- what if --------------------------------------------------------------------------------- */
@@ -144,14 +189,6 @@ static bool sharing_nothing(struct strategy *strategy)
         if (strategy->level[i].way == WAY_SDP)
             strategy->level[i].way = WAY_DP;
     return shard;
-}
-
-static int32_t count_layers(const struct layer_source *source)
-{
-    int32_t layers = 0;
-    for (int32_t l = 0; l < source->layers; l++)
-        layers += is_layer(source, l);
-    return layers;
 }
 
 static weft_status say_what_if(struct arena *keep, const struct layer_problem *problem,

@@ -4,6 +4,17 @@
  */
 #include "sim/item_cost.h"
 
+/* An item names the exchange of its first group; those of the other groups come after it. */
+static void mark_groups(const struct graph *graph, int32_t first, double by, double *slowdown)
+{
+    const struct exchange *exchange = graph->exchange;
+    for (int32_t i = first; i < graph->exchanges; i++) {
+        if (exchange[i].pattern != exchange[first].pattern || exchange[i].group != i - first)
+            break;
+        slowdown[i] = by;
+    }
+}
+
 const double *token_slowdowns(struct arena *keep, const struct graph *graph)
 {
     const struct plan *plan = graph->plan;
@@ -17,7 +28,7 @@ const double *token_slowdowns(struct arena *keep, const struct graph *graph)
         for (int32_t i = 0; i < graph->block[b].items; i++) {
             const struct item *item = &graph->block[b].item[i];
             if (item->tokens && item->exchange >= 0)
-                slowdown[item->exchange] = units / (units - taken); /* (1) */
+                mark_groups(graph, item->exchange, units / (units - taken), slowdown); /* (1) */
         }
     return slowdown;
 }

@@ -2,7 +2,10 @@
  * apart from layers, groups of replicas, device order, kinds of cp, uneven experts, packed documents, tokens once to a
  * device. Each is proved, simulated alike folded and unfolded, and its estimate is held against the simulation.
  *
- *   M1  Of the drawn plans, half are estimated to 0.5 % of the simulation.
+ *   M1  Of the drawn plans, half are estimated to 0.5 % of the simulation, and all to 10 % (of 1,008, the worst was off by
+ *       7.8 %).
+ *   M2  Folded and unfolded times differ by less than 0.1 %: where sends between stages and gradients meet on network
+ *       cards, those of a node are not equally full (of 1,008 plans, 9 differ by more than 0.001 %, one by 0.061 %).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,7 +97,7 @@ static double off_by(const struct plan *plan, const char *words)
 {
     expect_proof(plan);
     double folded = simulated_s(plan, FOLD_ALWAYS), all = simulated_s(plan, FOLD_NEVER);
-    if (fabs(folded / all - 1) > 1e-2)
+    if (fabs(folded / all - 1) > 1e-3) /* M2 */
         fail_msg("%s: %.6f s folded, %.6f s unfolded", words, folded, all);
     return fabs(estimated_s(plan) / folded - 1);
 }
@@ -124,6 +127,7 @@ static void drawn_plans_are_sound(void **state)
     qsort(off, (size_t)cases, sizeof *off, by_size);
     print_message("%d plans: median %.3f %%, worst %.2f %%\n", cases, 100 * off[cases / 2],
                   100 * off[cases - 1]);
+    assert_true(off[cases - 1] <= 0.1);       /* M1 */
     if (rounds_of(100) >= 100)                /* the median of two says nothing */
         assert_true(off[cases / 2] <= 0.005); /* M1 */
 }

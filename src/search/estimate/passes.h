@@ -24,6 +24,8 @@
  *       counts from the end of the one before it, whichever pass that belongs to, and the rest at
  *       the end counts for the last. The second forward pass and the last but one of the backward
  *       passes show what a pass takes that has no other beside it (apart).
+ *   I4  A stage that waits for the inputs of a pass gathers the sharded weights of the first units meanwhile. In a
+ *       second run inputs come so late that all such gathers are over; by so much less each pass takes then.
  */
 #ifndef WEFT_SEARCH_ESTIMATE_PASSES_H
 #define WEFT_SEARCH_ESTIMATE_PASSES_H
@@ -44,6 +46,8 @@ struct part_work {
     int64_t host;           /* copying its checkpoints to the host, or back */
     int64_t forward_apart;  /* where passes come in pairs: what a forward pass by itself */
     int64_t backward_apart; /* takes in addition, and a backward pass */
+    int64_t forward_less;   /* I4: what a pass takes less if its inputs come late */
+    int64_t backward_less;
 };
 weft_status part_work(const struct timed *timed, int32_t part, struct part_work *out);
 

@@ -178,6 +178,12 @@ static int32_t next_part(const struct pipeline_work *work, int32_t part)
     return next_part_of_stage(work->schedule->zigzag, work->stages, part);
 }
 
+/* What the first forward pass takes in addition, if the slots were played without it (slot_times.h, I2). */
+static int64_t begun_more(const struct part_work *part)
+{
+    return part->forward_less > 0 ? 0 : part->first_more;
+}
+
 /* I1: of piece 0, the additional time of all stages one after the other; of other pieces, only the
  * stage's own. */
 static void add_more(const struct pipeline_work *work, struct stage_end *end)
@@ -185,12 +191,12 @@ static void add_more(const struct pipeline_work *work, struct stage_end *end)
     int32_t p = work->stages;
     int64_t more = 0;
     for (int32_t s = 0; s < p; s++)
-        more += work->part[s].first_more + work->part[s].last_more;
+        more += begun_more(&work->part[s]) + work->part[s].last_more;
     for (int32_t s = 0; s < p; s++) {
         end[s].computed_ns += more;
         more -= work->part[s].last_more;
         for (int32_t k = next_part(work, s); k < p * work->pieces; k = next_part(work, k))
-            end[s].computed_ns += work->part[k].first_more + work->part[k].last_more;
+            end[s].computed_ns += begun_more(&work->part[k]) + work->part[k].last_more;
     }
 }
 
@@ -278,9 +284,18 @@ void begin_gathers(const struct pipeline_work *work, struct part_work *part)
     }
 }
 
+/* Whether passes gather while they wait for their inputs (passes.h, I4). */
+static bool any_late(const struct pipeline_work *work)
+{
+    bool any = false;
+    for (int32_t k = 0; k < work->stages * work->pieces; k++)
+        any |= work->part[k].forward_less > 0 || work->part[k].backward_less > 0;
+    return any;
+}
+
 void pipeline_ends(struct orders *orders, const struct pipeline_work *work, struct stage_end *end)
 {
-    bool closed = !work->schedule->played;
+    bool closed = !work->schedule->played && !any_late(work);
     if (closed && work->schedule->passes == ORDER_FORWARDS_FIRST)
         end_waves(work, end);
     else if (closed && work->pieces == 1 &&

@@ -34,6 +34,7 @@ struct orders {
     ARRAY(struct score *) scores;
     const struct score *latest;
     int64_t *end_ns, *slot_ns; /* per step; per part and NS_COUNT */
+    int64_t *less_ns;          /* as slot_ns: of (3) */
     /* Per part and direction: the time of a send; when the latest send is over. */
     int64_t *send_ns, *link_ns;
     struct stage_ends *stage;
@@ -214,6 +215,7 @@ static void make_room(struct orders *orders, size_t steps, size_t parts)
     if (orders->parts < parts) {
         orders->parts = 2 * parts;
         orders->slot_ns = ARENA_ARRAY(orders->keep, int64_t, orders->parts *NS_COUNT);
+        orders->less_ns = ARENA_ARRAY(orders->keep, int64_t, orders->parts *NS_COUNT);
         orders->send_ns = ARENA_ARRAY(orders->keep, int64_t, 2 * orders->parts + 1);
         orders->link_ns = ARENA_ARRAY(orders->keep, int64_t, 2 * orders->parts + 1);
         orders->stage = ARENA_ARRAY(orders->keep, struct stage_ends, orders->parts);
@@ -225,6 +227,9 @@ static void read_work(struct orders *orders, const struct pipeline_work *work)
     for (int32_t k = 0; k < work->stages * work->pieces; k++) {
         const struct part_work *part = &work->part[k];
         int64_t *slot_ns = &orders->slot_ns[k * NS_COUNT];
+        int64_t *less_ns = &orders->less_ns[k * NS_COUNT];
+        less_ns[SLOT_FORWARD] = part->forward_less;
+        less_ns[SLOT_BACKWARD_INPUT] = less_ns[SLOT_BACKWARD] = part->backward_less;
         slot_ns[SLOT_FORWARD] = part->forward;
         slot_ns[SLOT_BACKWARD_INPUT] = part->backward;
         slot_ns[SLOT_BACKWARD] = part->backward + part->weight;
@@ -246,12 +251,13 @@ static int64_t come_ns(struct orders *orders, const struct slot_step *step)
     return come;
 }
 
-/* Equations (1) and (2). */
-static void play_score(struct orders *orders, const struct score *score)
+/* Equations (1) to (3). */
+static void play_score(struct orders *orders, const struct score *score,
+                       const struct part_work *part)
 {
     const int64_t *slot_ns = orders->slot_ns;
     for (int32_t s = 0; s < score->pipeline.stages; s++)
-        orders->stage[s].end_ns = 0;
+        orders->stage[s].end_ns = part[s].forward_less > 0 ? part[s].first_more : 0; /* I2 */
     memset(orders->link_ns, 0,
            (size_t)(2 * score->pipeline.stages * score->pipeline.pieces + 1) *
                sizeof *orders->link_ns);
@@ -259,6 +265,7 @@ static void play_score(struct orders *orders, const struct score *score)
     for (size_t i = 1; i < score->step.len; i++) {
         const struct slot_step *step = &score->step.data[i];
         int64_t *stage_ns = &orders->stage[step->stage].end_ns, come = come_ns(orders, step);
+        come -= orders->less_ns[step->ns];
         *stage_ns = (come > *stage_ns ? come : *stage_ns) + slot_ns[step->ns];
         if (step->opens) {
             int64_t start = *stage_ns - slot_ns[step->ns], other = come_ns(orders, step + 1);
@@ -301,7 +308,7 @@ const struct stage_ends *play_slots(struct orders *orders, const struct pipeline
     const struct score *score = find_score(orders, work->schedule, pipeline);
     make_room(orders, score->step.len, (size_t)p * (size_t)work->pieces);
     read_work(orders, work);
-    play_score(orders, score);
+    play_score(orders, score, work->part);
     int64_t round = orders->end_ns[score->round[1]] - orders->end_ns[score->round[0]];
     int64_t least = slowest_round(orders, score);
     round = round > least ? round : least; /* I1 */

@@ -5,6 +5,10 @@
  *   end(k) = max{ end(before k on its stage), sent(what k needs) } + ns(k)
  *   sent(k) = max{ end(k), sent(what its part sent before) } + send                             (1)
  *
+ * A pass whose inputs come late has gathered its first weights by then (passes.h, I4):
+ *
+ *   end(k) = max{ end(before k on its stage) + ns(k), sent(what k needs) + ns(k) - less(k) }    (3)
+ *
  * Which slot needs which does not depend on times. So, once per shape, the slots are put in an
  * order in which each comes after what it needs (a *score*), and (1) is played along it for each
  * candidate.
@@ -14,6 +18,8 @@
  *   end(k) = end(k + 1) = max{ end(before k), sent(what k needs), sent(what k + 1 needs) }
  *                         + ns(k) + ns(k + 1)                                                   (2)
  *
+ *   I2  What the first forward pass of a stage takes in addition is gathers that begin with the iteration, where (3)
+ *       holds.
  *   I1  At most ROUNDS_PLAYED rounds of p micro-batches are played, plus the part of m that is no
  *       whole round. Each further round takes the time between the last forward pass of all and the
  *       one a round before it on the last stage, which has no warm-up, but no less than the slowest

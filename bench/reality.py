@@ -82,6 +82,9 @@ class Bench:
             sys.exit(f"weft {' '.join(map(str, words))}:\n{done.stderr}")
         return done.stdout
 
+    def answer(self, *words):
+        return json.loads(self.weft(*words, "--json"))
+
     def cluster(self, ranks):
         return self.folder / f"here{ranks}.yaml"
 
@@ -125,7 +128,7 @@ class Bench:
             trace = self.folder / "slow.json"
             self.weft("train", *plan, "--data", TEXT, "--steps", self.options.steps, "--clip", 0,
                       "--slow-bandwidth", rate, "--trace", trace)
-            laid = json.loads(self.weft("compare", *plan, "--measured", trace, "--profile", self.db, "--json"))
+            laid = self.answer("compare", *plan, "--measured", trace, "--profile", self.db)
             rows.append((variant, laid))
         print(f"\n{size} {degrees}, a network of {rate}\n{'iteration':>22} {'waits':>22}\n"
               f"{'measured':>11} {'predicted':>10} {'measured':>11} {'predicted':>10}")
@@ -141,14 +144,14 @@ class Bench:
         plan = self.plan(size, degrees, ranks)
         if not trace.exists() or not self.options.again:
             clip = ["--clip", 0] if "aiao" in degrees else []  # with a limit it could defer no gradients
-            told = json.loads(self.weft("train", *plan, "--data", TEXT, "--steps", self.options.steps,
-                                        "--trace", trace, "--log", log, "--json", *clip))
+            told = self.answer("train", *plan, "--data", TEXT, "--steps", self.options.steps,
+                               "--trace", trace, "--log", log, *clip)
             words = degrees.split()
             tokens = int(words[words.index("--global-batch") + 1]) * (64 if size == "small" else 128)
             told["step_s"] = tokens * statistics.median(self.step_seconds(log))
             (self.folder / f"{number}.told").write_text(json.dumps(told))
         told = json.loads((self.folder / f"{number}.told").read_text())
-        laid = json.loads(self.weft("compare", *plan, "--measured", trace, "--profile", self.db, "--json"))
+        laid = self.answer("compare", *plan, "--measured", trace, "--profile", self.db)
         return {"name": f"{size} {degrees}", "measured": told["step_s"], "laid": laid,
                 "predicted": laid["iteration"]["predicted_s"],
                 "memory": max((r["peak"] / r["predicted"] for r in told["ranks"]),

@@ -33,6 +33,11 @@ const struct schedule *graph_schedule(const struct graph *graph)
     return graph->executed ? plan_row(plan) : plan_schedule(plan);
 }
 
+bool graph_waits_in_host(const struct graph *graph, int32_t part)
+{
+    return graph_schedule(graph)->segmented && offloaded_bytes(&graph->lifetimes->part[part]) > 0;
+}
+
 /* ---- all stages ------------------------------------------------------------------------------ */
 
 static void place_devices(struct assembly *a)

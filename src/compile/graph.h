@@ -234,6 +234,11 @@ struct compile_options {
 };
 /* The plan's schedule; without pairs if the graph is compiled for an executor. */
 const struct schedule *graph_schedule(const struct graph *graph);
+/* Whether what a part sends, either way, waits in host memory until its receiver wants it (Fold3D, section 4: lazy
+ * communication between segments). A segmented schedule's next piece begins when the last micro-batch of this one is
+ * through, and within a piece nothing keeps a fast stage from running ahead of a slow one; a plan that offloads has no room
+ * on its devices for what waits so long. */
+bool graph_waits_in_host(const struct graph *graph, int32_t part);
 /* The plan must have passed plan_check. */
 weft_status graph_compile(const struct plan *plan, const struct compile_options *options,
                           struct graph **out);

@@ -22,6 +22,8 @@
  *   I2  Offloaded checkpoints leave while the next slot runs and are gone at its end; they are back
  *       from the start of the slot before the one that needs them. If that is no later than they
  *       would be gone, they stay. The host holds them from the end of their forward slot on.
+ *       What waits to be sent is in the host, too (graph_waits_in_host). While stages keep step, none of it is there when the
+ *       host is fullest: the checkpoints of a piece hold its input, which is no smaller.
  *   I3  What the allocator reserves decides whether a stage fits (plan.h, (1)). PyTorch's would return cached
  *       blocks before it fails, but the device would wait for that in every iteration.
  */

@@ -6,7 +6,7 @@
  *
  *   I1  The bytes held and the bytes kept together never exceed the most that was ever held.
  */
-#include "run/rank/room.h"
+#include "run/rank/sends.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -226,18 +226,36 @@ static void move_bytes(struct rank *r, enum copy_way way, void *to, const void *
     device_finish(device, device_record(device, r->copies));
 }
 
-void value_to_host(struct rank *r, struct value *value)
+void *host_copy(struct rank *r, const void *from, int64_t bytes)
 {
-    int64_t bytes = value_bytes(value);
     pthread_mutex_lock(&r->lock);
     void *host = take(r, SIDE_HOST, bytes);
     pthread_mutex_unlock(&r->lock);
-    move_bytes(r, COPY_TO_HOST, host, value->data, bytes);
+    move_bytes(r, COPY_TO_HOST, host, from, bytes);
     pthread_mutex_lock(&r->lock);
-    value->host = host;
     r->buffers.host_now += bytes;
     if (r->buffers.host_now > r->buffers.most.host_peak)
         r->buffers.most.host_peak = r->buffers.host_now;
+    pthread_mutex_unlock(&r->lock);
+    return host;
+}
+
+void host_free(struct rank *r, void *copy, int64_t bytes)
+{
+    if (!copy)
+        return;
+    pthread_mutex_lock(&r->lock);
+    r->buffers.host_now -= bytes;
+    give(r, SIDE_HOST, copy, bytes);
+    pthread_mutex_unlock(&r->lock);
+}
+
+void value_to_host(struct rank *r, struct value *value)
+{
+    int64_t bytes = value_bytes(value);
+    void *host = host_copy(r, value->data, bytes);
+    pthread_mutex_lock(&r->lock);
+    value->host = host;
     count(r, (enum memory_class)value->memory, -bytes);
     give(r, SIDE_DEVICE, value->data, bytes);
     value->data = NULL;

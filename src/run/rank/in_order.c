@@ -52,7 +52,7 @@ static bool is_any(const struct rank *r, const struct errand *w, const void *con
     return true;
 }
 
-/* What is sent has been copied (steps.c, I2), and nobody waits for it: it is given up when it is over, or
+/* What is sent has been copied (sends.c, I1), and nobody waits for it: it is given up when it is over, or
  * when the same stream sends the next. */
 static bool is_sent(const struct rank *r, const struct errand *w, const void *context)
 {

@@ -5,7 +5,7 @@
  *   transfers     a job is one transfer after another, with something to do before the first, between two
  *                 and after the last
  */
-#include "run/rank/room.h"
+#include "run/rank/sends.h"
 
 #include <math.h>
 #include <stdlib.h>

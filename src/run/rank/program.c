@@ -8,6 +8,8 @@
  *       in no queue: they start a slot ahead of the first that waits for them, so that no more
  *       memory is taken, and the sender need not wait.
  *   I3  Weights are gathered when what the iteration before has left of their gradients has come.
+ *   I4  Checkpoints that go to the host are gone when the slot after theirs ends (sim/holdings.c, I2): the next one waits
+ *       for that, or computation would run ahead of the copies and fill the memory that they are to free.
  */
 #include "run/rank/room.h"
 
@@ -129,9 +131,34 @@ static void add_edge(struct arena *scratch, struct edges *edges, int32_t before,
         array_push(scratch, edges, edge);
 }
 
+/* The latest two copies to the host, and the slots that were the latest when they were asked for. */
+struct departures {
+    int32_t job[2], slot[2], now; /* now: the current slot */
+};
+
+/* I4 */
+static void await_departure(struct arena *scratch, struct departures *d, const struct job *job,
+                            int32_t number, struct edges *edges)
+{
+    if (job->kind == JOB_TO_HOST) {
+        bool next = d->slot[1] < d->now;
+        d->job[0] = next ? d->job[1] : d->job[0];
+        d->slot[0] = next ? d->slot[1] : d->slot[0];
+        d->job[1] = number;
+        d->slot[1] = d->now;
+    }
+    if (job->kind != JOB_COMPUTE || job->slot <= d->now)
+        return;
+    d->now = job->slot;
+    int32_t gone = d->slot[1] + 2 <= d->now ? 1 : 0;
+    if (d->slot[gone] + 2 <= d->now)
+        add_edge(scratch, edges, d->job[gone], number);
+}
+
 static void find_edges(struct rank *r, struct arena *scratch, const int32_t *job_of,
                        struct edges *edges)
 {
+    struct departures departures = {{-1, -1}, {-2, -2}, -1};
     const struct graph *graph = r->graph;
     int32_t *deferred = ARENA_ARRAY(scratch, int32_t, (size_t)graph->buckets);
     memset(deferred, -1, (size_t)graph->buckets * sizeof *deferred);
@@ -146,6 +173,7 @@ static void find_edges(struct rank *r, struct arena *scratch, const int32_t *job
             deferred[task->about] = i;
         if (job->kind == JOB_GATHER && deferred[task->about] >= 0)
             add_edge(scratch, edges, deferred[task->about], i); /* I3 */
+        await_departure(scratch, &departures, job, i, edges);
     }
 }
 

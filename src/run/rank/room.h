@@ -10,7 +10,8 @@
  *   memberships.c  what an operator computes here: local sizes, groups of its sums, its kernel's call
  *   borders.c   inputs that it reads beyond its part
  *   items.c     operators and steps, on the tensors of one micro-batch
- *   steps.c     a step of a reshard as a transfer; sends between stages
+ *   steps.c     a step of a reshard as a transfer
+ *   sends.c     sends between stages
  *   weights.c   the weights of this device, and what they begin with
  *   stores.c    weights, gradients and optimizer state by buckets
  *   bucket_transfers.c  gradients and weights of a bucket between the members that share it
@@ -222,6 +223,8 @@ struct errand {
     int32_t key;
     float *out, *in;             /* staged */
     int64_t out_count, in_count; /* floats */
+    void *waiting;               /* of a send: its copy in host memory (sends.c, I1) */
+    int64_t waiting_bytes;
     int64_t *counts;
     /* Of gradients and weights: how much of it has gone. */
     int64_t at, end;
@@ -393,10 +396,6 @@ static inline struct runs rank_runs(const struct rank *r, enum dtype dtype, cons
 
 void step_begin(struct rank *r, struct errand *work);
 void step_end(struct rank *r, struct errand *work);
-void send_begin(struct rank *r, struct errand *work);
-void send_end(struct rank *r, struct errand *work);
-void receive_begin(struct rank *r, struct errand *work);
-void receive_end(struct rank *r, struct errand *work);
 /* With what it still holds: after a failure. */
 void errand_free(struct rank *r, struct errand *work);
 /* Parts of a fused tensor, of these elements, out of the whole and added to it. */

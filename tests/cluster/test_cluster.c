@@ -150,6 +150,11 @@ static void test_nicknames(void **state)
         {"gb200-nvl72:256gpus", "gb200-nvl72:4x64"},
         {"gb200-nvl72:64nodes", "gb200-nvl72:4x64"},
         {"gb300:256", "gb300-nvl72:4x64"},
+        {"gb200-nvl72:1node", "gb200-nvl72:1x4"}, /* every word of a unit */
+        {"gb200-nvl72:1gpu", "gb200-nvl72:1x1"},
+        {"gb200-nvl72:256devices", "gb200-nvl72:4x64"},
+        {"gb200-nvl72:1rack", "gb200-nvl72:1"},
+        {"gb200-nvl72:4domains", "gb200-nvl72:4"},
         {"nvl72:4racks", "gb200-nvl72:4"},
         {"dgx-h100:128gpus", "dgx-h100:16"},
         {"dgx-h100:16nodes", "dgx-h100:16"},

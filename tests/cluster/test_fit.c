@@ -407,6 +407,31 @@ static void broken_input_is_refused_with_its_line(void **state)
     }
 }
 
+/* A row may end after its time, and nowhere before it. */
+static void rows_cut_off_are_refused(void **state)
+{
+    (void)state;
+    static const char *const WORDS[] = {"1024", "128", "float", "none", "-1", "14.2", "0.1", "0.0"};
+    enum { TIME = 5 };
+    for (size_t words = 1; words <= COUNT_OF(WORDS); words++) {
+        struct arena *arena = arena_new();
+        struct samples samples = {0};
+        struct sample_filter filter = {0};
+        const char *text = NEW_HEADER;
+        for (size_t i = 0; i < words; i++)
+            text = arena_printf(arena, "%s %s", text, WORDS[i]);
+        weft_status status = parse(arena, arena_printf(arena, "%s\n", text), &filter, &samples);
+        assert_int_equal(status, words > TIME ? WEFT_OK : WEFT_BAD_INPUT);
+        if (status)
+            assert_string_equal(
+                weft_last_error()->message,
+                arena_printf(arena, "run.txt:12: expected 13 columns, found %zu", words));
+        else
+            assert_float_equal(samples.data[0].seconds, 14.2e-6, 1e-12);
+        arena_free(arena);
+    }
+}
+
 static void assert_refused(const struct sample *samples, size_t count, const char *message)
 {
     struct fit fit;
@@ -546,6 +571,7 @@ int main(void)
         cmocka_unit_test(each_run_has_its_own_ranks),
         cmocka_unit_test(columns_have_their_units),
         cmocka_unit_test(broken_input_is_refused_with_its_line),
+        cmocka_unit_test(rows_cut_off_are_refused),
         cmocka_unit_test(undetermined_data_is_refused),
         cmocka_unit_test(yaml_states_the_constants),
         cmocka_unit_test(cluster_file_carries_the_fit),

@@ -100,8 +100,7 @@
 /* What all Hopper devices share except their rates in long runs: fitted on Weft's H200 table. In
  * data/profiles/weft, h200_fp8.csv shows what fp8 loses (Llama 3 8B's layers), h200_alignment.csv
  * has the misaligned rows, h200_scan.csv the scans. Winograd's traffic is Volta's. `issue_ns` was
- * measured along with that table: an eager operator on a virtual machine. `token_ns`: Megatron-Bridge's runs of mixtures,
- * the half to fit. */
+ * measured along with that table: an eager operator on a virtual machine. */
 #define HOPPER                                                                                     \
     .unit_fraction = {{0.85, 0.85}, {0.83, 0.772}}, .power_fraction = 0.754, .fp8_loss = 0.1,      \
     .prologue_k = 126, .tile_edge = 10.1, .unhidden = 0.148, .group_unhidden = 0.707,              \
@@ -110,12 +109,12 @@
     .attention_power = {0.878, 0.559}, .attention_tail = 0.66, .attention_ramp_ns = {5310, 13500}, \
     .attention_v1 = 3, .attention_v2 = 1.65, .scan_fraction = {0.21, 0.27},                        \
     .memory_fraction = 0.93, .share = HOPPER_SHARES, .ramp_ns = 1810, .issue_ns = 11000,           \
-    .training_issue_ns = 38000, .overlap_slowdown = 1.14, .token_ns = 20
+    .training_issue_ns = 38000, .overlap_slowdown = 1.14
 
 /* Everything that Blackwell devices share except their power: fitted on SimuMax's B200 table. The
  * ratios of misaligned rows are hopper's, Winograd's traffic volta's. In the forward pass, two
  * tiles of 128 rows of attention take turns on a unit (cuDNN, FlashAttention-4). No scan was
- * measured: the values are those of an H200's unit. `token_ns`: as hopper's. */
+ * measured: the values are those of an H200's unit. */
 #define BLACKWELL                                                                                  \
     .scales_blocks = true, .unit_fraction = {{0.85, 0.85}, {0.773, 0.65}}, .prologue_k = 55.9,     \
     .tile_edge = 17.6, .unhidden = 0.176, .group_unhidden = 0.896, .misaligned = {0.37, 0.18},     \
@@ -125,7 +124,7 @@
     .attention_ramp_ns = {25600, 11600}, .attention_v1 = 3, .attention_v2 = 1.65,                  \
     .attention_sustained = 1, .scan_fraction = {0.1, 0.13}, .memory_fraction = 0.887,              \
     .share = SHARES(0.846), .ramp_ns = 1920, .issue_ns = 7590, .training_issue_ns = 20000,         \
-    .overlap_slowdown = 1.14, .token_ns = 8
+    .overlap_slowdown = 1.14
 
 /* Usual values for GPU kernels, not fitted. */
 #define GENERIC                                                                                    \
@@ -291,9 +290,4 @@ bool device_adds_gradients(const struct device *device)
 bool device_scales_blocks(const struct device *device)
 {
     return calibration_for(device)->scales_blocks;
-}
-
-double device_token_ns(const struct device *device)
-{
-    return calibration_for(device)->token_ns;
 }

@@ -51,10 +51,6 @@ struct calibration {
     /* Of the device's peak, in the products of a scan and of a delta rule (delta.c). */
     double scan_fraction[DIRECTION_COUNT];
 
-    /* For each token that an expert gets, in each pass of its dispatch and combination, where the software handles
-     * experts on streams. */
-    double token_ns;
-
     /* Everything. */
     double memory_fraction; /* of datasheet bandwidth that streaming reaches */
     /* Of that, what each kernel's access pattern reaches. */

@@ -240,6 +240,11 @@ int64_t cost_host_step_ns(const struct cost *cost)
     return (int64_t)cost->sustained.issue_ns;
 }
 
+int64_t cost_call_ns(const struct cost *cost)
+{
+    return (int64_t)(cost->calibration->issue_ns / pace_of(&cost->device.paces, PACE_HOST));
+}
+
 double cost_slowdown(const struct cost *cost)
 {
     double measured = cost->device.overlap_slowdown;

@@ -293,14 +293,14 @@ struct kernel_cost cost_on_device(struct cost *cost, const struct work *work);
  * kernel. */
 int64_t cost_host_ns(const struct cost *cost, const struct work *work);
 int64_t cost_host_step_ns(const struct cost *cost); /* one issue */
+/* What a short kernel takes that compiled code calls, if the host is not ahead of the device. */
+int64_t cost_call_ns(const struct cost *cost);
 /* Whether the kernel of a weight gradient adds to what is there, and computes the bias's sum, too,
  * so that no further pass follows it: Weft's own kernels do. */
 bool device_adds_gradients(const struct device *device);
 /* Whether the device's fp8 products take a scale for every 32 elements (MXFP8), so that a cast does
  * not need the largest of all values. */
 bool device_scales_blocks(const struct device *device);
-/* Time to handle a token of an expert in one pass, beyond its bytes (calibration.h). */
-double device_token_ns(const struct device *device);
 /* Tokens on their way to experts or back, by DeepEP (dispatch.c). */
 struct dispatch {
     int64_t nodes, per_node; /* the group: nodes, and devices of each */

@@ -34,7 +34,7 @@ static const struct {
         {"experts",
          "the host issues the products of a device's experts one by one, or as one kernel; or, as "
          "Transformer Engine without its fused kernels, one by one on several streams, with "
-         "permutation, padding and casts of their tokens as kernels between them (streams)",
+         "casts, biases and clamps of their tokens as kernels between them (streams)",
          {"calls", "fused", "streams"}},
     [FACT_HOST] = {"host",
                    "the host issues kernel after kernel, or CUDA graphs, which take it no time, or "

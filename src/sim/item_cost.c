@@ -175,6 +175,9 @@ int item_works(const struct plan *plan, int64_t instance, enum phase phase,
         out[count] = casts_of(plan, instance, phase);
         count += out[count].read_bytes > 0;
     }
+    double passed = expert_pass_bytes(plan, instance, phase);
+    if (passed > 0)
+        out[count++] = pass_over(plan, passed / 4, passed / 2, passed / 2);
     return count;
 }
 
@@ -206,27 +209,6 @@ static double last_share(const struct plan *plan, int64_t instance)
     return uneven && parts > 1 ? 2 - 1 / parts : 1;
 }
 
-/* Tokens that the device's experts get of an operator that brings them there or back; 0 of others. */
-static double routed_tokens(const struct plan *plan, int64_t instance)
-{
-    const struct op *op = &plan->model->op[plan->instance[instance].op];
-    int64_t local[OP_MAX_DIMS];
-    if (op->kind != OP_DISPATCH && op->kind != OP_COMBINE)
-        return 0;
-    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
-    const struct operand *routed = op->kind == OP_DISPATCH ? &op->output : &op->input[0];
-    int width = op_find_dim(op->kind, DIM_HIDDEN);
-    return width < 0 ? 0 : operand_elements(op, routed, local) / (double)local[width];
-}
-
-/* Equation (3). */
-static int64_t token_handling_ns(const struct plan *plan, int64_t instance)
-{
-    if (software_word(&plan->software, FACT_EXPERTS) != EXPERTS_STREAMS)
-        return 0;
-    return (int64_t)(routed_tokens(plan, instance) * device_token_ns(&plan->cluster->node.device));
-}
-
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase)
 {
     const struct plan *plan = costs->plan;
@@ -247,7 +229,7 @@ const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, en
         known->host_ns += work_host_ns(costs, &work[i]);
     }
     if (works)
-        known->device.ns += token_handling_ns(plan, instance);
+        known->device.ns += expert_calls(plan, &work[0]) * cost_call_ns(costs->cost);
     return known;
 }
 

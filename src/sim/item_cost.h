@@ -11,9 +11,8 @@
  * shard weights also process them on the device (policy_handling); that cost is found here as well,
  * because a forward pass that is repeated gathers nothing.
  *
- * Where the software handles experts on streams, bringing tokens to them or back takes, beyond its bytes,
- *
- *   device_token_ns for each token that an expert gets, in each pass                          (3)
+ * Where the software handles experts on streams, products take the time to call each expert's kernels in addition, and
+ * PyTorch's own passes run between them (expert_kernels.c).
  *
  * The host issues every kernel, running ahead of the device from one pass into the next; if a
  * micro-batch takes the host longer than the device, a part's blocks are stretched evenly, so that
@@ -43,9 +42,13 @@ struct item_costs {
 struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost);
 /* Everything that an operator's phase asks `cost` for: its own kernel first, then the passes that
  * come with it. Returns how many; 0: no work. */
-enum { MAX_ITEM_WORKS = 5 };
+enum { MAX_ITEM_WORKS = 6 };
 int item_works(const struct plan *plan, int64_t instance, enum phase phase,
                struct work out[MAX_ITEM_WORKS]);
+/* Of an operator's phase where experts have no fused kernels: kernels that are called one by one, and bytes that passes over
+ * tokens move beside its own (expert_kernels.c). */
+int64_t expert_calls(const struct plan *plan, const struct work *work);
+double expert_pass_bytes(const struct plan *plan, int64_t instance, enum phase phase);
 /* An operator's phase. */
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase);
 /* The host's time for an item that is an operator's phase, including what the policy requires. A

@@ -35,6 +35,7 @@ enum {
     OPTION_REPLICATE,
     OPTION_LAYOUT,
     OPTION_ORDER,
+    OPTION_OPTIMIZER_OFFLOAD,
     OPTION_OPTIMIZER /* the last */
 };
 
@@ -69,6 +70,8 @@ static const struct argp_option OPTIONS[] = {
      "bf16-moments, bf16-moments-gradients or fp8-weights (default: fp32 or mixed, by dtype)",
      1},
     {"optimizer", OPTION_OPTIMIZER, "O", 0, UPDATE_WORDS " (default adamw)", 1},
+    {"optimizer-offload", OPTION_OPTIMIZER_OFFLOAD, "F", 0,
+     "of parameters, whose optimizer state is in host memory and updated there (default 0)", 1},
     {"zero", OPTION_ZERO, "0|1|2|3", 0,
      "state sharding: optimizer, then gradients, then parameters (default 0)", 1},
     {"replicate", OPTION_REPLICATE, "N", 0,
@@ -262,6 +265,14 @@ static void take_optimizer(struct argp_state *state, struct plan_arguments *in, 
         argp_error(state, "--optimizer is '%s', expected " UPDATE_WORDS, arg);
 }
 
+static void take_optimizer_offload(struct argp_state *state, struct plan_arguments *in,
+                                   const char *arg)
+{
+    double *share = &in->degrees.optimizer_offload;
+    if (!parse_real(arg, share) || *share < 0 || *share > 1)
+        argp_error(state, "--optimizer-offload is '%s', expected a number from 0 to 1", arg);
+}
+
 static void take_software(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
     in->has_software = true;
@@ -295,14 +306,23 @@ static const struct {
     int key;
     void (*take)(struct argp_state *state, struct plan_arguments *in, const char *arg);
 } WORDS[] = {
-    {OPTION_SEQ, take_seq},           {OPTION_SET, take_model_set},
-    {OPTION_DTYPE, take_plan_dtype},  {OPTION_POLICY, take_policy},
-    {OPTION_ZERO, take_zero},         {OPTION_RECOMPUTE, take_recompute},
-    {OPTION_SCHEDULE, take_schedule}, {OPTION_LAYOUT, take_layout},
-    {OPTION_MEMORY, take_memory},     {OPTION_OVERLAP, take_overlap},
-    {OPTION_BUCKET, take_bucket},     {OPTION_MARGIN, take_margin},
-    {OPTION_SOFTWARE, take_software}, {OPTION_OPTIMIZER, take_optimizer},
-    {OPTION_CP_KIND, take_cp_kind},   {OPTION_ORDER, take_order},
+    {OPTION_OPTIMIZER_OFFLOAD, take_optimizer_offload},
+    {OPTION_SEQ, take_seq},
+    {OPTION_SET, take_model_set},
+    {OPTION_DTYPE, take_plan_dtype},
+    {OPTION_POLICY, take_policy},
+    {OPTION_ZERO, take_zero},
+    {OPTION_RECOMPUTE, take_recompute},
+    {OPTION_SCHEDULE, take_schedule},
+    {OPTION_LAYOUT, take_layout},
+    {OPTION_MEMORY, take_memory},
+    {OPTION_OVERLAP, take_overlap},
+    {OPTION_BUCKET, take_bucket},
+    {OPTION_MARGIN, take_margin},
+    {OPTION_SOFTWARE, take_software},
+    {OPTION_OPTIMIZER, take_optimizer},
+    {OPTION_CP_KIND, take_cp_kind},
+    {OPTION_ORDER, take_order},
 };
 
 static bool take_word(struct argp_state *state, struct plan_arguments *in, int key, const char *arg)

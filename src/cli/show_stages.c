@@ -163,7 +163,9 @@ static void print_legend(const struct showing *s, FILE *out)
         if (s->stage[i].memory.host > host)
             host = s->stage[i].memory.host;
     if (host > 0)
-        fprintf(out, "checkpoints in host memory: up to %s per device\n", show_bytes(host).s);
+        fprintf(out, "%s in host memory: up to %s per device\n",
+                s->plan->optimizer_offload > 0 ? "checkpoints and optimizer state" : "checkpoints",
+                show_bytes(host).s);
 }
 
 void stages_print(const struct showing *showing, FILE *out)

@@ -112,7 +112,10 @@ struct node_type {
     int32_t nics; /* NIC vertices; each is connected to the graph by a PCI link */
     /* of all NICs' wires to the fabric together, per direction; each NIC has an equal share */
     double nic_bytes_per_s;
+    double host_memory_bytes_per_s; /* of all sockets together; 0: unknown */
 };
+/* What each device has of its host's memory bandwidth if all use it; where that is unknown, as much as its link. */
+double host_memory_share(const struct node_type *node);
 
 /* ---- the fabric between nodes ---------------------------------------------------------------- */
 

@@ -303,12 +303,14 @@ weft_status node_read(const struct doc *doc, struct arena *keep, struct node_typ
     struct node_form {
         int64_t devices;
         const struct doc *vertices, *links;
+        double host_memory;
     } form = {0};
     static const struct field FIELDS[] = {
         {"devices", FIELD_COUNT, offsetof(struct node_form, devices), true, .min = 1,
          .max = MAX_NODE_DEVICES},
         {"vertices", FIELD_DOC, offsetof(struct node_form, vertices)},
         {"links", FIELD_DOC, offsetof(struct node_form, links)},
+        {"host_memory", FIELD_RATE, offsetof(struct node_form, host_memory)},
     };
     weft_status status;
     struct node_reader reader = {{.keep = keep}, map_new(keep), map_new(keep), NULL};
@@ -319,6 +321,7 @@ weft_status node_read(const struct doc *doc, struct arena *keep, struct node_typ
     if (form.links)
         TRY(read_links(&reader, form.links));
     topology_finish(&reader.graph, 0, node);
+    node->host_memory_bytes_per_s = form.host_memory;
     int32_t lost = unreachable_vertex(node);
     if (lost >= 0)
         return doc_error(doc, "add a link to it", "'%s' has no path to 'dev0'",

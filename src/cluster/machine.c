@@ -82,6 +82,7 @@ static void build_node(struct arena *keep, const struct machine *machine, struct
     add_pci(&graph, nic, machine->nics, host, hosts - machine->nics_from, gt);
     topology_finish(&graph, machine->nic_bytes_per_s, node);
     node->boards = machine->sockets / board;
+    node->host_memory_bytes_per_s = machine->sockets * socket_memory_bytes_per_s(machine->cpu);
 }
 
 static int32_t count_tiers(const struct machine *machine)

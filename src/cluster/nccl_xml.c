@@ -435,6 +435,7 @@ weft_status nccl_xml_read(struct cluster *cluster, const char *file, const char 
     TRY(read_system(&reader, system));
     TRY(identify(&reader, device, &cluster->node.device));
     topology_finish(&reader.graph, reader.net_rate, &cluster->node);
+    cluster->node.host_memory_bytes_per_s = reader.sockets * socket_memory_bytes_per_s(reader.cpu);
     int32_t lost = unreachable_vertex(&cluster->node);
     if (lost >= 0)
         TRY(xml_error(system, "a device must be in a <pci> below a <cpu>",

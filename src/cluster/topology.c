@@ -30,6 +30,32 @@ double socket_bytes_per_s(enum cpu_kind kind)
     return RATES[kind];
 }
 
+/* Channels times the fastest memory that they take: four of DDR4-2400 (Xeon E5-2600 v4), six of DDR4-2666 (Xeon
+ * Scalable), eight of DDR5-4800 and of DDR5-5600 (4th and 5th generation), eight of DDR4-3200 (EPYC 7002), twelve of
+ * DDR5-4800 (EPYC 9004), eight of DDR4-2666 (POWER9); of Grace with 480 GB a 36th of a GB200 NVL72's 14 TB/s. */
+double socket_memory_bytes_per_s(enum cpu_kind kind)
+{
+    static const double RATES[] = {
+        [CPU_BROADWELL] = 76.8 * GB_PER_S,
+        [CPU_SKYLAKE] = 128 * GB_PER_S,
+        [CPU_SAPPHIRE_RAPIDS] = 307.2 * GB_PER_S,
+        [CPU_EMERALD_RAPIDS] = 358.4 * GB_PER_S,
+        [CPU_ZEN2] = 204.8 * GB_PER_S,
+        [CPU_ZEN4] = 460.8 * GB_PER_S,
+        [CPU_POWER9] = 170.6 * GB_PER_S,
+        [CPU_ARM] = 384 * GB_PER_S,
+    };
+    _Static_assert(COUNT_OF(RATES) == CPU_KIND_COUNT, "a CPU without memory");
+    return RATES[kind];
+}
+
+double host_memory_share(const struct node_type *node)
+{
+    if (node->host_memory_bytes_per_s > 0)
+        return node->host_memory_bytes_per_s / node->devices;
+    return node->device.host_bytes_per_s;
+}
+
 int32_t add_vertex(struct topology *graph, enum vertex_kind kind, const char *name)
 {
     struct vertex vertex = {.kind = kind, .name = arena_copy_text(graph->keep, name)};

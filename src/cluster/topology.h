@@ -47,6 +47,8 @@ enum cpu_kind {
     CPU_KIND_COUNT
 };
 double socket_bytes_per_s(enum cpu_kind kind);
+/* Of a socket's own memory, by its datasheet. */
+double socket_memory_bytes_per_s(enum cpu_kind kind);
 
 /* ---- building -------------------------------------------------------------------------------- */
 

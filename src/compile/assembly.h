@@ -195,6 +195,10 @@ void resolve_gates(struct assembly *a);
 void copy_checkpoints(struct assembly *a, enum exchange_kind kind, const struct visit *place,
                       int64_t bytes, const int32_t *after);
 
+/* The host's part of the optimizer's step for one device, after its own; returns the last task. */
+int32_t step_on_host(struct assembly *a, const struct host_step *step, int32_t device,
+                     int32_t after);
+
 /* Called when all stages have their tasks. */
 void tie_gradients(struct assembly *a);
 weft_status find_meetings(struct assembly *a);

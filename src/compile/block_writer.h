@@ -1,5 +1,5 @@
-/* block_writer.h - the items of one block while they are written; private to blocks.c and
- * product_chunks.c. */
+/* block_writer.h - the items of one block while they are written; private to blocks.c, block_items.c
+ * and product_chunks.c. */
 #ifndef WEFT_COMPILE_BLOCK_WRITER_H
 #define WEFT_COMPILE_BLOCK_WRITER_H
 
@@ -26,7 +26,15 @@ struct block_writer {
     bool *remade;     /* per instance of the part: whether its run has been written again */
 };
 
-/* ---- blocks.c ---- */
+/* ---- block_items.c ---- */
+int32_t write_op(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,
+                 int32_t needs);
+/* Writes steps [first, last) of a reshard; returns the last item, or `needs` if there are none. */
+int32_t write_steps(struct block_writer *w, const struct use *use, const struct reshard *reshard,
+                    int32_t first, int32_t last, enum flow flow, int32_t needs);
+/* All of them. */
+int32_t write_reshard(struct block_writer *w, const struct use *use, const struct reshard *reshard,
+                      enum flow flow, int32_t needs);
 void write_rest(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,
                 int32_t needs, int32_t chunks, int32_t share);
 

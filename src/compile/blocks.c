@@ -43,100 +43,6 @@
 
 #include <string.h>
 
-/* ---- items ----------------------------------------------------------------------------------- */
-
-static int32_t push(struct block_writer *w, struct item item)
-{
-    bool overlaps = w->b->plan->overlap & OVERLAP_TENSOR;
-    int32_t at = (int32_t)w->items.len, other = item.kind == ITEM_OP ? w->last_step : w->last_op;
-    if (item.kind == ITEM_OP && w->brought > item.needs) /* I5 */
-        item.needs = w->brought;
-    if (!overlaps && !item.rest) /* I3 */
-        item.needs = other;
-    if (item.kind == ITEM_OP && !item.rest)
-        w->brought = -1;
-    if (item.kind == ITEM_OP && item.needs > w->waited)
-        w->waited = item.needs;
-    array_push(w->b->scratch, &w->items, item);
-    *(item.kind == ITEM_OP ? &w->last_op : &w->last_step) = at;
-    return at;
-}
-
-static int32_t push_op(struct block_writer *w, int64_t instance, enum phase phase,
-                       enum purpose purpose, int32_t needs)
-{
-    int64_t place = instance - w->b->plan->part[w->part].first;
-    int32_t at = push(w, (struct item){ITEM_OP, (uint8_t)purpose, (uint8_t)phase, -1, needs,
-                                       instance, NULL, 0, -1, -1, w->chunks[place], false, false});
-    w->chunks[place] = 0;
-    w->item_of[place] = at;
-    return at;
-}
-
-/* Writes some chunks of a product (I6) or of attention (I7). */
-void write_rest(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,
-                int32_t needs, int32_t chunks, int32_t share)
-{
-    push(w, (struct item){ITEM_OP, (uint8_t)purpose, (uint8_t)phase, -1, needs, instance, NULL, 0,
-                          -1, -1, chunks, false, true, share});
-}
-
-/* Whether experts are on several devices for one of producer and reader, but not for the other. */
-static bool moves_tokens(const struct block_writer *w, const struct use *use)
-{
-    const struct plan *plan = w->b->plan;
-    return use->source >= 0 && choice_sends_tokens(plan_choice(plan, use->source)) !=
-                                   choice_sends_tokens(plan_choice(plan, use->reader));
-}
-
-static int32_t push_step(struct block_writer *w, const struct use *use,
-                         const struct reshard_step *step, enum flow flow, int32_t needs)
-{
-    int64_t bytes = step_bytes_sent(w->b, use, step, flow);
-    struct item item = {.kind = ITEM_STEP,
-                        .purpose = PURPOSE_TENSOR,
-                        .phase = (uint8_t)flow,
-                        .operand = (int8_t)use->operand,
-                        .needs = needs,
-                        .instance = use->reader,
-                        .step = step,
-                        .bytes = bytes,
-                        .pattern = -1,
-                        .exchange = -1,
-                        .tokens = step->kind != STEP_SLICE && moves_tokens(w, use)};
-    struct token_volume volume = {1, 0};
-    if (item.tokens) {
-        struct group group = step_group(step, 0);
-        group.first += w->b->plan->stage[w->stage].first_device;
-        struct device_order order = plan_device_order(w->b->plan);
-        group = group_at(&order, &group);
-        volume = token_volume(w->b, use, &group);
-        item.bytes = (int64_t)((double)bytes * volume.share);
-    }
-    if (step->kind != STEP_SLICE) {
-        item.pattern = intern_step(w->b, w->stage, step, volume.crossing);
-        item.exchange = intern_exchange(w->b, item.pattern, (enum collective)step->kind, item.bytes,
-                                        PURPOSE_TENSOR);
-    }
-    return push(w, item);
-}
-
-/* Writes steps [first, last) of a reshard; returns the last item, or `needs` if there are none. */
-static int32_t push_steps(struct block_writer *w, const struct use *use,
-                          const struct reshard *reshard, int32_t first, int32_t last,
-                          enum flow flow, int32_t needs)
-{
-    for (int32_t i = first; reshard && i < last; i++)
-        needs = push_step(w, use, &reshard->step[i], flow, needs);
-    return needs;
-}
-
-static int32_t all_steps(struct block_writer *w, const struct use *use,
-                         const struct reshard *reshard, enum flow flow, int32_t needs)
-{
-    return push_steps(w, use, reshard, 0, reshard ? reshard->steps : 0, flow, needs);
-}
-
 /* ---- forward --------------------------------------------------------------------------------- */
 
 static bool in_part(const struct block_writer *w, int64_t instance)
@@ -174,11 +80,11 @@ static int32_t bring(struct block_writer *w, int64_t u)
     if (w->recomputing && needs < w->floor && !gathers(j))
         return -1; /* I4 */
     if (j->across)
-        needs = push_steps(w, use, j->forward[1], j->forward[1]->send + 1, j->forward[1]->steps,
-                           FLOW_FORWARD, needs);
+        needs = write_steps(w, use, j->forward[1], j->forward[1]->send + 1, j->forward[1]->steps,
+                            FLOW_FORWARD, needs);
     else
-        needs = all_steps(w, use, j->forward[1], FLOW_FORWARD,
-                          all_steps(w, use, j->forward[0], FLOW_FORWARD, needs));
+        needs = write_reshard(w, use, j->forward[1], FLOW_FORWARD,
+                              write_reshard(w, use, j->forward[0], FLOW_FORWARD, needs));
     if (needs >= 0 && w->items.data[needs].kind == ITEM_STEP)
         *done = needs;
     if (first < (int32_t)w->items.len)
@@ -199,7 +105,7 @@ static void forward_op(struct block_writer *w, int64_t instance, int64_t last, e
     if (needs >= before)
         write_rests_beside(w, instance, last, purpose, needs);
     write_ring(w, instance, PHASE_FORWARD, purpose, before, 1);
-    push_op(w, instance, PHASE_FORWARD, purpose, needs);
+    write_op(w, instance, PHASE_FORWARD, purpose, needs);
 }
 
 /* Writes the steps before the sends of this part's tensors. */
@@ -212,9 +118,9 @@ static void prepare_sends(struct block_writer *w)
         if (c->from_part != w->part || use->same_forward != c->use)
             continue;
         int32_t needs =
-            all_steps(w, use, use->joint->forward[0], FLOW_FORWARD, made_by(w, use->source));
-        push_steps(w, use, use->joint->forward[1], 0, use->joint->forward[1]->send, FLOW_FORWARD,
-                   needs);
+            write_reshard(w, use, use->joint->forward[0], FLOW_FORWARD, made_by(w, use->source));
+        write_steps(w, use, use->joint->forward[1], 0, use->joint->forward[1]->send, FLOW_FORWARD,
+                    needs);
     }
 }
 
@@ -317,10 +223,10 @@ static void send_back(struct block_writer *w, int64_t u, int32_t needs)
         !op_wants_gradient(laid_of(w->b, use->source)->op))
         return;
     if (j->across)
-        needs = push_steps(w, use, j->backward[0], 0, j->backward[0]->send, FLOW_GRADIENT, needs);
+        needs = write_steps(w, use, j->backward[0], 0, j->backward[0]->send, FLOW_GRADIENT, needs);
     else
-        needs = all_steps(w, use, j->backward[1], FLOW_GRADIENT,
-                          all_steps(w, use, j->backward[0], FLOW_GRADIENT, needs));
+        needs = write_reshard(w, use, j->backward[1], FLOW_GRADIENT,
+                              write_reshard(w, use, j->backward[0], FLOW_GRADIENT, needs));
     if (in_part(w, use->source) && w->items.data[needs].kind == ITEM_STEP)
         w->gradient_of[use->source - w->b->plan->part[w->part].first] = needs;
 }
@@ -337,9 +243,9 @@ static int32_t receive_back(struct block_writer *w, int64_t instance)
         if (use->same_backward != c->use)
             continue;
         const struct joint *j = use->joint;
-        needs = push_steps(w, use, j->backward[0], j->backward[0]->send + 1, j->backward[0]->steps,
-                           FLOW_GRADIENT, needs);
-        needs = all_steps(w, use, j->backward[1], FLOW_GRADIENT, needs);
+        needs = write_steps(w, use, j->backward[0], j->backward[0]->send + 1, j->backward[0]->steps,
+                            FLOW_GRADIENT, needs);
+        needs = write_reshard(w, use, j->backward[1], FLOW_GRADIENT, needs);
     }
     return needs;
 }
@@ -357,8 +263,8 @@ static int32_t gather_again(struct block_writer *w, int64_t instance)
             continue;
         int32_t *done = &w->step_of[use->same_forward - w->first_use];
         if (*done < w->floor || *done < w->layer) {
-            int32_t after = all_steps(w, use, use->joint->forward[0], FLOW_FORWARD, w->last_op);
-            *done = all_steps(w, use, use->joint->forward[1], FLOW_FORWARD, after);
+            int32_t after = write_reshard(w, use, use->joint->forward[0], FLOW_FORWARD, w->last_op);
+            *done = write_reshard(w, use, use->joint->forward[1], FLOW_FORWARD, after);
         }
         needs = *done > needs ? *done : needs;
     }
@@ -397,8 +303,8 @@ static void backward_op(struct block_writer *w, int64_t instance, bool inputs, b
             gathered = gather_again(w, instance);
         gradient_beside(w, instance, needs);
         int32_t ring = write_ring(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD, before, 2);
-        int32_t at = push_op(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD,
-                             product || gathered < needs ? needs : gathered);
+        int32_t at = write_op(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD,
+                              product || gathered < needs ? needs : gathered);
         for (int64_t u = b->use_first[instance]; u < b->use_first[instance + 1]; u++)
             send_back(w, u, at);
         if (ring)
@@ -409,8 +315,8 @@ static void backward_op(struct block_writer *w, int64_t instance, bool inputs, b
     if (weights && op_trains(op)) {
         if (!inputs || !op->input_grad)
             gathered = gather_again(w, instance);
-        push_op(w, instance, PHASE_BACKWARD_WEIGHT, PURPOSE_BACKWARD,
-                gathered > needs ? gathered : needs);
+        write_op(w, instance, PHASE_BACKWARD_WEIGHT, PURPOSE_BACKWARD,
+                 gathered > needs ? gathered : needs);
     }
 }
 

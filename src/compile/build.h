@@ -110,6 +110,8 @@ struct token_volume token_volume(const struct build *b, const struct use *use,
 int32_t intern_exchange(struct build *b, int32_t pattern, enum collective collective, int64_t bytes,
                         enum purpose purpose);
 int32_t intern_copy(struct build *b, enum exchange_kind kind, int32_t stage, int64_t bytes);
+/* For so many parameters, which a device updates in all (offload.c). */
+struct host_step host_step_of(struct build *b, int32_t stage, int64_t parameters);
 /* The number of a pattern, which is added if it is new. */
 int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *step,
                     double crossing);

@@ -363,6 +363,8 @@ weft_status proof_task(struct symbolic_machine *m, int32_t number, enum item_kin
     }
     if (task->block >= 0)
         return task->exchange < 0 ? do_run(m, task, preferred) : do_step(m, task);
+    if (task->micro_batch < 0 && task->stream >= STREAM_TO_HOST)
+        return WEFT_OK; /* a part of the optimizer's step, which was proved on the device */
     if (task->exchange < 0)
         return step_optimizer(m, task);
     if (task->purpose == PURPOSE_PIPELINE)

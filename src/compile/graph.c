@@ -22,6 +22,7 @@ const char *stream_name(enum stream_kind stream)
         [STREAM_GRADIENT] = "gradients", [STREAM_PARAMETER] = "parameters",
         [STREAM_NEXT] = "to next stage", [STREAM_PREVIOUS] = "to previous stage",
         [STREAM_TO_HOST] = "to host",    [STREAM_FROM_HOST] = "from host",
+        [STREAM_HOST] = "host",
     };
     _Static_assert(COUNT_OF(NAMES) == STREAM_COUNT, "a stream without a name");
     return NAMES[stream];

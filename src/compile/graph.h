@@ -53,6 +53,7 @@ enum stream_kind {
     STREAM_PREVIOUS,  /* gradients to the one before */
     STREAM_TO_HOST,
     STREAM_FROM_HOST,
+    STREAM_HOST, /* the host's own work: the optimizer's step on state in its memory */
     STREAM_COUNT
 };
 const char *stream_name(enum stream_kind stream);
@@ -178,6 +179,14 @@ struct exchange {
     int64_t group;      /* of the pattern; folded: stands for all groups */
     int64_t bytes;      /* as collective_time takes them */
     int32_t collective; /* enum collective: one pattern of digits serves several */
+};
+
+/* The optimizer's step on the host for one device of a stage, in equal chunks; 0 of them: there is none (offload.c). */
+struct host_step {
+    int32_t chunks;
+    int64_t parameters; /* of a chunk */
+    int32_t down,
+        up; /* exchanges of the stage's first device: its gradients, its updated weights */
 };
 
 /* ---- the graph ------------------------------------------------------------------------------- */

@@ -13,11 +13,19 @@
 
 /* ---- lives ----------------------------------------------------------------------------------- */
 
+static bool is_graphed(const struct plan *plan, int64_t instance)
+{
+    return software_word(&plan->software, FACT_GRAPH_POOLS) == GRAPH_POOLS_OWN && instance >= 0 &&
+           op_in_layer(plan->model, &plan->model->op[plan->instance[instance].op]);
+}
+
 int32_t take_life(struct life_trace *t, enum held held, int64_t instance, double bytes)
 {
+    bool graphed = is_graphed(t->b->plan, instance);
     struct lifetime life = {.bytes = (int64_t)ceil(bytes),
                             .instance = instance,
                             .held = (uint8_t)held,
+                            .stream = graphed ? MEMORY_GRAPHED : MEMORY_COMPUTED,
                             .born_in = (uint8_t)t->kind,
                             .dies_in = (uint8_t)t->kind,
                             .born = t->at,

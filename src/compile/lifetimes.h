@@ -67,7 +67,13 @@ enum held {
 const char *held_name(enum held held); /* "output" */
 
 /* The stream in which a tensor is allocated: PyTorch's allocator gives memory that one has freed to no other. */
-enum memory_stream { MEMORY_COMPUTED, MEMORY_GATHERED, MEMORY_REDUCED, MEMORY_STREAM_COUNT };
+enum memory_stream {
+    MEMORY_COMPUTED,
+    MEMORY_GATHERED,
+    MEMORY_REDUCED,
+    MEMORY_GRAPHED, /* layers in CUDA graphs, which have pools of their own (FACT_GRAPH_POOLS) */
+    MEMORY_STREAM_COUNT
+};
 
 struct lifetime {
     int64_t bytes; /* on each device */

@@ -181,6 +181,16 @@ static void outline_copies(struct build *b, struct outline *out)
     }
 }
 
+static void outline_host_steps(struct build *b, struct outline *out)
+{
+    int64_t *parameters = ARENA_ARRAY(b->scratch, int64_t, (size_t)b->plan->stages);
+    out->host_step = ARENA_ARRAY(b->keep, struct host_step, (size_t)b->plan->stages);
+    for (size_t i = 0; i < b->buckets.len; i++)
+        parameters[stage_of_part(b, b->buckets.data[i].part)] += out->updated[i];
+    for (int32_t s = 0; s < b->plan->stages; s++)
+        out->host_step[s] = host_step_of(b, s, parameters[s]);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static void finish(const struct build *b, struct graph *graph)
@@ -212,6 +222,7 @@ weft_status outline_compile(const struct plan *plan, struct outline *out)
     outline_sends(&b, out);
     outline_ties(&b, out);
     outline_copies(&b, out);
+    outline_host_steps(&b, out);
     finish(&b, graph);
     arena_free(b.scratch);
     return WEFT_OK;

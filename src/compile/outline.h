@@ -40,6 +40,7 @@ struct outline {
     int64_t *updated;     /* per bucket: parameters that each device's optimizer updates */
     int64_t *host_bytes;  /* per part: checkpoints of a micro-batch that wait in host memory */
     int32_t *to_host, *from_host; /* per part: their exchanges, -1: none */
+    struct host_step *host_step;  /* per stage: the optimizer's step on the host */
 };
 /* The plan need not cover the cluster: its stages may be any runs of devices. */
 weft_status outline_compile(const struct plan *plan, struct outline *out);

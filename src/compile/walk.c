@@ -132,8 +132,10 @@ static void finish_stage(struct assembly *a)
     synchronise_rest(a);
     for (int32_t part = a->stage; part < b->plan->parts; part = plan_next_part(b->plan, part))
         parameters += optimizer_parameters(a, part);
+    struct host_step host =
+        a->graph->executed ? (struct host_step){0} : host_step_of(a->b, a->stage, parameters);
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
-        const struct mark *mark = &a->mark[d];
+        struct mark *mark = &a->mark[d];
         int32_t computed = mark->last[STREAM_COMPUTE];
         struct task task = plain_task(STREAM_COMPUTE, NONE);
         task.device = d;
@@ -143,6 +145,8 @@ static void finish_stage(struct assembly *a)
         wait_for(a, number, mark->last[STREAM_GRADIENT]);
         wait_for(a, number, mark->last[STREAM_FEATURE]);
         a->ending[d] = (struct ending){computed, number};
+        if (host.chunks) /* gathers of updated weights wait for those that come up */
+            mark->last[STREAM_COMPUTE] = step_on_host(a, &host, d, number);
     }
     gather_updated(a);
 }

@@ -398,5 +398,8 @@ struct handling policy_handling(enum policy policy, int shard, double shares, do
 struct work optimizer_work(int64_t parameters, enum dtype dtype, enum policy policy,
                            enum update_rule optimizer,
                            int step); /* step: a word of FACT_OPTIMIZER_STEP */
+/* Bytes per parameter that the host moves for its step: a fused one in fp32 (optimizers.c, 1), and the weight in the type
+ * that goes up to the device, where that is another. */
+double host_step_bytes(enum policy policy, enum dtype dtype, enum update_rule optimizer);
 
 #endif

@@ -63,6 +63,12 @@ struct step_bytes optimizer_step_bytes(enum update_rule optimizer, int step)
             OPTIMIZERS[UPDATE_ADAMW].write};
 }
 
+double host_step_bytes(enum policy policy, enum dtype dtype, enum update_rule optimizer)
+{
+    int up = policy_gather_bytes(policy, dtype);
+    return OPTIMIZERS[optimizer].read + OPTIMIZERS[optimizer].write + (up < 4 ? 4 + up : 0);
+}
+
 bool is_orthogonalised(enum update_rule optimizer, const struct op *op)
 {
     bool logits = op->output.axes > 0 && op->kind == OP_LINEAR && op->module == 0;

@@ -117,6 +117,18 @@ static const struct {
          "multiprocessors that the kernels which send tokens to experts take from computation "
          "beside them",
          {"none", "16", "20", "24"}},
+    [FACT_HOST_STEP] =
+        {"host_step",
+         "where the host updates parameters, all their gradients come down first and all updated "
+         "parameters go up last (apart), or tensor by tensor, so that both copies and the step "
+         "overlap (tensors)",
+         {"apart", "tensors"}},
+    [FACT_GRAPH_POOLS] =
+        {"graph_pools",
+         "what layers keep for the backward pass is in memory that everything else takes, too, "
+         "when it is free (shared), or in the pools of CUDA graphs, which nothing else takes "
+         "(own)",
+         {"shared", "own"}},
 };
 _Static_assert(COUNT_OF(FACTS) == SOFTWARE_FACTS, "a fact without a row");
 

@@ -33,6 +33,8 @@ enum software_fact {
     FACT_WORKSPACE,
     FACT_DISPATCH,
     FACT_TOKEN_SMS,
+    FACT_HOST_STEP,
+    FACT_GRAPH_POOLS,
     SOFTWARE_FACTS
 };
 /* The words of each fact, in the order of FACTS. */
@@ -56,6 +58,8 @@ enum { WEIGHTS_WHOLE, WEIGHTS_CAST };
 enum { WORKSPACE_NONE, WORKSPACE_WEFT };
 enum { DISPATCH_EXPERTS, DISPATCH_DEVICES, DISPATCH_NODES }; /* as enum token_copies (model.h) */
 enum { TOKEN_SMS_NONE, TOKEN_SMS_16, TOKEN_SMS_20, TOKEN_SMS_24 };
+enum { HOST_STEP_APART, HOST_STEP_TENSORS };
+enum { GRAPH_POOLS_SHARED, GRAPH_POOLS_OWN };
 
 /* A record. */
 struct software {

@@ -29,6 +29,10 @@ static json_t *zero_json(const struct plan *plan, const struct degrees *d)
         else
             json_object_set_new(zero, "allgather_bucket_size", json_integer(elements));
     }
+    if (plan->optimizer_offload > 0) /* deepspeed/runtime/zero/offload_config.py */
+        json_object_set_new(zero, "offload_optimizer",
+                            json_pack("{s:s, s:b, s:f}", "device", "cpu", "pin_memory", 1, "ratio",
+                                      plan->optimizer_offload));
     if (d->shard < 3)
         json_object_set_new(zero, "reduce_scatter", json_boolean(d->shard > 0));
     return zero;

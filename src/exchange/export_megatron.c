@@ -100,6 +100,19 @@ bool uses_fsdp(const struct degrees *degrees)
     return degrees->shard >= 2;
 }
 
+/* arguments.py (validate_args): the hybrid optimizer reuses the path of precision-aware ones. */
+static void add_host_step(struct lines *a, const struct plan *plan)
+{
+    if (plan->optimizer_offload <= 0)
+        return;
+    add_flag(a, "optimizer-cpu-offload");
+    add_word(a, "optimizer-offload-fraction", arena_printf(a->keep, "%g", plan->optimizer_offload));
+    if (plan->policy != POLICY_BF16_MOMENTS && plan->policy != POLICY_BF16_MOMENTS_GRADIENTS)
+        add_flag(a, "use-precision-aware-optimizer");
+    if (software_word(&plan->software, FACT_HOST_STEP) == HOST_STEP_TENSORS)
+        add_flag(a, "overlap-cpu-optimizer-d2h-h2d");
+}
+
 static void add_sharding(struct lines *a, const struct plan *plan, const struct degrees *d)
 {
     bool muon = plan->optimizer == UPDATE_MUON; /* which shares out whole matrices instead */
@@ -111,6 +124,7 @@ static void add_sharding(struct lines *a, const struct plan *plan, const struct 
         add_word(a, "optimizer", "sgd");
     if (d->shard >= 1 && d->replicate > 1)
         add_int(a, "num-distributed-optimizer-instances", d->replicate);
+    add_host_step(a, plan);
     if (uses_fsdp(d)) {
         add_flag(a, "use-megatron-fsdp");
         add_word(a, "data-parallel-sharding-strategy",

@@ -61,6 +61,27 @@ static weft_status enabled(const struct doc *map, bool *out)
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
+/* Without a device, or with "none", nothing leaves (offload_config.py). NVMe is slower than the host that it goes
+ * through. */
+static weft_status read_offload(struct deepspeed_reading *r)
+{
+    struct {
+        const char *device;
+        double ratio;
+    } to = {"none", 1};
+    static const struct field OFFLOAD[] = {
+        {"device", FIELD_TEXT, 0},
+        {"ratio", FIELD_REAL, sizeof(const char *), .min = 0, .max = 1},
+    };
+    weft_status status = read_some(r->zero.offload_optimizer, OFFLOAD, COUNT_OF(OFFLOAD), &to);
+    if (status || strcmp(to.device, "none") == 0)
+        return status;
+    r->d.optimizer_offload = to.ratio;
+    if (strcmp(to.device, "cpu") != 0)
+        add_text(r->scratch, r->notes, "offload_optimizer: state waits in host memory here");
+    return WEFT_OK;
+}
+
 static weft_status read_zero(struct deepspeed_reading *r)
 {
     static const struct field ZERO[] = {
@@ -78,9 +99,9 @@ static weft_status read_zero(struct deepspeed_reading *r)
         return status;
     if (!doc_get(r->file.zero, "overlap_comm"))
         z->overlap = z->stage == 3;
-    if (z->offload_optimizer || z->offload_param)
-        add_text(r->scratch, r->notes, "offload: optimizer and parameters stay on the device here");
-    return WEFT_OK;
+    if (z->offload_param)
+        add_text(r->scratch, r->notes, "offload_param: parameters stay on the device here");
+    return read_offload(r);
 }
 
 static weft_status read_types(struct deepspeed_reading *r)

@@ -151,6 +151,13 @@ static enum update_rule optimizer_of(const char *word)
     return at < 0 ? UPDATE_ADAMW : WORDS[at].rule;
 }
 
+/* A number from 0 to 1; all where it is none. */
+static double share_of(const char *text)
+{
+    double share;
+    return parse_real(text, &share) && share >= 0 && share <= 1 ? share : 1;
+}
+
 static void read_state(struct megatron_reading *r)
 {
     struct degrees *d = &r->d;
@@ -179,7 +186,9 @@ static void read_state(struct megatron_reading *r)
     int64_t instances = argument_int(r->a, "num-distributed-optimizer-instances", 1);
     d->replicate = d->shard && instances > 1 ? instances : 0;
     if (has(r, "optimizer-cpu-offload"))
-        remark(r, "--optimizer-cpu-offload: the optimizer stays on the device here");
+        d->optimizer_offload = share_of(argument_word(r->a, "optimizer-offload-fraction", "1"));
+    if (has(r, "overlap-cpu-optimizer-d2h-h2d"))
+        d->software.word[FACT_HOST_STEP] = HOST_STEP_TENSORS;
 }
 
 /* Of several layers' kinds the first counts. Hierarchical sizes: first of the all-to-all, then of the ring. */

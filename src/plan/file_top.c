@@ -56,6 +56,8 @@ weft_status file_read_root(struct plan_file *file)
         {"bucket", FIELD_DOC, offsetof(struct file_root, bucket)},
         {"software", FIELD_DOC, offsetof(struct file_root, software)},
         {"replicate", FIELD_COUNT, offsetof(struct file_root, replicate), .min = 1},
+        {"optimizer_offload", FIELD_REAL, offsetof(struct file_root, optimizer_offload), .min = 0,
+         .max = 1},
         {"stage_run", FIELD_COUNT, offsetof(struct file_root, stage_run), .min = 1},
         {"optimizer", FIELD_CHOICE, offsetof(struct file_root, optimizer), false,
          optimizer_names()},
@@ -128,6 +130,8 @@ weft_status file_read_degrees(struct plan_file *file)
         {"layout", FIELD_TEXT, offsetof(struct degree_fields, degrees.layout)},
         {"offload", FIELD_BOOL, offsetof(struct degree_fields, degrees.offload)},
         {"replicate", FIELD_COUNT, offsetof(struct degree_fields, degrees.replicate)},
+        {"optimizer_offload", FIELD_REAL, offsetof(struct degree_fields, degrees.optimizer_offload),
+         .min = 0, .max = 1},
         {"order", FIELD_TEXT, offsetof(struct degree_fields, degrees.order)},
     };
     struct degree_fields read = {0};

@@ -134,6 +134,8 @@ static json_t *plan_json(struct arena *scratch, const struct plan *plan)
         json_object_set_new(json, "optimizer", json_string(optimizer_name(plan->optimizer)));
     if (plan->replicate > 1)
         json_object_set_new(json, "replicate", json_integer((json_int_t)plan->replicate));
+    if (plan->optimizer_offload > 0)
+        json_object_set_new(json, "optimizer_offload", json_real(plan->optimizer_offload));
     if (plan->stage_run)
         json_object_set_new(json, "stage_run", json_integer((json_int_t)plan->stage_run));
     if (!software_is_default(&plan->software))

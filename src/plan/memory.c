@@ -15,6 +15,7 @@
  *       optimizer state.
  *   I5  A framework may keep more or less of the state than (1), or for less than an iteration
  *       (policy_memory).
+ *   I6  Of parameters whose state is in host memory, the gradients wait there for the host's step, too.
  */
 #include "plan/room.h"
 
@@ -101,6 +102,10 @@ static double weight_share(const struct plan *plan, int32_t op)
     return cast && one ? 1.0 / policy_weight_bytes(plan->policy) : 1;
 }
 
+/* I6: fp32, in pinned memory (Megatron-Core's HybridDeviceOptimizer, cpu_copy_map_grad; DeepSpeed's
+ * single_partition_of_fp32_groups[].grad). */
+enum { PINNED_GRADIENT_BYTES = 4 };
+
 /* I5. */
 static void add_state(const struct plan *plan, const struct op *op, const struct choice *choice,
                       const int64_t *local, const struct op_memory *memory,
@@ -114,11 +119,14 @@ static void add_state(const struct plan *plan, const struct op *op, const struct
     bool own = device_adds_gradients(&plan->cluster->node.device); /* which copies nothing */
     double each = own ? 0 : practice.gradient_copy + (roots ? practice.moment : 0);
     bool gathered = choice->shard >= 3 && replicas > 1;
-    double state = optimizer_state_share(plan->optimizer, plan->policy, op);
-    sum->optimizer += memory->optimizer * state / shares; /* (1) */
+    double state = memory->optimizer * optimizer_state_share(plan->optimizer, plan->policy, op);
+    double here = 1 - plan->optimizer_offload; /* I6 */
+    sum->optimizer += state * here / shares;   /* (1) */
+    sum->host +=
+        plan->optimizer_offload * (state + PINNED_GRADIENT_BYTES * memory->updated) / shares;
     sum->gradients += gradients;
     sum->late += plan_makes_gradients_late(plan) ? gradients : 0;
-    sum->step += each * memory->updated / shares;
+    sum->step += each * here * memory->updated / shares;
     if (!gathered || !practice.no_weight_shares)
         sum->weights += memory->weights / (gathered ? replicas : 1);
     sum->parameters += parameters_of(op, local);
@@ -313,7 +321,7 @@ struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, in
     add_all_tied(plan, stage, &sum);
     double times = (double)in_flight / (double)plan->pieces; /* (2), I3 */
     sum.activations = w.kept * times;
-    sum.host = w.host * times;
+    sum.host += w.host * times;
     arena_free(scratch);
     return sum;
 }

@@ -168,6 +168,7 @@ void plan_copy_settings(struct plan *to, const struct plan *from)
     to->software = from->software;
     to->optimizer = from->optimizer;
     to->replicate = from->replicate;
+    to->optimizer_offload = from->optimizer_offload;
     to->stage_run = from->stage_run;
     to->memory = from->memory;
     to->overlap = from->overlap;

@@ -171,6 +171,8 @@ struct plan {
     /* Sharded state is divided inside groups of replicas and copied across so many of them (HSDP; Megatron's
      * distributed-optimizer instances); 0 or 1: it is divided by all. */
     int64_t replicate;
+    double
+        optimizer_offload; /* of parameters, whose state is in host memory and updated there: 0 to 1 */
     /* Devices of a stage that are neighbours in the cluster: runs of so many, with those of the other stages in
      * between (device_order.h); 0: all of them. */
     int64_t stage_run;
@@ -290,6 +292,7 @@ struct degrees {
     unsigned overlap;
     int64_t bucket_bytes;
     int64_t replicate; /* as in a plan */
+    double optimizer_offload;
     const char *order; /* "tp-cp-ep-pp-dp", fastest first; NULL: as stage_run says */
     int64_t stage_run; /* as in a plan */
     bool whole_sends;
@@ -438,7 +441,7 @@ struct stage_memory {
     double step;        /* only while the optimizer runs: copies of gradients, roots of moments */
     double activations; /* kept for `in_flight` micro-batches */
     double workspace;   /* of the operator that needs most */
-    double host;        /* checkpoints that wait in host memory */
+    double host;        /* checkpoints and state in host memory */
 };
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight);
 /* Weights, gradients and optimizer state of one instance; a tied weight counts for its owner. */

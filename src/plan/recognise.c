@@ -65,6 +65,7 @@ static void take_settings(const struct plan *plan, struct degrees *d)
     d->software = plan->software;
     d->optimizer = plan->optimizer;
     d->replicate = plan->replicate;
+    d->optimizer_offload = plan->optimizer_offload;
     d->stage_run = plan->stage_run;
     d->memory = plan->memory;
     d->overlap = plan->overlap;

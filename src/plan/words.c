@@ -134,6 +134,8 @@ static void say_practice(struct words *w, const struct degrees *d, const struct 
         say(w, "optimizer %s", optimizer_name(d->optimizer));
     if (d->replicate > 1 && d->replicate != asked->replicate)
         say(w, "replicate %lld", (long long)d->replicate);
+    if (d->optimizer_offload > 0 && d->optimizer_offload != asked->optimizer_offload)
+        say(w, "optimizer-offload %g", d->optimizer_offload);
     if (d->stage_run && d->stage_run != asked->stage_run && order_text(d))
         say(w, "order %s", order_text(d));
     if (!software_same(&d->software, &asked->software))

@@ -263,7 +263,9 @@ static void print_memory_legend(const struct prediction *prediction, FILE *out)
         if (prediction->stage[i].memory.host > host)
             host = prediction->stage[i].memory.host;
     if (host > 0)
-        fprintf(out, "checkpoints in host memory: up to %s per device\n",
+        fprintf(out, "%s in host memory: up to %s per device\n",
+                prediction->plan->optimizer_offload > 0 ? "checkpoints and optimizer state"
+                                                        : "checkpoints",
                 show_bytes((double)host).s);
 }
 

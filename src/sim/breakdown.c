@@ -115,16 +115,37 @@ static void count_wait(struct waits *w, int32_t task, int64_t from, int64_t unti
     }
 }
 
-/* Counts the time after the stage's last task: gathers of its weights, then others' work. */
+/* When the last task on one of the device's streams is over; no earlier than `from`. */
+static int64_t stream_end(const struct waits *w, enum stream_kind kind, int64_t from)
+{
+    const struct prediction *p = w->p;
+    int32_t stream = w->device * STREAM_COUNT + (int32_t)kind;
+    for (int64_t i = p->engine.order_first[stream]; i < p->engine.order_first[stream + 1]; i++) {
+        int64_t end = p->result.end_ns[p->engine.order[i]];
+        from = end > from ? end : from;
+    }
+    return from;
+}
+
+/* Counts the host's step and the copies before and after it; returns when all is over. */
+static int64_t count_host_step(struct waits *w, int64_t from)
+{
+    const struct prediction *p = w->p;
+    int32_t stream = w->device * STREAM_COUNT + STREAM_HOST;
+    int64_t over = stream_end(w, STREAM_FROM_HOST, from), steps = 0;
+    for (int64_t i = p->engine.order_first[stream]; i < p->engine.order_first[stream + 1]; i++)
+        steps += p->engine.task_ns[p->engine.order[i]];
+    w->time_ns[PURPOSE_OPTIMIZER] += steps;
+    w->time_ns[PURPOSE_OFFLOAD] += over - from - steps;
+    return over;
+}
+
+/* Counts the time after the stage's last task: the host's step, gathers of its weights, then others' work. */
 static void count_rest(struct waits *w, int64_t from)
 {
     const struct prediction *p = w->p;
-    int32_t stream = w->device * STREAM_COUNT + STREAM_PARAMETER;
-    int64_t gathered = from;
-    for (int64_t i = p->engine.order_first[stream]; i < p->engine.order_first[stream + 1]; i++) {
-        int64_t end = p->result.end_ns[p->engine.order[i]];
-        gathered = end > gathered ? end : gathered;
-    }
+    from = count_host_step(w, from);
+    int64_t gathered = stream_end(w, STREAM_PARAMETER, from);
     w->time_ns[PURPOSE_DATA] += gathered - from;
     w->time_ns[TIME_BUBBLE] += p->iteration_ns - gathered;
 }

@@ -366,7 +366,7 @@ static void find_stage(struct prediction *p, int32_t stage, const struct memory_
     *peak = (struct stage_peak){.limit = budget->all,
                                 .context = budget->context,
                                 .margin = budget->margin,
-                                .host = out->top.host,
+                                .host = out->top.host + out->state.host,
                                 .slot = out->top.slot,
                                 .in_step = in_step};
     for (int k = 0; k < MEMORY_CLASS_COUNT; k++) {

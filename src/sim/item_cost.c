@@ -264,9 +264,19 @@ struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, str
 int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters)
 {
     const struct plan *plan = costs->plan;
+    if (plan->optimizer_offload > 0)
+        parameters -= (int64_t)(plan->optimizer_offload * (double)parameters);
     struct work work = optimizer_work(parameters, plan->dtype, plan->policy, plan->optimizer,
                                       software_word(&plan->software, FACT_OPTIMIZER_STEP));
     return cost_on_device(costs->cost, &work).ns;
+}
+
+/* The host's memory is what limits a fused step (ZeRO-Offload, section 5: CPU-Adam). */
+int64_t host_update_ns(const struct item_costs *costs, int64_t parameters)
+{
+    const struct plan *plan = costs->plan;
+    double bytes = (double)parameters * host_step_bytes(plan->policy, plan->dtype, plan->optimizer);
+    return (int64_t)(bytes / host_memory_share(&plan->cluster->node) * 1e9);
 }
 
 /* The matrices of one instance's weights on a device, and what they take. */

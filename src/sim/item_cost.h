@@ -59,7 +59,10 @@ int64_t item_host_ns(struct item_costs *costs, const struct item *item);
 int64_t item_device_ns(struct item_costs *costs, const struct item *item);
 /* The host's time to issue a step. */
 double host_step_ns(const struct item_costs *costs);
+/* The device's step, of so many parameters without those that the host updates (plan->optimizer_offload). */
 int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters);
+/* The host's step for so many parameters, while it does the same for every device of the node. */
+int64_t host_update_ns(const struct item_costs *costs, int64_t parameters);
 /* What Muon's products take in a stage's step, in addition; 0 for other optimizers. */
 int64_t orthogonal_ns(const struct item_costs *costs, int32_t stage);
 

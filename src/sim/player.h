@@ -53,6 +53,7 @@ struct state {
     int64_t scratch;   /* of the kernel that takes most (cost/own_scratch.h) */
     int64_t late;      /* gradients that exist since the backward pass */
     int64_t step;      /* beside all of these, while the optimizer runs */
+    int64_t host;      /* in host memory */
 };
 int64_t state_total(const struct state *state); /* from the first slot to the last */
 /* What the optimizer's step finds and takes in addition to that. */

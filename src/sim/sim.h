@@ -36,7 +36,7 @@ struct stage_peak {
      * of the groups that it is in (communicators.c), and what is to stay free */
     int64_t reserved, context, communicators, margin;
     int64_t limit; /* of their sum: the device's memory, or the plan's limit */
-    int64_t host;  /* the most that checkpoints take in host memory */
+    int64_t host;  /* the most that checkpoints and state take in host memory */
     int64_t at_ns;
     int32_t slot; /* of the stage's schedule, in which the peak happens; -1: in none */
     bool in_step; /* the peak happens in the optimizer's step */

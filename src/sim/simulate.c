@@ -267,6 +267,10 @@ static weft_status task_ns(struct simulation *s, const struct task *task, int64_
     }
     if (task->block >= 0)
         return run_ns(s, task, out);
+    if (task->stream == STREAM_HOST) {
+        *out = host_update_ns(&s->costs, task->parameters);
+        return WEFT_OK;
+    }
     *out = optimizer_ns(&s->costs, task->parameters) +
            orthogonal_ns(&s->costs, s->graph->device[task->device].stage);
     return WEFT_OK;

@@ -117,5 +117,6 @@ struct state state_of(struct arena *scratch, const struct plan *plan, int32_t st
                           .buffer = buffer_bytes(plan, stage),
                           .scratch = scratch_bytes(plan, stage),
                           .late = (int64_t)memory.late,
-                          .step = (int64_t)memory.step};
+                          .step = (int64_t)memory.step,
+                          .host = (int64_t)memory.host};
 }

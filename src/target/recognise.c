@@ -311,6 +311,7 @@ static void set_fixed(const struct plan *plan, struct degrees *d)
     d->software = plan->software;
     d->optimizer = plan->optimizer;
     d->replicate = plan->replicate;
+    d->optimizer_offload = plan->optimizer_offload;
     d->stage_run = plan->stage_run;
     d->overlap = plan->overlap;
     d->bucket_bytes = plan->bucket_bytes;
@@ -329,6 +330,7 @@ static weft_status rebuild(const struct plan *plan, struct recognised *r)
     r->plan->policy = r->degrees.policy;
     r->plan->stage_run = r->degrees.stage_run;
     r->plan->replicate = r->degrees.replicate;
+    r->plan->optimizer_offload = r->degrees.optimizer_offload;
     return WEFT_OK;
 }
 

@@ -183,6 +183,21 @@ static const char *text_offload_kept(struct arena *keep, const struct numbers *n
                         framework(n));
 }
 
+static bool broken_host_state(const struct numbers *n)
+{
+    return n->d->optimizer_offload > 0 && (!can(n)->host_state || n->d->shard < 1);
+}
+static const char *text_host_state(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "optimizer-offload %g: %s %s", n->d->optimizer_offload, framework(n),
+                        can(n)->host_state ? "does this with zero 1 and above"
+                                           : "updates weights on the device");
+}
+static void mend_host_state(struct numbers *n)
+{
+    n->d->optimizer_offload = 0;
+}
+
 static bool broken_uneven(const struct numbers *n)
 {
     return *n->part_layers && !can(n)->uneven;
@@ -230,6 +245,7 @@ static const struct target_rule ALL[] = {
     {broken_block, text_block, mend_block},
     {broken_selective, text_selective, mend_selective},
     {broken_offload, text_offload, mend_offload},
+    {broken_host_state, text_host_state, mend_host_state},
     {broken_offload_kept, text_offload_kept, mend_offload},
     {broken_uneven, text_uneven, mend_uneven},
     {broken_order, text_order, mend_order},

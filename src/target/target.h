@@ -94,6 +94,7 @@ struct abilities {
     bool block;         /* of the first layers of each part */
     bool products;      /* of all but attention and every second product (BLOCK_PRODUCTS) */
     bool offload;       /* of checkpoints to the host */
+    bool host_state;    /* optimizer state and step on the host */
     bool offload_kept;  /* of what is kept without recomputation, too */
     bool full_pipeline; /* at least as many micro-batches as stages */
     /* Sequences are a multiple of tp * cp_pieces * cp where tp_pieces says so, else of cp_pieces * cp with

@@ -27,7 +27,7 @@ enum {
 #define MEGATRON_ABILITIES                                                                         \
     {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
      .tp_in_pipeline = true, .pieces = true, .stage_runs = true, .uneven = true, .sequence = true, .plain = true,      \
-     .selective = true, .block = true, .cp_pieces = 2, .replicates = true, .shards = SHARD_ANY,    \
+     .selective = true, .block = true, .cp_pieces = 2, .replicates = true, .host_state = true, .shards = SHARD_ANY,    \
      .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF | CAST,                           \
      .schedules = MEGATRON_SCHEDULES, .policies = MASTERS | 1U << POLICY_DISTRIBUTED | NARROWER,   \
      .whole_policies = MASTERS, .overlaps = OVERLAP_TENSOR,                                        \
@@ -82,7 +82,7 @@ static const struct target TARGETS[] = {
      * of a model that is no pipeline. engine.py, _do_optimizer_sanity_check: without ZeRO gradients have the
      * type of the model. Weights are gathered ahead at level 3 (stage3_prefetch_bucket_size). */
     {"deepspeed", "0.19", "DeepSpeed 0.19",
-     {.tp = true, .pp = true, .plain = true, .plain_experts = true, .offload = true,
+     {.tp = true, .pp = true, .plain = true, .plain_experts = true, .offload = true, .host_state = true,
       .shards = SHARD_ANY, .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF, .schedules = SIMPLE_SCHEDULES,
       .policies = 1U << POLICY_MIXED | 1U << POLICY_MIXED_FP32_GRADIENTS,
       .whole_policies = 1U << POLICY_MIXED, .may_overlap = OVERLAP_GRADIENTS,
@@ -201,6 +201,7 @@ static void obey_settings(struct arena *keep, const struct target *target, const
                                        .has_policy = true,
                                        .policy = plan->policy,
                                        .stage_run = target->any ? 0 : plan->stage_run,
+                                       .optimizer_offload = plan->optimizer_offload,
                                        .replicate = plan->replicate}};
     obey_rules(keep, target, plan, &r);
     for (size_t i = 0; i < r.differences.len; i++)
@@ -209,6 +210,7 @@ static void obey_settings(struct arena *keep, const struct target *target, const
         made->dtype = r.degrees.dtype;
         made->policy = r.degrees.policy;
         made->replicate = r.degrees.replicate;
+        made->optimizer_offload = r.degrees.optimizer_offload;
         made->stage_run = target->any ? plan->stage_run : r.degrees.stage_run;
     }
 }

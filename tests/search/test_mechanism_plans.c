@@ -41,9 +41,12 @@ static const char *word_of(struct rng *rng, const char *const *from, size_t coun
 
 static void draw_software(struct rng *rng, struct degrees *d)
 {
-    static const char *const SOFTWARE[] = {"default", "megatron-core-0.16", "torchtitan-2025",
+    static const char *const SOFTWARE[] = {"default",
+                                           "megatron-core-0.16",
+                                           "torchtitan-2025",
                                            "megatron-core-0.16,dispatch=devices",
-                                           "default,dispatch=nodes,token_sms=20"};
+                                           "default,dispatch=nodes,token_sms=20",
+                                           "default,host_step=tensors,graph_pools=own"};
     assert_int_equal(software_from_text(word_of(rng, SOFTWARE, COUNT_OF(SOFTWARE)), &d->software),
                      WEFT_OK);
 }
@@ -67,6 +70,7 @@ static struct degrees draw(struct rng *rng, struct arena *arena)
     d.global_batch = d.dp * d.pp * one_of(rng, TIMES, COUNT_OF(TIMES));
     d.shard = (int)rng_below(rng, 4);
     d.replicate = rng_below(rng, 3) ? 0 : 2;
+    d.optimizer_offload = rng_below(rng, 4) ? 0 : 0.25 * (double)(1 + rng_below(rng, 4));
     d.order = word_of(rng, ORDERS, COUNT_OF(ORDERS));
     assert_true(recompute_parse(arena, word_of(rng, LISTS, COUNT_OF(LISTS)), &d));
     draw_software(rng, &d);

@@ -187,6 +187,88 @@ static void documents_balance_consecutive_ranks(void **state)
     }
 }
 
+/* ---- optimizer state on the host ----------------------------------------------------------------- */
+
+/* Tasks of the first device on one of its streams: how many, and their bytes or parameters. */
+struct host_tasks {
+    int count;
+    double amount;
+};
+static struct host_tasks host_tasks_of(const struct plan *plan, enum stream_kind stream)
+{
+    struct graph *graph;
+    struct host_tasks out = {0};
+    assert_int_equal(graph_compile(plan, &(struct compile_options){FOLD_ALWAYS}, &graph), WEFT_OK);
+    for (int32_t i = 0; i < graph->tasks; i++) {
+        const struct task *task = &graph->task[i];
+        if (task->device != 0 || task->stream != stream)
+            continue;
+        out.count++;
+        out.amount += task->exchange >= 0 ? (double)graph->exchange[task->exchange].bytes
+                                          : (double)task->parameters;
+    }
+    graph_free(graph);
+    return out;
+}
+
+/* A DGX H100 has 2 sockets of 8 channels of DDR5-4800: 614.4 GB/s, 76.8 for each of 8 devices. Adam in 16 bits moves 16 +
+ * 12 + 4 + 2 = 34 bytes of a parameter there: 34 / 76.8 = 0.4427 ns. */
+static void the_host_updates_a_share(void **state)
+{
+    (void)state;
+    static const struct {
+        double share;
+        const char *software;
+        int chunks;
+    } CASES[] = {{0.5, "default", 1}, {1, "default", 1}, {1, "default,host_step=tensors", 16}};
+    struct opened o = open_both("llama3-8b", "layers: 4, seq: 2048", "dgx-h100:1");
+    struct degrees d = {.tp = 2, .pp = 2, .shard = 1, .global_batch = 8};
+    struct plan *all = plan_of(&o, d);
+    struct stage_memory before = plan_stage_memory(all, 0, 1);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        d.optimizer_offload = CASES[i].share;
+        assert_int_equal(software_from_text(CASES[i].software, &d.software), WEFT_OK);
+        struct plan *plan = plan_of(&o, d);
+        struct stage_memory memory = plan_stage_memory(plan, 0, 1);
+        double there = CASES[i].share * before.optimizer; /* 12 bytes of a parameter */
+        assert_float_equal(memory.optimizer, before.optimizer - there, 1);
+        assert_float_equal(memory.host, there * 16 / 12, 1);
+        struct host_tasks down = host_tasks_of(plan, STREAM_TO_HOST);
+        struct host_tasks step = host_tasks_of(plan, STREAM_HOST);
+        struct host_tasks up = host_tasks_of(plan, STREAM_FROM_HOST);
+        assert_int_equal(step.count, CASES[i].chunks);
+        assert_float_equal(step.amount, there / 12, 32); /* chunks are whole */
+        assert_float_equal(down.amount, 4 * step.amount, 0.5);
+        assert_float_equal(up.amount, 2 * step.amount, 0.5);
+        struct item_costs costs = {.plan = plan};
+        assert_float_equal((double)host_update_ns(&costs, 1000000), 442708, 1);
+        expect_sound(plan, CASES[i].software);
+        plan_free(plan);
+    }
+    plan_free(all);
+    close_both(&o);
+}
+
+/* What layers take in pools of their own is reserved beside the largest that is outside of them. */
+static void graphs_have_pools_of_their_own(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3-8b", "layers: 4, seq: 2048", "dgx-h100:1");
+    int64_t reserved[2];
+    for (int own = 0; own < 2; own++) {
+        struct degrees d = {.tp = 8, .global_batch = 4};
+        assert_int_equal(software_set(&d.software, "graph_pools", own ? "own" : "shared"), WEFT_OK);
+        struct plan *plan = plan_of(&o, d);
+        struct prediction *prediction;
+        assert_int_equal(simulate(plan, &(struct simulate_options){0}, &prediction), WEFT_OK);
+        reserved[own] = prediction->stage[0].memory.reserved;
+        prediction_free(prediction);
+        plan_free(plan);
+    }
+    assert_true(reserved[1] > reserved[0]);
+    close_both(&o);
+}
+
 /* ---- the layers of each part -------------------------------------------------------------------- */
 
 /* Layers that end in each part: "E" and "L" alone are parts without any. */
@@ -255,6 +337,8 @@ int main(void)
         cmocka_unit_test(the_fullest_device_has_its_tokens),
         cmocka_unit_test(documents_do_not_see_each_other),
         cmocka_unit_test(documents_balance_consecutive_ranks),
+        cmocka_unit_test(the_host_updates_a_share),
+        cmocka_unit_test(graphs_have_pools_of_their_own),
         cmocka_unit_test(layouts_say_what_parts_hold),
         cmocka_unit_test(wrong_layouts_are_refused),
     };

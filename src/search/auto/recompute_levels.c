@@ -34,6 +34,7 @@ static struct estimate_settings settings_of(const struct plan_request *request)
                                       .overlap = OVERLAP_ALL,
                                       .software = pins->software,
                                       .optimizer = pins->optimizer,
+                                      .optimizer_offload = pins->optimizer_offload,
                                       .bucket_bytes = degrees_bucket_bytes(pins),
                                       .copies = 3,
                                       .profile = request->profile};

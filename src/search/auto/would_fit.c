@@ -56,6 +56,13 @@ static bool offload_checkpoints(struct plan_request *request)
     return !already;
 }
 
+static bool state_on_host(struct plan_request *request)
+{
+    bool already = request->pins.optimizer_offload > 0;
+    request->pins.optimizer_offload = 1;
+    return !already;
+}
+
 static bool all_memory(struct plan_request *request)
 {
     bool limited = request->pins.memory.limit_bytes || request->pins.memory.has_margin;
@@ -74,6 +81,7 @@ static const struct {
     {"nothing forbidden", allow_all},
     {"degrees and schedule left open", any_layout},
     {"checkpoints in host memory (--offload)", offload_checkpoints},
+    {"optimizer state in host memory (--optimizer-offload 1)", state_on_host},
     {"all of the device's memory", all_memory},
 };
 

@@ -70,6 +70,7 @@ static weft_status try_found(struct autoddl *a, struct cost *cost, const struct 
     plan->software = a->request->pins.software;
     plan->optimizer = a->request->pins.optimizer;
     plan->replicate = a->request->pins.replicate;
+    plan->optimizer_offload = a->request->pins.optimizer_offload;
     plan->bucket_bytes = degrees_bucket_bytes(&a->request->pins);
     plan->whole_sends = a->request->pins.whole_sends;
     struct hold hold;

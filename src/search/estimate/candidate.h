@@ -36,7 +36,8 @@ struct estimate_settings {
     enum policy policy;
     struct software software;
     enum update_rule optimizer;
-    int64_t replicate;    /* as in a plan */
+    int64_t replicate; /* as in a plan */
+    double optimizer_offload;
     int64_t stage_run;    /* as in a plan, and of stages of equal sizes */
     unsigned overlap;     /* of enum overlap */
     int64_t bucket_bytes; /* as in a plan */

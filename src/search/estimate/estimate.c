@@ -10,6 +10,7 @@ struct estimate_settings estimate_settings_of(const struct plan *plan)
                                       .software = plan->software,
                                       .optimizer = plan->optimizer,
                                       .replicate = plan->replicate,
+                                      .optimizer_offload = plan->optimizer_offload,
                                       .stage_run = plan->stage_run,
                                       .overlap = plan->overlap,
                                       .bucket_bytes = plan->bucket_bytes,
@@ -24,6 +25,7 @@ void estimate_settings_give(const struct estimate_settings *settings, struct pla
     plan->software = settings->software;
     plan->optimizer = settings->optimizer;
     plan->replicate = settings->replicate;
+    plan->optimizer_offload = settings->optimizer_offload;
     plan->stage_run = settings->stage_run;
     plan->overlap = settings->overlap;
     plan->bucket_bytes = settings->bucket_bytes;
@@ -134,8 +136,8 @@ static void end_stages(const struct timed *t, const struct stage_end *end, struc
     for (int32_t i = 0; i < o->ties; i++)
         tie_stages(t, &o->tie[i], out->stage);
     for (int32_t s = 0; s < plan->stages; s++) {
-        out->stage[s].optimizer_ns =
-            optimizer_ns(&t->costs, updated_parameters(t, s)) + orthogonal_ns(&t->costs, s);
+        out->stage[s].optimizer_ns = optimizer_ns(&t->costs, updated_parameters(t, s)) +
+                                     orthogonal_ns(&t->costs, s) + host_step_on_stage_ns(t, s);
         out->stage[s].end_ns += out->stage[s].optimizer_ns;
     }
     for (int32_t i = 0; after && i < o->graph->buckets; i++) {

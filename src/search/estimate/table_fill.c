@@ -180,7 +180,8 @@ static void fit_optimizer(const struct timed *timed, struct row_table *t, int64_
     int64_t whole = optimizer_ns(&timed->costs, all), half = optimizer_ns(&timed->costs, all / 2);
     t->optimizer_each_ns = (double)(whole - half) / (double)(all - all / 2);
     t->optimizer_least_ns = whole - (int64_t)(t->optimizer_each_ns * (double)all);
-    t->optimizer_each_ns += (double)orthogonal_ns(&timed->costs, 0) / (double)all;
+    t->optimizer_each_ns +=
+        (double)(orthogonal_ns(&timed->costs, 0) + host_step_on_stage_ns(timed, 0)) / (double)all;
 }
 
 /* Bytes of copied tied weights in the table's own plan, where users are not laid out like their

@@ -15,6 +15,7 @@ static weft_status new_plan(const struct tables *t, struct plan **out)
     (*out)->software = s->software;
     (*out)->optimizer = s->optimizer;
     (*out)->replicate = s->replicate;
+    (*out)->optimizer_offload = s->optimizer_offload;
     (*out)->stage_run = s->stage_run;
     (*out)->overlap = s->overlap;
     (*out)->bucket_bytes = s->bucket_bytes;

@@ -53,3 +53,18 @@ int64_t exchange_ns(const struct timed *timed, int32_t exchange)
 {
     return exchange < 0 ? 0 : timed->flows.together_ns[exchange];
 }
+
+int64_t host_step_on_stage_ns(const struct timed *timed, int32_t stage)
+{
+    const struct host_step *step = &timed->outline.host_step[stage];
+    if (!step->chunks)
+        return 0;
+    int64_t way[] = {exchange_ns(timed, step->down),
+                     host_update_ns(&timed->costs, step->parameters), exchange_ns(timed, step->up)};
+    int64_t all = 0, longest = 0;
+    for (size_t i = 0; i < COUNT_OF(way); i++) {
+        all += way[i];
+        longest = way[i] > longest ? way[i] : longest;
+    }
+    return all + (step->chunks - 1) * longest;
+}

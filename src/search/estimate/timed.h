@@ -17,6 +17,8 @@ struct timed {
 weft_status timed_new(struct arena *keep, const struct plan *plan, struct cost *cost,
                       struct flow_cache *flows, struct timed *out);
 void timed_free(struct timed *timed);
+/* What the optimizer's step on the host takes on a stage, after the device's (compile/offload.c). */
+int64_t host_step_on_stage_ns(const struct timed *timed, int32_t stage);
 int64_t exchange_ns(const struct timed *timed, int32_t exchange); /* 0 for -1 */
 
 #endif

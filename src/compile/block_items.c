@@ -1,0 +1,97 @@
+/* block_items.c - the items of a block: an operator's phase, chunks of one, the steps of a reshard (blocks.c says in which
+ * order they are written, and numbers the invariants).
+ *
+ *   I1  An item needs an earlier one of the other lane, or none; its own lane keeps the order in which it was written.
+ */
+#include "compile/block_writer.h"
+
+static int32_t push(struct block_writer *w, struct item item)
+{
+    bool overlaps = w->b->plan->overlap & OVERLAP_TENSOR;
+    int32_t at = (int32_t)w->items.len, other = item.kind == ITEM_OP ? w->last_step : w->last_op;
+    if (item.kind == ITEM_OP && w->brought > item.needs) /* blocks.c, I5 */
+        item.needs = w->brought;
+    if (!overlaps && !item.rest) /* blocks.c, I3 */
+        item.needs = other;
+    if (item.kind == ITEM_OP && !item.rest)
+        w->brought = -1;
+    if (item.kind == ITEM_OP && item.needs > w->waited)
+        w->waited = item.needs;
+    array_push(w->b->scratch, &w->items, item);
+    *(item.kind == ITEM_OP ? &w->last_op : &w->last_step) = at;
+    return at;
+}
+
+int32_t write_op(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,
+                 int32_t needs)
+{
+    int64_t place = instance - w->b->plan->part[w->part].first;
+    int32_t at = push(w, (struct item){ITEM_OP, (uint8_t)purpose, (uint8_t)phase, -1, needs,
+                                       instance, NULL, 0, -1, -1, w->chunks[place], false, false});
+    w->chunks[place] = 0;
+    w->item_of[place] = at;
+    return at;
+}
+
+/* Writes some chunks of a product (blocks.c, I6) or of attention (I7). */
+void write_rest(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,
+                int32_t needs, int32_t chunks, int32_t share)
+{
+    push(w, (struct item){ITEM_OP, (uint8_t)purpose, (uint8_t)phase, -1, needs, instance, NULL, 0,
+                          -1, -1, chunks, false, true, share});
+}
+
+/* Whether experts are on several devices for one of producer and reader, but not for the other. */
+static bool moves_tokens(const struct block_writer *w, const struct use *use)
+{
+    const struct plan *plan = w->b->plan;
+    return use->source >= 0 && choice_sends_tokens(plan_choice(plan, use->source)) !=
+                                   choice_sends_tokens(plan_choice(plan, use->reader));
+}
+
+static int32_t push_step(struct block_writer *w, const struct use *use,
+                         const struct reshard_step *step, enum flow flow, int32_t needs)
+{
+    int64_t bytes = step_bytes_sent(w->b, use, step, flow);
+    struct item item = {.kind = ITEM_STEP,
+                        .purpose = PURPOSE_TENSOR,
+                        .phase = (uint8_t)flow,
+                        .operand = (int8_t)use->operand,
+                        .needs = needs,
+                        .instance = use->reader,
+                        .step = step,
+                        .bytes = bytes,
+                        .pattern = -1,
+                        .exchange = -1,
+                        .tokens = step->kind != STEP_SLICE && moves_tokens(w, use)};
+    struct token_volume volume = {1, 0};
+    if (item.tokens) {
+        struct group group = step_group(step, 0);
+        group.first += w->b->plan->stage[w->stage].first_device;
+        struct device_order order = plan_device_order(w->b->plan);
+        group = group_at(&order, &group);
+        volume = token_volume(w->b, use, &group);
+        item.bytes = (int64_t)((double)bytes * volume.share);
+    }
+    if (step->kind != STEP_SLICE) {
+        item.pattern = intern_step(w->b, w->stage, step, volume.crossing);
+        item.exchange = intern_exchange(w->b, item.pattern, (enum collective)step->kind, item.bytes,
+                                        PURPOSE_TENSOR);
+    }
+    return push(w, item);
+}
+
+/* Writes steps [first, last) of a reshard; returns the last item, or `needs` if there are none. */
+int32_t write_steps(struct block_writer *w, const struct use *use, const struct reshard *reshard,
+                    int32_t first, int32_t last, enum flow flow, int32_t needs)
+{
+    for (int32_t i = first; reshard && i < last; i++)
+        needs = push_step(w, use, &reshard->step[i], flow, needs);
+    return needs;
+}
+
+int32_t write_reshard(struct block_writer *w, const struct use *use, const struct reshard *reshard,
+                      enum flow flow, int32_t needs)
+{
+    return write_steps(w, use, reshard, 0, reshard ? reshard->steps : 0, flow, needs);
+}

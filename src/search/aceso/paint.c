@@ -1,5 +1,7 @@
 /* paint.c - manners inside a part; each change is kept if it makes the config better.
  *
+ *   alike    one sharding, and one place for checkpoints, in all parts: all ranks wait for gathers of weights as
+ *            long as one part shards its state, so that part after part would gain little until the last
  *   zones    the operators before the layers, the layers, and the operators after them: all combinations
  *            of tp and sharding, one per zone
  *   changes  another tp and sharding from a place where manners change to some layer, or from some layer
@@ -103,6 +105,36 @@ done:
 weft_status tune_zones(struct tuning *t)
 {
     return tune_parts(t, tune_zones_of);
+}
+
+/* ---- all parts at once ----------------------------------------------------------------------- */
+
+static void set_all(struct config *c, uint8_t shard, bool offload)
+{
+    for (int32_t k = 0; k < config_parts(c); k++)
+        for (int i = 0; i < MOST_MANNERS; i++) {
+            c->part[k].manner[i].shard = shard;
+            c->part[k].manner[i].offload = offload;
+        }
+}
+
+weft_status tune_alike(struct tuning *t)
+{
+    const struct problem *p = judge_problem(t->judge);
+    bool offloads = p->primitives >> OFFLOAD_MORE & 1, shards = p->primitives >> INC_SHARD & 1;
+    struct manner own = *main_manner(t->config, 0);
+    weft_status status = WEFT_OK;
+    for (uint8_t shard = 0; shard < SHARDS; shard++)
+        for (int offload = 0; offload < 2 && !judge_over(t->judge); offload++) {
+            struct config c;
+            if ((offload != own.offload && !offloads) || (shard != own.shard && !shards))
+                continue;
+            config_copy(&c, t->config);
+            set_all(&c, shard, offload);
+            TRY(tune_consider(t, &c, UINT64_MAX));
+        }
+done:
+    return status;
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */

@@ -14,7 +14,8 @@
  *   I2  For a config that was simulated, the simulator's answer is used. The memory factor of (1)
  *       is not applied before the finalists are simulated, and then it is that of the config that
  *       exceeded the limit by least since the searches started (or restarted): a config that
- *       exceeds it by little may well lead to one that fits.
+ *       exceeds it by little may well lead to one that fits. Where trials are counted there are too few for that:
+ *       it is applied at once.
  *   I3  The best of all is simulated whenever a turn is over: what replaces it is better only by an
  *       estimate, and may be worse.
  */
@@ -135,6 +136,29 @@ static weft_status correct(struct judge *judge, const struct outcome *out,
     change_coarse(result);
 done:
     arena_free(scratch);
+    return status;
+}
+
+/* I2: from now on every search that exceeded the limit may take less. */
+static weft_status tell_misses(struct team *team, struct judge *judge, struct outcome *out)
+{
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < team->searches; i++) {
+        bool any = false;
+        for (int s = 0; s < MOST_SCHEDULES; s++)
+            for (int pieces = 1; pieces <= TOLD_PIECES; pieces++) {
+                double memory = team->missed[i].memory[s][pieces];
+                if (memory <= 0)
+                    continue;
+                team->told[i].memory[s][pieces] = memory;
+                any = true;
+            }
+        team->missed[i] = (struct told){0};
+        judge->told = &team->told[i];
+        if (any)
+            TRY(correct(judge, out, &team->result[i]));
+    }
+done:
     return status;
 }
 
@@ -285,6 +309,8 @@ weft_status team_ask(struct team *team, struct judge *judge, struct outcome *out
         if (search < 0 || has_enough(team, out))
             break;
         TRY(try_found(team, judge, search, team->result[search].found, out));
+        if (counted)
+            TRY(tell_misses(team, judge, out));
     }
 done:
     return status;
@@ -326,29 +352,6 @@ static int32_t pick_finalists(struct arena *scratch, const struct team *team,
             out[picked++] = all[i];
     }
     return picked;
-}
-
-/* I2: from now on every search that exceeded the limit may take less. */
-static weft_status tell_misses(struct team *team, struct judge *judge, struct outcome *out)
-{
-    weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < team->searches; i++) {
-        bool any = false;
-        for (int s = 0; s < MOST_SCHEDULES; s++)
-            for (int pieces = 1; pieces <= TOLD_PIECES; pieces++) {
-                double memory = team->missed[i].memory[s][pieces];
-                if (memory <= 0)
-                    continue;
-                team->told[i].memory[s][pieces] = memory;
-                any = true;
-            }
-        team->missed[i] = (struct told){0};
-        judge->told = &team->told[i];
-        if (any)
-            TRY(correct(judge, out, &team->result[i]));
-    }
-done:
-    return status;
 }
 
 weft_status team_finish(struct team *team, struct judge *judge, struct outcome *out)

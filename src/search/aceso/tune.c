@@ -372,6 +372,8 @@ weft_status aceso_fit(struct judge *judge, struct config *c, struct search_resul
     TRY(judge_config(judge, c, &t.verdict, NULL, &legal));
     for (int round = 0; round < ROUNDS && t.changed; round++) {
         t.changed = false;
+        if (judge_problem(judge)->devices > FEW_DEVICES)
+            TRY(tune_alike(&t));
         TRY(tune_zones(&t));
         TRY(tune_batch(&t, 1, tune_zones));
         TRY(tune_batch(&t, -1, tune_zones));

@@ -23,6 +23,7 @@ weft_status tune_leaps(struct tuning *t);
 weft_status tune_balance(struct tuning *t);
 
 /* Manners inside parts: paint.c. */
+weft_status tune_alike(struct tuning *t);
 weft_status tune_zones(struct tuning *t);
 weft_status tune_changes(struct tuning *t);
 weft_status tune_variants(struct tuning *t);

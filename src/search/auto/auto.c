@@ -14,12 +14,13 @@
  *   7. if nothing fits, changes to the request, cheapest first, until one makes a plan fit
  *
  *   I1  The answer contains all trials of the planners that join, as each of them makes them by
- *       itself, so none of them beats it.
+ *       itself, so none of them beats it; but for I3.
  *   I2  What is forbidden is in no trial, whoever found it.
  *   I3  Without a budget, a planner is told the best time so far if that saves it work: it leaves
  *       out only what its bounds prove slower. The bounds of autoddl hold for the simulator; those
  *       of galvatron hold only for its own estimates, so that unless the search is a quick one it is told
- *       a time that is longer by AUTO_FAR_OFF, as in 2.
+ *       a time that is longer by AUTO_FAR_OFF, as in 2. On many devices aceso, too, ends early where it is far
+ *       from that time (aceso.c, I3): what it does from good plans has found more there.
  */
 #include <string.h>
 

@@ -14,13 +14,14 @@
 #include "search/auto/room.h"
 
 enum { MOST_BEGINS = 3 };
-/* I1: configs judged per start, and trials. Most of what Aceso gains comes from the first hundreds
- * of configs, for which there is time in a search of a second; more devices are worth some more. */
+/* I1: configs judged per start, and trials. Most of what Aceso gains comes from the first thousands
+ * of configs, for which there is time in a search of a second; on many devices this is where most of a plan is made
+ * (aceso.c, I3). */
 static const struct effort_row {
     int64_t devices; /* up to */
     int64_t configs, trials;
-} EFFORTS[] = {{512, 2000, 8}, {1024, 1500, 6}, {INT64_MAX, 20000, 8}};
-enum { QUICK = 1 };
+} EFFORTS[][3] = {{{512, 2000, 8}, {1024, 6000, 12}, {INT64_MAX, 40000, 12}},
+                  {{1024, 1500, 6}, {INT64_MAX, 20000, 8}}};
 static const struct effort_row TO_ITS_END;
 
 static weft_status go_on(struct join *join, const char *found_by, const struct begin_plan *begin,
@@ -47,10 +48,10 @@ weft_status refine_to_the_end(struct join *join, const struct trial *trial, cons
 
 static const struct effort_row *effort_for(const struct plan_request *request)
 {
-    size_t row = request->options.quick ? QUICK : 0;
-    while (cluster_devices(request->cluster) > EFFORTS[row].devices)
+    const struct effort_row *row = EFFORTS[request->options.quick];
+    while (cluster_devices(request->cluster) > row->devices)
         row++;
-    return &EFFORTS[row];
+    return row;
 }
 
 /* Starts from copies of the trials, because later trials move them in memory. */

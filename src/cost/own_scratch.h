@@ -2,10 +2,16 @@
  * (run/kernels/cuda) and the prediction of them ask here.
  *
  * cuBLASLt gets a workspace. Rows of outputs whose length is no multiple of 16 bytes leave it its oldest kernels,
- * several times as slow (a vocabulary of 50257): such outputs go through rows that are padded, some at a time,
- * and so do the weights:
+ * several times as slow (a vocabulary of 50257). Logits that only a loss reads therefore lie in rows that are
+ * padded, and the weights are copied into such rows for each product:
  *
- *   bytes = OWN_WORKSPACE + (rows at once + inputs) * padded outputs * 2                              (1)
+ *   bytes = OWN_WORKSPACE + inputs * padded outputs * 2                                               (1)
+ *
+ * Other outputs of that kind go through padded rows, some at a time. cuDNN's attention (run/kernels/cuda,
+ * fused_attention.h) adds up the gradients of queries in fp32, with one number for each row, and where heads share
+ * keys, writes the gradients of keys and values for each query head first:
+ *
+ *   bytes = queries * heads * (depth + 1) * 4 + (heads share keys) * 2 * keys * heads * depth * 2     (2)
  */
 #ifndef WEFT_COST_OWN_SCRATCH_H
 #define WEFT_COST_OWN_SCRATCH_H
@@ -20,8 +26,13 @@ struct padded_rows {
     int64_t length, at_once;
 };
 struct padded_rows padded_rows(enum dtype dtype, int64_t rows, int64_t outputs, int32_t weights);
+/* Elements from row to row of logits that only a loss reads, out of such a product; 0: rows are not padded. */
+int64_t logits_pitch(enum dtype dtype, int64_t rows, int64_t outputs);
 
-/* (1) of an operator with these local sizes; without the sums of columns, below a hundredth of it. */
+/* Whether cuDNN is asked for attention with these local sizes, of keys that are whole. */
+bool attention_is_fused(const struct op *op, const int64_t *local, enum dtype dtype);
+
+/* (1) and (2) of an operator with these local sizes; without the sums of columns, below a hundredth of it. */
 int64_t own_scratch_bytes(const struct op *op, const int64_t *local, enum dtype dtype);
 
 #endif

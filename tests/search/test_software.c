@@ -462,15 +462,22 @@ static void estimates_follow(void **state)
     model_free(model);
 }
 
-/* Of GPT-2's head in bf16 with 16 x 1024 tokens: rows of 50257 outputs are padded to 50264, and 256 MiB have room
- * for 20 x 128 of them: 32 MiB + (2560 + 768) x 50264 x 2 bytes. An H200 held 64 bytes more, of rounding. */
+/* Of GPT-2 in bf16 with 16 x 1024 tokens. Head: rows of 50257 outputs are padded to 50304, and so are its weights:
+ * 32 MiB + 768 x 50304 x 2 bytes. Attention: 16 x 12 x 1024 rows of 64 + 1 numbers in fp32; where 4 query heads
+ * share keys, gradients of keys and values for each of them beside it, twice 4 x 32 x 2048 x 64 x 2 bytes. */
 static void scratch_of_own_kernels(void **state)
 {
     (void)state;
     static const int64_t LOCAL[OP_MAX_DIMS] = {16, 1024, 768, 50257};
+    static const int64_t HEADS[OP_MAX_DIMS] = {16, 12, 1, 1024, 1024, 64};
+    static const int64_t GROUPS[OP_MAX_DIMS] = {4, 8, 4, 2048, 2048, 64};
     struct op head = {.kind = OP_LINEAR, .weights = 1};
-    assert_int_equal(own_scratch_bytes(&head, LOCAL, DTYPE_BF16), 368111616);
+    struct op attention = {.kind = OP_ATTENTION, .causal = true};
+    assert_int_equal(own_scratch_bytes(&head, LOCAL, DTYPE_BF16), (32 << 20) + 77266944);
     assert_int_equal(own_scratch_bytes(&head, LOCAL, DTYPE_FP32), 32 << 20);
+    assert_int_equal(own_scratch_bytes(&attention, HEADS, DTYPE_BF16), 51118080);
+    assert_int_equal(own_scratch_bytes(&attention, GROUPS, DTYPE_BF16), 68157440 + 67108864);
+    assert_int_equal(own_scratch_bytes(&attention, HEADS, DTYPE_FP32), 32 << 20);
     struct software own = software_of("weft-cuda"), graphs = software_of("weft,host=graphs");
     assert_true(software_issue(&own) > 0 && software_issue(&own) < 1);
     assert_true(software_issue(&graphs) == 0);

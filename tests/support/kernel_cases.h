@@ -131,6 +131,18 @@ static void make_wide_attention(struct builder *b, struct rng *rng)
                     &a);
 }
 
+/* Long enough for a library's kernels: every query sees all keys, or all before it. */
+static void make_plain_attention(struct builder *b, struct rng *rng)
+{
+    int64_t kv_heads = from_to(rng, 1, 2), seq = from_to(rng, 64, 100);
+    struct attention a = {kv_heads * from_to(rng, 1, 2), kv_heads, 8 * from_to(rng, 3, 9), 0,
+                          maybe(rng)};
+    int64_t kv = a.causal ? seq : from_to(rng, 64, 100);
+    build_attention(b, "op", sequence(b, seq, a.heads * a.depth),
+                    sequence(b, kv, a.kv_heads * a.depth), sequence(b, kv, a.kv_heads * a.depth),
+                    &a);
+}
+
 /* A weight of this many numbers that no split touches. */
 static void give_weight(struct builder *b, int64_t elements)
 {
@@ -465,6 +477,7 @@ static const struct {
     {OP_RESHAPE, make_reshape, 40},
     {OP_ATTENTION, make_wide_attention, 2},
     {OP_LINEAR, make_odd_linear, 1},
+    {OP_ATTENTION, make_plain_attention, 2},
 };
 
 /* ---- a lab of one operator ------------------------------------------------------------------- */

@@ -34,6 +34,9 @@ struct kernel_call {
     enum dtype dtype; /* DTYPE_FP32 or DTYPE_BF16 */
     uint64_t seed;    /* of dropout: of this run, step and instance */
     float dropout;    /* probability */
+    /* Elements from row to row of a product's outputs that only a loss reads, of a loss's inputs, and of the
+     * gradients of both (cost/own_scratch.h); 0: as many as there are. */
+    int64_t pitch;
 
     const void *input[CALL_INPUTS];
     const void *weight[MAX_KIND_WEIGHTS];
@@ -79,6 +82,8 @@ struct kernels {
     int64_t (*scratch_bytes)(const struct kernel_call *call); /* the most of its phases */
     void (*run)(const struct kernel_call *call, enum phase phase);
     void (*optimize)(const struct optimizer_step *step);
+    bool
+        pads_logits; /* it takes calls with a pitch, and of a loss those whose gradient is its input */
 };
 extern const struct kernels CPU_KERNELS;
 

@@ -97,9 +97,24 @@ static enum dtype stored_in(const struct operand *operand, enum dtype dtype)
     return operand->element == ELEMENT_FP32 ? DTYPE_FP32 : dtype;
 }
 
+/* Logits lie in padded rows where a run's do (kernels.h, pitch). */
 static int64_t local_elements(const struct rig *rig, const struct operand *operand)
 {
-    return (int64_t)operand_elements(rig->call.op, operand, rig->size);
+    const struct op *op = rig->call.op;
+    int64_t count = (int64_t)operand_elements(op, operand, rig->size);
+    bool logits = rig->call.pitch && operand == (op->kind == OP_LOSS ? &op->input[0] : &op->output);
+    return logits ? rig->size[0] * rig->size[1] * rig->call.pitch : count;
+}
+
+/* Of products whose rows would be padded, those of a head: the only ones that models have. */
+static int64_t pitch_of(const struct rig *rig)
+{
+    const struct op *op = rig->call.op;
+    bool head = op->kind == OP_LINEAR && op->weights == 1 && op->output.element == ELEMENT_COMPUTE;
+    if (!rig->kernels->pads_logits || (!head && op->kind != OP_LOSS))
+        return 0;
+    return logits_pitch(rig->call.dtype, rig->size[0] * rig->size[1],
+                        rig->size[op->kind == OP_LOSS ? 2 : 3]);
 }
 
 static int64_t vocabulary(const struct rig *rig)
@@ -227,6 +242,7 @@ static void set_call(struct rig *rig, const struct ask *ask, const struct asker 
                                      .seed = 1,
                                      .dropout = 0.1F,
                                      .stream = rig->stream};
+    rig->call.pitch = pitch_of(rig);
 }
 
 static bool build(struct rig *rig, const struct kernels *kernels, const struct ask *ask,

@@ -4,7 +4,8 @@
  *   gradient of a loss    = 1 / rows of the global batch                                         (2)
  *
  *   I1  The gradient of a sum's input is that of its output: the same tensor (lifetimes.h, I5).
- *   I2  Tensors are written once. Only a sum that nobody else sees is added to.
+ *   I2  Tensors are written once. Only a sum that nobody else sees is added to, and a loss that keeps its logits
+ *       may leave their gradient in their place.
  */
 #include "run/rank/inputs.h"
 
@@ -44,6 +45,7 @@ static struct calling calling_of(struct rank *r, struct spot at)
                                   .dtype = stored_as(r, ELEMENT_COMPUTE),
                                   .seed = hash_bytes(&r->step, sizeof r->step, local_op->path_hash),
                                   .dropout = r->evaluates ? 0 : r->options->dropout,
+                                  .pitch = local_op->pitch,
                                   .stream = r->work};
     return c;
 }
@@ -56,6 +58,14 @@ static void place_samples(struct calling *c)
     if (batch >= 0)
         c->begin[batch] += c->at.micro_batch * c->r->plan->step_samples;
     c->call.begin = c->begin;
+}
+
+static struct value *share(struct rank *r, struct value *value)
+{
+    pthread_mutex_lock(&r->lock);
+    value_share(value);
+    pthread_mutex_unlock(&r->lock);
+    return value;
 }
 
 static struct value *share_at(struct rank *r, int32_t micro_batch, int64_t key)
@@ -155,6 +165,21 @@ static void count_loss(struct calling *c)
                                 r->loss_sum);
 }
 
+/* Elements of a tensor with this layout, out of rows of `width`: with those that pad it (kernels.h, pitch). */
+static int64_t elements_here(const struct calling *c, const struct layout *layout, int64_t width)
+{
+    int64_t count = layout_local(layout);
+    return c->local_op->pitch ? count / width * c->local_op->pitch : count;
+}
+
+/* Of outputs: a loss's are one number for each row. */
+static int64_t output_elements(const struct calling *c)
+{
+    const struct layout *layout = &c->local_op->laid->output;
+    return c->call.op->kind == OP_LINEAR ? elements_here(c, layout, c->call.size[3])
+                                         : layout_local(layout);
+}
+
 static void run_forward(struct calling *c, enum purpose purpose)
 {
     struct rank *r = c->r;
@@ -171,7 +196,7 @@ static void run_forward(struct calling *c, enum purpose purpose)
     find_labels(c);
     int64_t kept = r->options->kernels->kept_bytes(&c->call);
     c->output = value_new(r, MEMORY_ACTIVATIONS, stored_as(r, laid->op->output.element),
-                          &laid->output, layout_local(&laid->output));
+                          &laid->output, output_elements(c));
     c->call.output = c->output->data;
     if (kept) {
         c->kept = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &laid->output,
@@ -298,6 +323,13 @@ static bool passes_on(const struct calling *c, int32_t k)
            layout_equal(&laid->input_grad[k], &laid->output_grad);
 }
 
+static int64_t gradient_elements(const struct calling *c, int32_t k)
+{
+    const struct layout *layout = &c->local_op->laid->input_grad[k];
+    return c->call.op->kind == OP_LOSS ? elements_here(c, layout, c->call.size[2])
+                                       : layout_local(layout);
+}
+
 /* The tensors that the kernel writes; whether there are any. */
 static bool make_room(struct calling *c)
 {
@@ -309,16 +341,20 @@ static bool make_room(struct calling *c)
         if (use->source < 0 || !takes_gradient(use->joint->from->op))
             continue;
         if (passes_on(c, k)) {
-            pthread_mutex_lock(&c->r->lock);
-            c->input_gradient[k] = value_share(c->gradient);
-            pthread_mutex_unlock(&c->r->lock);
+            c->input_gradient[k] = share(c->r, c->gradient);
+            continue;
+        }
+        if (c->local_op->overwrites && k == 0) {
+            c->input_gradient[k] = share(c->r, c->input[k]);
+            c->call.input_gradient[k] = c->input[k]->data;
+            any = true;
             continue;
         }
         enum dtype dtype = stored_as(c->r, laid->op->input[k].element);
-        c->input_gradient[k] =
-            c->local_op->border ? border_room(c->r, c->local_op->border, k, dtype)
-                                : value_new(c->r, MEMORY_ACTIVATIONS, dtype, &laid->input_grad[k],
-                                            layout_local(&laid->input_grad[k]));
+        c->input_gradient[k] = c->local_op->border
+                                   ? border_room(c->r, c->local_op->border, k, dtype)
+                                   : value_new(c->r, MEMORY_ACTIVATIONS, dtype,
+                                               &laid->input_grad[k], gradient_elements(c, k));
         c->call.input_gradient[k] = c->input_gradient[k]->data;
         any = true;
     }

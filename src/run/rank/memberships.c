@@ -57,6 +57,47 @@ static void sit(struct rank *r, int64_t instance, struct local_op *local_op)
     arena_free(scratch);
 }
 
+/* ---- logits in padded rows (kernels.h, pitch) ------------------------------------------------- */
+
+/* Whether a tensor goes from its operator to its reader as it is, and to nobody else. */
+static bool goes_straight(const struct rank *r, int64_t u)
+{
+    const struct graph_uses *uses = r->graph->uses;
+    const struct use *use = &uses->use[u];
+    const struct joint *j = use->joint;
+    if (use->source < 0 || j->across || j->part || uses->last_use[use->source] != u ||
+        use->next >= 0)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if ((j->forward[i] && j->forward[i]->steps) || (j->backward[i] && j->backward[i]->steps))
+            return false;
+    return layout_equal(&j->from->output, &j->to->input[j->operand]) &&
+           layout_equal(&j->from->output_grad, &j->to->input_grad[j->operand]);
+}
+
+static void find_pitch(struct rank *r, struct local_op *loss, struct local_op *from)
+{
+    const struct op *op = from->laid->op;
+    int64_t rows = loss->size[0] * loss->size[1], columns = loss->size[2];
+    loss->overwrites = (loss->laid->op->keep & (KEEP_INPUT_0 | KEEP_APART)) == KEEP_INPUT_0;
+    if (op->kind == OP_LINEAR && op->weights == 1 && op->output.element == ELEMENT_COMPUTE &&
+        from->size[3] == columns && from->size[0] * from->size[1] == rows)
+        loss->pitch = from->pitch = logits_pitch(stored_as(r, ELEMENT_COMPUTE), rows, columns);
+}
+
+static void find_pitches(struct rank *r)
+{
+    const struct graph_uses *uses = r->graph->uses;
+    for (int64_t i = 0; i < r->instances && r->options->kernels->pads_logits; i++) {
+        struct local_op *loss = &r->local_op[i];
+        int64_t u = uses->use_first[i];
+        if (loss->laid->op->kind == OP_LOSS && loss->size[0] && goes_straight(r, u))
+            find_pitch(r, loss, &r->local_op[uses->use[u].source]);
+    }
+}
+
+/* ---- all of them -------------------------------------------------------------------------------- */
+
 static weft_status check_local_op(const struct rank *r, int64_t instance, const struct laid *laid)
 {
     const char *why = NULL;
@@ -84,6 +125,7 @@ weft_status find_local_ops(struct rank *r)
         if (plan_stage_of_part(r->plan, r->graph->uses->part_of[i]) == r->stage)
             sit(r, i, &r->local_op[i]);
     }
+    find_pitches(r);
 done:
     return status;
 }

@@ -125,9 +125,10 @@ struct block_progress {
 struct local_op {
     const struct laid *laid;
     int64_t size[OP_MAX_DIMS], begin[OP_MAX_DIMS], whole[OP_MAX_DIMS];
-    bool adds_once;
-    bool counts;  /* of a loss: no device before this one has the same rows */
-    int32_t sums; /* the group of its sums in the middle (kernels.h, I3), -1: nobody else */
+    /* Of a loss: no device before this one has the same rows; its gradient takes the logits' place. */
+    bool adds_once, counts, overwrites;
+    int32_t sums;  /* the group of its sums in the middle (kernels.h, I3), -1: nobody else */
+    int64_t pitch; /* kernels.h; 0: rows follow each other */
     struct border_moves *border; /* NULL: it reads its own part of its inputs */
     uint64_t path_hash;
 };
@@ -277,8 +278,7 @@ struct rank {
 
     struct program program;
     int32_t next[STREAM_COUNT]; /* of the queues */
-    int32_t next_receive, slot;
-    int32_t done;
+    int32_t next_receive, slot, done;
     ARRAY(struct errand *) active;
     struct asked asked;
     struct pending_transfer *summing; /* what was asked for, on its way: the communicator's */

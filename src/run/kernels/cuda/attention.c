@@ -1,7 +1,7 @@
 /* attention.c - attention without the score matrix on a GPU (kernels/cpu/attention.c), tile by tile. */
 #include <math.h>
 
-#include "run/kernels/cuda/shape.h"
+#include "run/kernels/cuda/fused_attention.h"
 
 extern struct cuda_code CUDA_CODE_attention;
 GPU_KERNEL(ATTENTION_FORWARD, attention, "attention_forward");
@@ -91,7 +91,12 @@ static int64_t attention_scratch(const struct kernel_call *call)
 {
     struct kernel_call nowhere = *call;
     nowhere.scratch = NULL;
-    return room_of(&nowhere).floats * (int64_t)sizeof(float);
+    int64_t bytes = room_of(&nowhere).floats * (int64_t)sizeof(float);
+    for (int phase = PHASE_FORWARD; phase <= PHASE_BACKWARD_INPUT; phase++) {
+        int64_t fused = fused_attention_bytes(call, (enum phase)phase);
+        bytes = fused > bytes ? fused : bytes;
+    }
+    return bytes;
 }
 
 static struct cuda_grid query_grid(const struct attention_shape *s, int64_t floats)
@@ -208,6 +213,8 @@ static void attention_forward(const struct kernel_call *call)
     void *out = split ? (void *)room.out : call->output;
     int64_t floats = QUERY_TILE * (2 * (s.depth + 1) + s.value + 1 + QUERY_TILE + 1);
     struct flash *flash = flash_for(call, &s);
+    if (fused_attention(call, PHASE_FORWARD))
+        return;
     if (flash) {
         flash_forward(call, flash, &s);
         return;
@@ -237,6 +244,8 @@ static void attention_input(const struct kernel_call *call)
     int64_t floats = QUERY_TILE * (2 * (s.depth + 1) + 2 * (s.value + 1) + 2 * (QUERY_TILE + 1));
     struct cuda_grid grid = query_grid(&s, floats);
     struct flash *flash = flash_for(call, &s);
+    if (fused_attention(call, PHASE_BACKWARD_INPUT))
+        return;
     find_dots(call, &s, dot);
     if (flash) {
         flash_input(call, flash, &s, dot);

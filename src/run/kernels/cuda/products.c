@@ -11,18 +11,21 @@
 
 /* ---- linear ---------------------------------------------------------------------------------- */
 
-/* Outputs whose rows are padded (cost/own_scratch.h), and their gradients, have zeros at the rows' ends. */
+/* Outputs whose rows are padded (cost/own_scratch.h), and their gradients, have zeros at the rows' ends: where they
+ * lie, if the call has a pitch, else in a room for some of them. */
 struct gpu_linear {
-    int64_t rows, in, out, step; /* step: of rows of outputs in the room for them */
-    int64_t at_once;             /* rows there; 0: outputs are multiplied where they lie */
+    int64_t rows, in, out, step; /* step: from row to row of padded outputs */
+    int64_t at_once;             /* rows of the room; 0: outputs are multiplied where they lie */
+    bool padded;
 };
 
 static struct gpu_linear linear_of(const struct kernel_call *call)
 {
     struct gpu_linear l = {call->size[0] * call->size[1], call->size[2], call->size[3]};
     struct padded_rows padded = padded_rows(call->dtype, l.rows, l.out, call->op->weights);
-    l.step = padded.length;
-    l.at_once = padded.at_once;
+    l.step = call->pitch ? call->pitch : padded.length;
+    l.at_once = call->pitch ? 0 : padded.at_once;
+    l.padded = call->pitch || padded.at_once;
     return l;
 }
 
@@ -45,7 +48,7 @@ static struct linear_room linear_room(const struct kernel_call *call)
     int64_t each = dtype_bytes(call->dtype);
     room.columns = take(&room, call->op->weights > 1 ? column_room(l.rows, l.out) : 0);
     room.rows = take(&room, l.at_once * l.step * each);
-    room.weight = take(&room, l.at_once ? l.step * l.in * each : 0);
+    room.weight = take(&room, l.padded ? l.step * l.in * each : 0);
     return room;
 }
 
@@ -96,11 +99,11 @@ static int64_t rows_from(const struct gpu_linear *l, int64_t first)
 static void linear_forward(const struct kernel_call *call)
 {
     struct gpu_linear l = linear_of(call);
+    const void *weight = l.padded ? spread_weight(call, &l) : call->weight[0];
     if (!l.at_once) {
-        product_forward(call, &l, call->input[0], l.rows, call->weight[0], l.out, call->output);
+        product_forward(call, &l, call->input[0], l.rows, weight, l.step, call->output);
         return;
     }
-    const void *weight = spread_weight(call, &l);
     void *spread = scratch_at(call, linear_room(call).rows);
     for (int64_t first = 0; first < l.rows; first += l.at_once) {
         int64_t rows = rows_from(&l, first);
@@ -141,33 +144,48 @@ static void linear_input(const struct kernel_call *call)
     void *dx = call->input_gradient[0];
     if (!dx)
         return;
+    const void *weight = l.padded ? spread_weight(call, &l) : call->weight[0];
     if (!l.at_once) {
-        product_input(call, &l, call->output_gradient, l.rows, call->weight[0], l.out, dx);
+        product_input(call, &l, call->output_gradient, l.rows, weight, l.step, dx);
         return;
     }
-    const void *weight = spread_weight(call, &l);
     for (int64_t first = 0; first < l.rows; first += l.at_once)
         product_input(call, &l, spread_gradients(call, &l, first), rows_from(&l, first), weight,
                       l.step, (void *)(uintptr_t)rows_at(call, dx, first, l.in));
 }
 
-static void product_weight(const struct kernel_call *call, const struct gpu_linear *l,
-                           const void *x, const void *dy, int64_t rows, int64_t step)
+/* Outputs from `first` on. */
+static void product_outputs(const struct kernel_call *call, const struct gpu_linear *l,
+                            const void *x, const void *dy, int64_t rows, int64_t step,
+                            int64_t first, int64_t outputs)
 {
     struct gemm g = gemm_of(call->dtype, DTYPE_FP32);
     g.m = g.a_step = g.c_step = l->in;
-    g.n = l->out;
+    g.n = outputs;
     g.b_step = step;
     g.k = rows;
     g.b_turned = true;
-    multiply(call, &g, 1, x, dy, NULL, 1, call->weight_gradient[0]);
+    multiply(call, &g, 1, x, rows_at(call, dy, first, 1), NULL, 1,
+             call->weight_gradient[0] + first * l->in);
+}
+
+/* An odd number of outputs leaves cuBLASLt its old kernels here, too, whatever the step is: those of the last few
+ * are a product of their own. */
+static void product_weight(const struct kernel_call *call, const struct gpu_linear *l,
+                           const void *x, const void *dy, int64_t rows, int64_t step)
+{
+    enum { UNIT = 8 };
+    int64_t most = l->padded ? l->out / UNIT * UNIT : l->out;
+    product_outputs(call, l, x, dy, rows, step, 0, most);
+    if (most < l->out)
+        product_outputs(call, l, x, dy, rows, step, most, l->out - most);
 }
 
 static void linear_weight(const struct kernel_call *call)
 {
     struct gpu_linear l = linear_of(call);
     if (!l.at_once)
-        product_weight(call, &l, call->input[0], call->output_gradient, l.rows, l.out);
+        product_weight(call, &l, call->input[0], call->output_gradient, l.rows, l.step);
     for (int64_t first = 0; l.at_once && first < l.rows; first += l.at_once)
         product_weight(call, &l, rows_at(call, call->input[0], first, l.in),
                        spread_gradients(call, &l, first), rows_from(&l, first), l.step);

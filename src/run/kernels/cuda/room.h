@@ -4,7 +4,7 @@
  * the kernels. What they compute is what the CPU's do (kernels/cpu), whose files have the equations.
  *
  *   I1  Calls are given to the call's stream and not waited for; only `reduce` waits.
- *   I2  Sums are in fp32, in an order that does not change from run to run.
+ *   I2  Sums are in fp32, in an order that does not change from run to run; fused_attention.h names an exception.
  */
 #ifndef WEFT_RUN_KERNELS_CUDA_ROOM_H
 #define WEFT_RUN_KERNELS_CUDA_ROOM_H

@@ -181,10 +181,15 @@ struct loss_call {
     const void *labels;
 };
 
+static int64_t loss_pitch(const struct kernel_call *call)
+{
+    return call->pitch ? call->pitch : call->size[2];
+}
+
 static struct loss_call loss_of(const struct kernel_call *call)
 {
     struct loss_call l = {.rows = call->size[0] * call->size[1],
-                          .columns = call->size[2],
+                          .columns = loss_pitch(call),
                           .real = loss_columns(call),
                           .begin = call->begin[2],
                           .fused = loss_is_fused(call->op),
@@ -203,7 +208,7 @@ static int64_t loss_scratch(const struct kernel_call *call)
 static int64_t loss_kept(const struct kernel_call *call)
 {
     int64_t rows = call->size[0] * call->size[1];
-    return rows * (loss_is_fused(call->op) ? 2 : call->size[2]) * (int64_t)sizeof(float);
+    return rows * (loss_is_fused(call->op) ? 2 : loss_pitch(call)) * (int64_t)sizeof(float);
 }
 
 static void loss_binary(const struct kernel_call *call, const struct loss_call *l, void *loss,

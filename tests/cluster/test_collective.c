@@ -770,6 +770,33 @@ static void the_narrowest_device_counts(void **state)
     }
 }
 
+/* A card is no faster than the slowest link on the way to it, be that the only one or any of several. */
+static void the_way_to_a_nic_limits_it(void **state)
+{
+    (void)state;
+    enum { NIC = 25, WIDE = 64, NARROW = 8, MOST_LINKS = 3 };
+    for (int links = 1; links <= MOST_LINKS; links++)
+        for (int narrow = -1; narrow < links; narrow++) {
+            struct lab lab;
+            struct arena *arena = arena_new();
+            lab_init(&lab, "ampere", 1, 2);
+            int32_t at = 0;
+            for (int i = 0; i < links; i++) {
+                int32_t next = add_vertex(&lab, i + 1 == links ? VERTEX_NIC : VERTEX_PCI_SWITCH);
+                add_link(&lab, LINK_PCI, at, next, 1, i == narrow ? NARROW : WIDE);
+                at = next;
+            }
+            lab.cluster.node.nic_bytes_per_s = NIC * 1e9;
+            const struct channels *channels = channels_of(&lab, 1, arena);
+            assert_int_equal(channels->nics, 1);
+            assert_int_equal(channels->nic[0].path.steps, links);
+            assert_float_equal(channels->nic[0].bytes_per_s, (narrow < 0 ? NIC : NARROW) * 1e9, 1);
+            assert_float_equal(channels->nic_bytes_per_s, (narrow < 0 ? NIC : NARROW) * 1e9, 1);
+            arena_free(arena);
+            lab_free(&lab);
+        }
+}
+
 /* Two devices behind a PCIe switch share its NIC of 25 GB/s, or of 100 that their slots of 30 GB/s do not fill. */
 static void a_shared_nic_is_divided(void **state)
 {
@@ -804,6 +831,7 @@ int main(void)
         cmocka_unit_test(full_mesh_is_used_up),
         cmocka_unit_test(the_slowest_wire_counts),
         cmocka_unit_test(the_narrowest_device_counts),
+        cmocka_unit_test(the_way_to_a_nic_limits_it),
         cmocka_unit_test(a_shared_nic_is_divided),
         cmocka_unit_test(pcie_ring_crosses_sockets_once),
         cmocka_unit_test(unconnected_devices_are_refused),

@@ -196,6 +196,51 @@ static void cast_inputs(void **state)
     }
 }
 
+static bool is_kept_cast(const struct lifetime *life)
+{
+    return life->held == HELD_COPY && life->born_in != life->dies_in;
+}
+
+static int32_t read_first(const struct plan *plan, int64_t instance)
+{
+    return plan->model->op[plan->instance[instance].op].input[0].tensor;
+}
+
+/* Products near each other that read one tensor keep one cast of it: queries, keys and values; the way down to keys and
+ * values in DeepSeek's attention and the product for what is rotated of keys, with a norm and a product between them. */
+static void products_share_a_cast(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *options;
+        int64_t apart; /* instances between two products of the same input */
+    } CASES[] = {{"qwen3-8b", "layers: 2", 1}, {"deepseek-v3", "layers: 4, seq: 512", 3}};
+    for (size_t c = 0; c < COUNT_OF(CASES); c++) {
+        struct subject s;
+        struct model *model;
+        struct degrees degrees = {.global_batch = 8, .has_dtype = true, .dtype = DTYPE_FP8};
+        int alike = 0, casts = 0;
+        assert_int_equal(model_open(CASES[c].model, CASES[c].options, &model), WEFT_OK);
+        assert_int_equal(software_from_text("default,inputs=cast", &degrees.software), WEFT_OK);
+        assert_true(predict(model, "dgx-h100", &degrees, &(struct simulate_options){0}, &s));
+        for (int64_t i = CASES[c].apart; i < s.plan->instances; i++)
+            alike += s.model->op[s.plan->instance[i].op].kind == OP_LINEAR &&
+                     read_first(s.plan, i) == read_first(s.plan, i - CASES[c].apart);
+        assert_true(alike > 0);
+        const struct part_lifetimes *l = part_of(&s, 0);
+        for (int32_t i = 0; i < l->lives; i++)
+            for (int32_t k = 0; k < i && is_kept_cast(&l->life[i]); k++) {
+                int64_t apart = l->life[i].instance - l->life[k].instance;
+                casts++;
+                if (is_kept_cast(&l->life[k]) && apart > 0 && apart <= 3)
+                    assert_int_not_equal(read_first(s.plan, l->life[i].instance),
+                                         read_first(s.plan, l->life[k].instance));
+            }
+        assert_true(casts > 0);
+        drop(&s);
+    }
+}
+
 /* ZeRO-3 over 8 devices, 3 layers: whole weights of the unit at work and of the next one. A layer
  * has 8 + 192 + 64 + 8 + 256 + 128 = 656 weights, the embedding, a unit of its own, 256. Forward,
  * the first layer is there beside the embedding, the second beside the first, and so on. */
@@ -295,10 +340,10 @@ static void tied_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_by_hand), cmocka_unit_test(slices_by_hand),
-        cmocka_unit_test(gathered_again),  cmocka_unit_test(cast_inputs),
-        cmocka_unit_test(sharded_weights), cmocka_unit_test(memory_of_streams),
-        cmocka_unit_test(tied_table),
+        cmocka_unit_test(buckets_by_hand),       cmocka_unit_test(slices_by_hand),
+        cmocka_unit_test(gathered_again),        cmocka_unit_test(cast_inputs),
+        cmocka_unit_test(products_share_a_cast), cmocka_unit_test(sharded_weights),
+        cmocka_unit_test(memory_of_streams),     cmocka_unit_test(tied_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

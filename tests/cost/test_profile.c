@@ -673,6 +673,29 @@ static void test_own_times_stay(void **state)
     assert_int_equal(remove(shipped), 0);
 }
 
+/* What was measured need not be again, where it is the same in every respect and sure enough. */
+static void test_known_collectives(void **state)
+{
+    (void)state;
+    const struct collective_measurement known = {
+        "X1", "here", COLLECTIVE_ALL_REDUCE, 8, 2, 1 << 20, 5e4, 10, "measured", 0.05};
+    struct collective_measurement other[] = {known, known, known, known, known, known, known};
+    struct profile *profile = empty();
+    bool has;
+    other[0].device = "X2", other[1].machine = "there", other[2].collective = COLLECTIVE_ALL_GATHER;
+    other[3].devices = 4, other[4].nodes = 1, other[5].bytes = 1 << 21, other[6].source = "told";
+    assert_int_equal(profile_add_collective(profile, &known), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(other); i++) {
+        assert_int_equal(profile_has_collective(profile, &other[i], 1, &has), WEFT_OK);
+        assert_false(has);
+    }
+    for (int percent = 1; percent <= 9; percent++) {
+        assert_int_equal(profile_has_collective(profile, &known, percent / 100.0, &has), WEFT_OK);
+        assert_int_equal(has, percent >= 5);
+    }
+    profile_close(profile);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -700,6 +723,7 @@ int main(void)
         cmocka_unit_test(test_cost_asks_in_order),
         cmocka_unit_test(test_types_that_run_alike),
         cmocka_unit_test(test_own_times_stay),
+        cmocka_unit_test(test_known_collectives),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "rounds.h"
 #include "search/search.h"
 
 static struct arena *arena;
@@ -51,8 +52,9 @@ static void answers_run_where_they_are_for(void **state)
                                           "deepspeed", "fsdp",          "galvatron"};
     static const char *const PLANNERS[] = {"auto", "galvatron", "megatron"};
     int answers = 0;
+    size_t every = COUNT_OF(TARGETS) / (size_t)cases_of(COUNT_OF(TARGETS));
     for (size_t q = 0; q < COUNT_OF(QUESTIONS); q++)
-        for (size_t t = 0; t < COUNT_OF(TARGETS); t++) {
+        for (size_t t = q % every; t < COUNT_OF(TARGETS); t += every) {
             const char *planner = PLANNERS[(q + t) % COUNT_OF(PLANNERS)];
             struct opened_plan opened = {0};
             struct plan_request request;
@@ -75,14 +77,14 @@ static void answers_run_where_they_are_for(void **state)
         }
     print_message("%d of %zu questions have an answer\n", answers,
                   COUNT_OF(QUESTIONS) * COUNT_OF(TARGETS));
-    assert_true(answers >= 16);
+    assert_true(answers >= (every == 1 ? 16 : 1));
 }
 
 /* Within the tolerance no trial is faster by more, and without it the fastest stands first. */
 static void the_simplest_is_within_its_tolerance(void **state)
 {
     (void)state;
-    for (size_t q = 0; q < COUNT_OF(QUESTIONS); q++) {
+    for (int q = 0; q < cases_of(COUNT_OF(QUESTIONS)); q++) {
         static const double TOLERANCES[] = {0, 0.01, 0.2};
         for (size_t k = 0; k < COUNT_OF(TOLERANCES); k++) {
             struct opened_plan opened = {0};

@@ -105,7 +105,7 @@ static void test_models_and_what_planners_chose(void **state)
     (void)state;
     json_t *answer = json_of("compare " GPT "--sp --over model=gpt3-1.3b+tp=2,gpt3-350m+tp=2 "
                              "--over tp=1+sp=off,any+planner=megatron+forbid=sp,any+planner=auto "
-                             "--json");
+                             "--quick --json");
     for (size_t i = 0; i < 6; i++) {
         const json_t *row = row_of(answer, i), *found = json_object_get(row, "found");
         const json_t *error = json_object_get(row, "error");
@@ -165,6 +165,31 @@ static void test_fold3d_in_one_command(void **state)
 }
 
 /* ---- P3 -------------------------------------------------------------------------------------- */
+
+/* Long labels are cut where they still differ, and names of files never. */
+static void test_names_of_files_stay(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"one-plan-of-a-longer-name+a.yaml",
+                                        "another-plan-of-a-longer-name+b.yaml"};
+    char command[1024];
+    int code;
+    snprintf(command, sizeof command,
+             "d=$(mktemp -d) && mkdir $d/plans && cp " TINY " $d/plans/%s && cp " TINY
+             " $d/plans/%s && ln -s " WEFT_SOURCE_DIR "/data/models " WEFT_SOURCE_DIR
+             "/data/clusters $d && cd $d/plans && '%s' compare %s %s; rm -r $d",
+             NAMES[0], NAMES[1], WEFT_PROGRAM, NAMES[0], NAMES[1]);
+    char *text = output_of(command, &code);
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
+        if (!strstr(text, NAMES[i]))
+            fail_msg("%s is not in\n%s", NAMES[i], text);
+    free(text);
+    text =
+        answer_to("compare " GPT "--over tp=1+recompute=full+zero=1+microbatch=1,2+recompute=full+"
+                  "zero=1+microbatch=1");
+    assert_null(strstr(text, "recompute=full"));
+    free(text);
+}
 
 static void test_exit_codes(void **state)
 {
@@ -243,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_prices_become_costs),
         cmocka_unit_test(test_models_and_what_planners_chose),
         cmocka_unit_test(test_fold3d_in_one_command),
+        cmocka_unit_test(test_names_of_files_stay),
         cmocka_unit_test(test_exit_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

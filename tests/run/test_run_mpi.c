@@ -152,7 +152,8 @@ static int be_a_rank(void)
     }
     snprintf(name, sizeof name, "piz-daint:%d", transport->ranks);
     struct cluster *clusters[] = {open_named("piz-daint:1"), open_named(name)};
-    for (size_t i = 0; i < COUNT_OF(ROWS); i++)
+    size_t step = rounds_of(100) < 100 ? 3 : 1; /* what sanitizers see is alike in many rows */
+    for (size_t i = 0; i < COUNT_OF(ROWS); i += step)
         if (ROWS[i].ranks == transport->ranks && lab_runs(ROWS[i].model == MOE ? moe : gpt))
             wrong +=
                 !same_over_mpi(transport, &ROWS[i], ROWS[i].model == MOE ? moe : gpt, clusters);

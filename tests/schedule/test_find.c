@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "rounds.h"
 #include "schedule/schedule.h"
 
 enum { MOST_PARTS = 64, SMALL_CASES = 200, REAL_CASES = 60, QUICK_SMALL = 60, QUICK_REAL = 6 };
@@ -174,7 +175,7 @@ static void make_real(struct made *made, struct rng *rng, int i)
 static void realistic_pipelines_are_never_slower_than_a_schedule_of_the_table(void **state)
 {
     struct rng rng;
-    int cases = asks_all() ? REAL_CASES : QUICK_REAL, named = 0;
+    int cases = asks_all() ? REAL_CASES : rounds_of(QUICK_REAL), named = 0;
     double gain = 0, above = 0, seconds = 0, longest = 0;
     (void)state;
     rng_seed(&rng, 60);

@@ -212,12 +212,15 @@ static void test_pins_are_explained(void **state)
         {{.tp = 3, .pp = 7},
          "--tp 3 --pp 7",
          "--tp can be 1, 2, 4 or 8, and --pp can be 1, 2 or 4"},
+        {{.micro_batch = 7, .tp = 8, .global_batch = 720}, /* of 30 divisors the nearest eight */
+         "--tp 8 --microbatch 7",
+         "--microbatch could be 3, 4, 5, 6, 8, 9, 10 or 12, or --global-batch could be 721"},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct plan_request request = {.model = model, .cluster = cluster, .pins = CASES[i].pins};
         struct planned *planned = NULL;
         char message[256];
-        request.pins.global_batch = 16;
+        request.pins.global_batch = CASES[i].pins.global_batch ? CASES[i].pins.global_batch : 16;
         snprintf(message, sizeof message,
                  "no plan of gpt3-1.3b on the 8 devices of dgx-a100 has %s", CASES[i].has);
         weft_status status = plan_search(planner_find("megatron"), &request, &planned);
@@ -315,8 +318,8 @@ static const struct {
 static void test_the_program_answers(void **state)
 {
     (void)state;
-    json_t *json =
-        json_of("plan gpt3-350m dgx-a100:1 --global-batch 32 --pp 1 --top 3 --simplest 50 --json");
+    json_t *json = json_of(
+        "plan gpt3-350m dgx-a100:1 --global-batch 32 --pp 1 --top 3 --simplest 50 --quick --json");
     static const char *const FIELDS[] = {"iteration_s", "plan",         "planner", "evaluated",
                                          "search_s",    "alternatives", "why",     "memory"};
     for (size_t i = 0; i < COUNT_OF(FIELDS); i++)

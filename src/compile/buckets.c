@@ -78,7 +78,7 @@ int64_t owner_of(const struct build *b, int64_t instance)
 {
     const struct op *op = laid_of(b, instance)->op;
     int32_t tied = op->weights ? op->weight[0].tied_op : -1;
-    return tied < 0 ? instance : b->at[b->at_first[tied]];
+    return tied < 0 ? instance : b->index.at[b->index.first[tied]];
 }
 
 struct layout weight_layout(const struct build *b, int64_t instance, enum flow flow)

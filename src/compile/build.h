@@ -28,8 +28,7 @@ struct build {
     struct arena *keep, *scratch;
     struct laid **laid; /* per operator and choice */
     int32_t *last_use;  /* per instance: the latest use of its output, -1: none */
-    int64_t *at_first;  /* per operator: where the instances of its copies begin in `at` */
-    int64_t *at;
+    struct instance_index index;
     int64_t *use_first; /* per instance */
     struct use *use;
     int32_t uses;

@@ -1,14 +1,6 @@
 /* uses.c - which instance reads which output: every operand's producer, the layouts on both sides,
  * the reshards between.
  *
- * A tensor that a module's copies pass on (its carry) is, in copy k of the module,
- *
- *   carry_out of copy k - 1,  or carry_init for k = 0                                          (1)
- *
- * and the producer's copy follows from the reader's: modules around both have the reader's index
- * (one less in the module of (1)); of modules around the producer only, or inside the module of
- * (1), the reader sees the last copy.
- *
  *   I1  A joint depends only on the two operators, their choices and the operand, so copies of a
  *       layer share their joints, and equal reshards are equal pointers.
  *   I2  Views have the layout of their storage: layouts count elements, not axes.
@@ -16,72 +8,6 @@
 #include "compile/build.h"
 
 #include <string.h>
-
-/* ---- producers (1) --------------------------------------------------------------------------- */
-
-enum { MAX_NESTING = 16 };
-/* The modules around an operator, innermost first, and which copy of each an instance is in. */
-struct context {
-    int32_t depth;
-    int32_t module[MAX_NESTING];
-    int64_t index[MAX_NESTING];
-};
-
-static struct context context_of(const struct model *model, int32_t op, int64_t copy)
-{
-    struct context c = {0};
-    for (int32_t m = model->op[op].module; m >= 0 && c.depth < MAX_NESTING;
-         m = model->module[m].parent) {
-        c.module[c.depth] = m;
-        c.index[c.depth++] = copy % model->module[m].repeat;
-        copy /= model->module[m].repeat;
-    }
-    return c;
-}
-
-static int32_t depth_of(const struct context *c, int32_t module)
-{
-    for (int32_t i = 0; i < c->depth; i++)
-        if (c->module[i] == module)
-            return i;
-    return -1;
-}
-
-/* The copy of operator `op` that a reader in this context sees; of modules of the context at places
- * below `inside` it sees the last copy. */
-static int64_t copy_seen(const struct model *model, const struct context *reader, int32_t inside,
-                         int32_t op)
-{
-    int64_t copy = 0, weight = 1;
-    for (int32_t m = model->op[op].module; m >= 0; m = model->module[m].parent) {
-        int32_t place = depth_of(reader, m);
-        int64_t repeat = model->module[m].repeat;
-        copy += weight * (place >= inside && place >= 0 ? reader->index[place] : repeat - 1);
-        weight *= repeat;
-    }
-    return copy;
-}
-
-/* The instance that made what this instance reads, -1: the model's input. */
-static int64_t source_of(const struct build *b, const struct instance *reader, int32_t tensor)
-{
-    const struct model *model = b->plan->model;
-    struct context c = context_of(model, reader->op, reader->copy);
-    int32_t inside = 0;
-    tensor = tensor_storage(model, tensor);
-    while (model->tensor[tensor].carry_module >= 0) {
-        int32_t m = model->tensor[tensor].carry_module, place = depth_of(&c, m);
-        bool first = place < 0 || place < inside || c.index[place] == 0;
-        tensor =
-            tensor_storage(model, first ? model->module[m].carry_init : model->module[m].carry_out);
-        if (!first) {
-            c.index[place]--;
-            inside = place;
-        }
-    }
-    int32_t op = model->tensor[tensor].producer;
-    return op < 0 ? -1 : b->at[b->at_first[op] + copy_seen(model, &c, inside, op)];
-}
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
@@ -185,7 +111,8 @@ static void add_use(struct build *b, int64_t reader, int32_t operand)
 {
     const struct plan *plan = b->plan;
     struct laid *to = find_laid(b, reader);
-    int64_t source = source_of(b, &plan->instance[reader], to->op->input[operand].tensor);
+    int64_t source =
+        instance_source(&b->index, &plan->instance[reader], to->op->input[operand].tensor);
     int32_t u = b->uses++;
     struct use *use = &b->use[u];
     *use = (struct use){reader, source, operand, NULL, u, u, -1};
@@ -208,12 +135,7 @@ static void add_use(struct build *b, int64_t reader, int32_t operand)
 static void index_instances(struct build *b)
 {
     const struct plan *plan = b->plan;
-    b->at_first = ARENA_ARRAY(b->scratch, int64_t, (size_t)plan->model->ops + 1);
-    for (int32_t i = 0; i < plan->model->ops; i++)
-        b->at_first[i + 1] = b->at_first[i] + op_copies(plan->model, &plan->model->op[i]);
-    b->at = ARENA_ARRAY(b->scratch, int64_t, (size_t)plan->instances);
-    for (int64_t i = 0; i < plan->instances; i++)
-        b->at[b->at_first[plan->instance[i].op] + plan->instance[i].copy] = i;
+    b->index = plan_index(b->scratch, plan);
     b->part_of = ARENA_ARRAY(b->keep, int32_t, (size_t)plan->instances);
     for (int32_t part = 0; part < plan->parts; part++)
         for (int64_t i = 0; i < plan->part[part].count; i++)

@@ -300,6 +300,8 @@ static weft_status read_plan(struct plan_file *file, struct opened_plan *out)
     set_names_and_batch(file);
     file->split_at = ARENA_ARRAY(file->scratch, const struct doc *, (size_t)file->plan->instances);
     TRY(file_apply_tree(file));
+    if (file->root.propagate)
+        TRY(file_propagate(file));
     TRY(check(file));
 done:
     return status;

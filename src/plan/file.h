@@ -14,7 +14,7 @@ struct file_root {
     const struct doc *order, *placement; /* the schedule's lists (schedule_from_doc) */
     const struct doc *options, *batch, *overlap, *bucket, *software, *degrees, *stages, *tree,
         *choices;
-    bool whole_sends;
+    bool whole_sends, propagate;
     int dtype, policy; /* -1: not given */
     int optimizer;
     int64_t memory_bytes, pieces, segments, replicate, stage_run;
@@ -63,6 +63,9 @@ weft_status file_map_stages(struct plan_file *file, int64_t pieces);
 
 /* file_tree.c: applies `tree` and `choices` to the plan. */
 weft_status file_apply_tree(struct plan_file *file);
+
+/* propagate.c: gives splits to those that the tree left open. */
+weft_status file_propagate(struct plan_file *file);
 
 /* A file that the plan file names: next to it if it is there. */
 const char *file_beside(const struct plan_file *file, const char *name);

@@ -62,6 +62,7 @@ weft_status file_read_root(struct plan_file *file)
         {"optimizer", FIELD_CHOICE, offsetof(struct file_root, optimizer), false,
          optimizer_names()},
         {"whole_sends", FIELD_BOOL, offsetof(struct file_root, whole_sends)},
+        {"propagate", FIELD_BOOL, offsetof(struct file_root, propagate)},
         {"degrees", FIELD_DOC, offsetof(struct file_root, degrees)},
         {"schedule", FIELD_TEXT, offsetof(struct file_root, schedule)},
         {"order", FIELD_DOC, offsetof(struct file_root, order)},

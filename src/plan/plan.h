@@ -494,6 +494,7 @@ bool plan_holds_weights(const struct plan *plan, int64_t instance);
 #include "plan/device_order.h"
 #include "plan/layout.h"
 #include "plan/pipeline_layout.h"
+#include "plan/sources.h"
 
 #include "plan/order.h"
 

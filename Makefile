@@ -18,8 +18,8 @@ CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
 # Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19
 
-.PHONY: all weft quickstart test test-gpu test-frameworks smoke cross bare tsan mutants bench bench-papers fuzz install format lint analyze deps docs \
-        clean
+.PHONY: all weft quickstart test test-gpu test-frameworks smoke cross bare deb deb-check wheel tsan mutants bench bench-papers fuzz install format lint analyze deps \
+        docs clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD) -j $(JOBS)
@@ -75,6 +75,23 @@ bare:
 	tools/install-deps.sh cross
 	tools/bare.sh $(BUILD)/bare arm64
 	tools/bare.sh $(BUILD)/bare amd64
+
+# Debian packages in $(BUILD)/deb/ARCH; ARCH=amd64 or arm64 says for which processor.
+ARCH ?= $(shell dpkg --print-architecture 2>/dev/null)
+# The project has no mail address that a package could name.
+NO_ADDRESS := bogus-mail-host,bogus-mail-host-in-debian-changelog
+deb:
+	tools/install-deps.sh build deb
+	tools/deb.sh $(BUILD)/deb $(ARCH)
+	lintian --fail-on error,warning --suppress-tags $(NO_ADDRESS) $(BUILD)/deb/$(ARCH)/*.deb
+
+# The same packages installed and used in a clean Debian: needs root.
+deb-check: deb
+	tools/deb-check.sh $(BUILD)/deb $(ARCH)
+
+# A wheel with the library, the program and their data inside.
+wheel:
+	python3 -m pip wheel --no-deps --wheel-dir $(BUILD)/wheel .
 
 # Ranks that are threads, under clang's thread sanitizer: a race is an error. Apart from `test`, which it
 # would take two minutes longer.

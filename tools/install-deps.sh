@@ -3,6 +3,7 @@
 #
 #   tools/install-deps.sh build         what it takes to compile and run
 #   tools/install-deps.sh build test    and what `make test` and `make fuzz` take
+#   tools/install-deps.sh build deb     and what `make deb` takes
 #   tools/install-deps.sh cross         what `make cross` and `make bare` take besides
 set -euo pipefail
 
@@ -16,6 +17,7 @@ TEST_PACKAGES=(
     clang-19 lld-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19 cppcheck shellcheck
     libonnx-testdata python3 mandoc chromium
 )
+DEB_PACKAGES=(debhelper dh-python dpkg-dev fakeroot lintian python3 mmdebstrap arch-test qemu-user-static)
 case $(uname -m) in
 x86_64) CROSS_PACKAGES=(gcc-aarch64-linux-gnu mmdebstrap arch-test qemu-user-static) ;;
 *) CROSS_PACKAGES=(gcc-x86-64-linux-gnu mmdebstrap arch-test qemu-user-static) ;;
@@ -26,8 +28,9 @@ for set in "$@"; do
     case $set in
     build) packages+=("${BUILD_PACKAGES[@]}") ;;
     test) packages+=("${TEST_PACKAGES[@]}") ;;
+    deb) packages+=("${DEB_PACKAGES[@]}") ;;
     cross) packages+=("${CROSS_PACKAGES[@]}") ;;
-    *) echo "install-deps: no set of packages is called '$set' (build, test, cross)" >&2 && exit 2 ;;
+    *) echo "install-deps: no set of packages is called '$set' (build, test, deb, cross)" >&2 && exit 2 ;;
     esac
 done
 

@@ -18,7 +18,7 @@ DESTDIR=$place/staged cmake --install "$build" --prefix /opt/weft >/dev/null
 mv "$place/staged/opt/weft" "$place/weft" # the pkg-config file must not care
 cd "$place"
 
-for file in bin/weft include/weft.h lib/libweft.a lib/libweft.so lib/python3/dist-packages/weft.py share/man/man1/weft.1 \
+for file in bin/weft include/weft.h lib/libweft.a lib/libweft.so lib/python3/dist-packages/weft/__init__.py share/man/man1/weft.1 \
     share/bash-completion/completions/weft share/zsh/site-functions/_weft \
     share/fish/vendor_completions.d/weft.fish; do
     [ -s "weft/$file" ] || fail "$file was not installed"

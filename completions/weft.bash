@@ -24,6 +24,7 @@ _weft() {
         --dtype:*) choices='fp32 tf32 fp16 bf16 fp8' ;;
         --overlap:*) choices='tensor pipeline gradients parameters keys products experts all none' ;;
         --cp-kind:*) choices='ring gather a2a a2a+ring' ;;
+        --place:*) choices='apart packed spread' ;;
         --half:*) choices='fit held-out both' ;;
         --bucket:*) choices='25MiB whole' ;;
         --optimizer:*) choices='adamw adam momentum sgd adafactor muon' ;;

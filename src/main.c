@@ -15,6 +15,8 @@ static const struct command COMMANDS[] = {
     {"check", "PLAN", "whether a plan can be executed, and what is wrong with it", cmd_check},
     {"plan", "MODEL CLUSTER", "the fastest plan that fits, and why", cmd_plan},
     {"simulate", "PLAN", "how long an iteration takes and why, how full memory gets", cmd_simulate},
+    {"share", "PLAN PLAN...", "several jobs on one network: how they slow each other down",
+     cmd_share},
     {"days", "PLAN --tokens N", "a whole run: days, money, energy, with failures", cmd_days},
     {"train", "PLAN --data FILE", "run a plan: train its model on a text", cmd_train},
     {"compare", "PLAN PLAN...", "plans, schedules, planners or clusters side by side", cmd_compare},

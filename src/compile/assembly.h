@@ -88,7 +88,8 @@ struct assembly {
     int32_t *stored;   /* per piece and micro-batch: the first task that copied it to the host */
     enum meeting *met; /* per block */
     int32_t stage;
-    bool synchronising; /* whether gradients of this stage are being synchronised already */
+    bool shared_network; /* compile_options */
+    bool synchronising;  /* whether gradients of this stage are being synchronised already */
     const struct stop *stop;
 };
 

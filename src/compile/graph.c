@@ -97,7 +97,7 @@ static void write_dependencies(struct assembly *a)
     graph->depends_first = first;
 }
 
-static weft_status assemble(struct build *b, const struct stop *stop)
+static weft_status assemble(struct build *b, const struct compile_options *options)
 {
     const struct plan *plan = b->plan;
     struct assembly a = {
@@ -105,7 +105,8 @@ static weft_status assemble(struct build *b, const struct stop *stop)
         .graph = b->graph,
         .schedule = graph_schedule(b->graph),
         .pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan)},
-        .stop = stop};
+        .shared_network = options->shared_network,
+        .stop = options->stop};
     weft_status status;
     prepare(&a);
     TRY(find_meetings(&a));
@@ -113,7 +114,7 @@ static weft_status assemble(struct build *b, const struct stop *stop)
         struct slots slots = {0};
         schedule_order(a.schedule, &a.pipeline, a.stage, b->scratch, &slots);
         walk_stage(&a, &slots);
-        if (stop_now(stop))
+        if (stop_now(options->stop))
             return stop_status();
     }
     resolve_gates(&a);
@@ -142,7 +143,7 @@ static void publish_uses(struct build *b)
     b->graph->uses = uses;
 }
 
-static weft_status compile(struct graph *graph, const struct stop *stop)
+static weft_status compile(struct graph *graph, const struct compile_options *options)
 {
     struct build b = {
         .graph = graph, .plan = graph->plan, .keep = graph->arena, .scratch = arena_new()};
@@ -151,7 +152,7 @@ static weft_status compile(struct graph *graph, const struct stop *stop)
     build_blocks(&b);
     build_buckets(&b);
     find_lifetimes(&b);
-    TRY(assemble(&b, stop));
+    TRY(assemble(&b, options));
     publish_uses(&b);
     graph->block = b.blocks.data;
     graph->blocks = (int32_t)b.blocks.len;
@@ -176,7 +177,7 @@ weft_status graph_compile(const struct plan *plan, const struct compile_options 
                             .reshards = reshards_new(),
                             .folded = options->fold != FOLD_NEVER,
                             .executed = options->executed};
-    weft_status status = compile(graph, options->stop);
+    weft_status status = compile(graph, options);
     if (status)
         graph_free(graph);
     else

@@ -238,6 +238,8 @@ struct compile_options {
     /* for an executor: no products in chunks and no passes in pairs, whatever overlap the plan
      * has */
     bool executed;
+    /* others use the network at the same time: steps between nodes are tasks of their own (I2) */
+    bool shared_network;
     /* when it asks to stop there is no graph: WEFT_NO_ANSWER; NULL: never */
     const struct stop *stop;
 };

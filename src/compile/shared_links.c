@@ -101,6 +101,14 @@ done:
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
+static bool leaves_node(const struct traffic_list *links)
+{
+    for (size_t i = 0; i < links->len; i++)
+        if (links->data[i].link.tier >= 0)
+            return true;
+    return false;
+}
+
 static enum meeting meeting_of(const struct block *block, const bool *meets)
 {
     enum meeting met = WITHOUT_STEPS;
@@ -126,7 +134,7 @@ weft_status find_meetings(struct assembly *a)
             add_links(b->scratch, &others, &links[p]);
     }
     for (size_t p = 0; p < b->patterns.len; p++)
-        meets[p] = has_any(&others, &links[p]);
+        meets[p] = has_any(&others, &links[p]) || (a->shared_network && leaves_node(&links[p]));
     a->met = ARENA_ARRAY(b->scratch, enum meeting, b->blocks.len);
     for (size_t i = 0; i < b->blocks.len; i++)
         a->met[i] = meeting_of(&b->blocks.data[i], meets);

@@ -405,7 +405,8 @@ static weft_status begin(struct simulation *s, struct prediction *p, enum fold f
     double start = wall_seconds();
     graph_free(p->graph);
     p->graph = NULL;
-    TRY(graph_compile(s->plan, &(struct compile_options){fold, .stop = s->stop}, &p->graph));
+    struct compile_options options = {fold, .shared_network = s->shared_network, .stop = s->stop};
+    TRY(graph_compile(s->plan, &options, &p->graph));
     double compiled = wall_seconds();
     p->compile_s += compiled - start;
     const struct graph *graph = s->graph = p->graph;
@@ -441,8 +442,11 @@ weft_status simulate_all(const struct plan *plan, const struct simulate_options 
 {
     struct arena *arena = arena_new();
     struct prediction *p = ARENA_NEW(arena, struct prediction);
-    struct simulation s = {
-        .plan = plan, .keep = arena, .stop = options->stop, .kept_flows = options->flows};
+    struct simulation s = {.plan = plan,
+                           .keep = arena,
+                           .stop = options->stop,
+                           .kept_flows = options->flows,
+                           .shared_network = options->shared_network};
     weft_status status;
     *p = (struct prediction){.arena = arena, .plan = plan};
     s.cost = options->cost;

@@ -15,7 +15,7 @@ import re
 import sys
 
 ROOMS = """
-    base model cluster cost schedule plan target compile sim
+    base model cluster cost schedule plan target compile sim jobs
     search/estimate search/planner search/galvatron search/autoddl search/aceso search/auto search campaign
     run/device run/device/cuda run/kernels run/kernels/cpu run/kernels/cuda run/transport run/transport/nccl run/backends run/data run/checkpoint run/rank run/measure run/train run
     exchange runs report serve cli lab

@@ -4,229 +4,245 @@
     plan = weft.find(model="gpt3-13b", cluster="dgx-a100:4", global_batch=64)
     print(plan.simulate().iteration_s)
 
-One file over libweft.so by ctypes, with nothing but the standard library. The shared library is looked
-for where WEFT_LIBRARY says, in the folders above this file (an installation, a build), then where the
-system keeps libraries. What goes wrong is a weft.Error with the message, the hint and the status.
+Over libweft.so by ctypes, with nothing but the standard library. What goes wrong is a weft.Error with the message,
+the hint and the status. In a notebook plans, predictions and comparisons draw themselves.
 """
 
-import ctypes
-import ctypes.util
+from __future__ import annotations
+
 import json
 import os
 import pathlib
+from collections.abc import Mapping
+from typing import Any, Optional, Union, cast
 
-__all__ = ["Error", "Model", "Cluster", "Plan", "Prediction", "find", "version"]
+from . import _draw
+from ._library import BAD_INPUT, FAILURE, NO_ANSWER, OK, Error, Handle, library
 
-OK, NO_ANSWER, BAD_INPUT, FAILURE = range(4)
+__all__ = ["Error", "Model", "Cluster", "Plan", "Prediction", "Comparison", "find", "compare", "version",
+           "OK", "NO_ANSWER", "BAD_INPUT", "FAILURE"]
 
-
-class _LastError(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char_p), ("hint", ctypes.c_char_p)]
-
-
-class Error(Exception):
-    """What Weft says is wrong; `hint` says what to do about it. When nothing fits, `plan` is the nearest miss."""
-
-    def __init__(self, status, message, hint, plan=None):
-        super().__init__(f"{message} ({hint})" if hint else message)
-        self.status, self.message, self.hint, self.plan = status, message, hint, plan
+Path = Union[str, "os.PathLike[str]"]
 
 
-def _library_path():
-    named = os.environ.get("WEFT_LIBRARY")
-    if named:
-        return named
-    for folder in pathlib.Path(__file__).resolve().parents[:4]:
-        for place in (folder, folder / "build", folder / "lib"):
-            if (place / "libweft.so").exists():
-                return str(place / "libweft.so")
-    found = ctypes.util.find_library("weft")
-    if not found:
-        raise ImportError("libweft.so was not found: build Weft, or set WEFT_LIBRARY to its path")
-    return found
-
-
-_HANDLE, _OUT = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
-_TEXT, _REAL, _COUNT, _FLAG = ctypes.c_char_p, ctypes.c_double, ctypes.c_int64, ctypes.c_int
-# The functions of weft.h: result, arguments.
-_FUNCTIONS = {
-    "weft_version": (_TEXT, ()),
-    "weft_last_error": (ctypes.POINTER(_LastError), ()),
-    "weft_model_open": (_FLAG, (_TEXT, _OUT)),
-    "weft_model_close": (None, (_HANDLE,)),
-    "weft_model_parameters": (_REAL, (_HANDLE,)),
-    "weft_model_flops_per_sample": (_REAL, (_HANDLE,)),
-    "weft_cluster_open": (_FLAG, (_TEXT, _OUT)),
-    "weft_cluster_close": (None, (_HANDLE,)),
-    "weft_cluster_devices": (_COUNT, (_HANDLE,)),
-    "weft_plan_find": (_FLAG, (_TEXT, _TEXT, _OUT)),
-    "weft_plan_open": (_FLAG, (_TEXT, _OUT)),
-    "weft_plan_read": (_FLAG, (_TEXT, _OUT)),
-    "weft_plan_close": (None, (_HANDLE,)),
-    "weft_plan_text": (_TEXT, (_HANDLE,)),
-    "weft_simulate": (_FLAG, (_HANDLE, _OUT)),
-    "weft_prediction_close": (None, (_HANDLE,)),
-    "weft_prediction_iteration_s": (_REAL, (_HANDLE,)),
-    "weft_prediction_samples_per_s": (_REAL, (_HANDLE,)),
-    "weft_prediction_tflops_per_device": (_REAL, (_HANDLE,)),
-    "weft_prediction_fits": (_FLAG, (_HANDLE,)),
-    "weft_prediction_peak_bytes": (_COUNT, (_HANDLE,)),
-    "weft_prediction_json": (_TEXT, (_HANDLE,)),
-}
-
-
-def _load():
-    library = ctypes.CDLL(_library_path())
-    for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
-
-
-_weft = _load()
-
-
-def _error(status, plan=None):
-    last = _weft.weft_last_error().contents
-    hint = last.hint.decode() if last.hint else None
-    return Error(status, (last.message or b"unknown error").decode(), hint, plan)
-
-
-class _Handle:
-    """Something that the library opened and closes with this object."""
-
-    _close = None  # the function's name
-
-    def __init__(self, pointer):
-        self._pointer = pointer
-
-    @classmethod
-    def _opened(cls, function, *arguments):
-        out = ctypes.c_void_p()
-        status = getattr(_weft, function)(*arguments, ctypes.byref(out))
-        if status != OK:
-            raise _error(status, cls(out) if out else None)
-        return cls(out)
-
-    def __del__(self):
-        if getattr(self, "_pointer", None):
-            getattr(_weft, self._close)(self._pointer)
-            self._pointer = None
-
-
-class Model(_Handle):
+class Model(Handle):
     """A preset ("gpt3-13b"), a model file, a Hugging Face config.json, or an ONNX file."""
 
     _close = "weft_model_close"
 
-    def __init__(self, name):
-        if isinstance(name, ctypes.c_void_p):
-            super().__init__(name)
-        else:
-            opened = self._opened("weft_model_open", os.fsencode(name))
-            super().__init__(opened._pointer)
-            opened._pointer = None
+    def __init__(self, name: Path) -> None:
+        self.name = os.fspath(name)
+        self._take(self._opened("weft_model_open", os.fsencode(name)))
 
     @property
-    def parameters(self):
-        return _weft.weft_model_parameters(self._pointer)
+    def parameters(self) -> float:
+        return cast(float, library.weft_model_parameters(self._pointer))
 
     @property
-    def flops_per_sample(self):
-        return _weft.weft_model_flops_per_sample(self._pointer)
+    def flops_per_sample(self) -> float:
+        """Of the matrix products of a forward pass."""
+        return cast(float, library.weft_model_flops_per_sample(self._pointer))
+
+    def __repr__(self) -> str:
+        return f"<weft.Model {self.name}: {_draw.count(self.parameters)} parameters>"
 
 
-class Cluster(_Handle):
+class Cluster(Handle):
     """A preset with a number of nodes ("dgx-a100:16"), a cluster file, or an NCCL topology."""
 
     _close = "weft_cluster_close"
 
-    def __init__(self, name):
-        if isinstance(name, ctypes.c_void_p):
-            super().__init__(name)
-        else:
-            opened = self._opened("weft_cluster_open", os.fsencode(name))
-            super().__init__(opened._pointer)
-            opened._pointer = None
+    def __init__(self, name: Path) -> None:
+        self.name = os.fspath(name)
+        self._take(self._opened("weft_cluster_open", os.fsencode(name)))
 
     @property
-    def devices(self):
-        return _weft.weft_cluster_devices(self._pointer)
+    def devices(self) -> int:
+        return cast(int, library.weft_cluster_devices(self._pointer))
+
+    def __repr__(self) -> str:
+        return f"<weft.Cluster {self.name}: {self.devices} devices>"
 
 
-class Prediction(_Handle):
-    """What a plan takes; `details` are the fields of `weft simulate --json`."""
+class Prediction(Handle):
+    """What a plan takes; `details` are the fields of `weft simulate --json` (docs/reference/json.md)."""
 
     _close = "weft_prediction_close"
 
     @property
-    def iteration_s(self):
-        return _weft.weft_prediction_iteration_s(self._pointer)
+    def iteration_s(self) -> float:
+        return cast(float, library.weft_prediction_iteration_s(self._pointer))
 
     @property
-    def samples_per_s(self):
-        return _weft.weft_prediction_samples_per_s(self._pointer)
+    def samples_per_s(self) -> float:
+        return cast(float, library.weft_prediction_samples_per_s(self._pointer))
 
     @property
-    def tflops_per_device(self):
-        return _weft.weft_prediction_tflops_per_device(self._pointer)
+    def tflops_per_device(self) -> float:
+        """Of the model, without recomputation."""
+        return cast(float, library.weft_prediction_tflops_per_device(self._pointer))
 
     @property
-    def fits(self):
-        return bool(_weft.weft_prediction_fits(self._pointer))
+    def fits(self) -> bool:
+        return bool(library.weft_prediction_fits(self._pointer))
 
     @property
-    def peak_bytes(self):
-        return _weft.weft_prediction_peak_bytes(self._pointer)
+    def peak_bytes(self) -> int:
+        """Allocated on the fullest device."""
+        return cast(int, library.weft_prediction_peak_bytes(self._pointer))
 
     @property
-    def details(self):
-        return json.loads(_weft.weft_prediction_json(self._pointer))
+    def details(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", json.loads(library.weft_prediction_json(self._pointer)))
+
+    @property
+    def breakdown(self) -> dict[str, float]:
+        """Seconds of an iteration by what they are for, on the busiest stage."""
+        return cast("dict[str, float]", self.details["breakdown"])
+
+    @property
+    def interval_s(self) -> Optional[tuple[float, float]]:
+        """Between which times eight of ten runs like this one lie; None: too few are known."""
+        found = self.details.get("interval")
+        return (found["low_s"], found["high_s"]) if found else None
+
+    def __repr__(self) -> str:
+        return (f"<weft.Prediction {_draw.duration(self.iteration_s)} an iteration, "
+                f"{'fits' if self.fits else 'does not fit'}>")
+
+    def _repr_svg_(self) -> str:
+        return _draw.bar(self.breakdown, self.iteration_s)
+
+    def _repr_html_(self) -> str:
+        told = self.details
+        parts = {name: value for name, value in told["breakdown"].items() if value > 0}
+        text = (f"{told['model']} on {told['devices']} devices: {_draw.duration(self.iteration_s)} an iteration, "
+                f"{self.samples_per_s:.3g} samples/s, {self.tflops_per_device:.3g} TFLOP/s per device")
+        return "".join((_draw.heading(text), _draw.bar(parts, self.iteration_s), "<br>", _draw.legend(parts),
+                        _memory_table(told["memory"])))
 
 
-class Plan(_Handle):
+_HELD = ("weights", "gradients", "optimizer", "activations", "workspace")
+_BESIDES = ("communicators", "context", "margin")
+
+
+def _memory_table(stages: list[dict[str, Any]]) -> str:
+    """A bar for each stage: what is held at its peak, and what the device needs besides, against its memory."""
+    most = max(max(stage["needed"], stage["limit"]) for stage in stages)
+    rows = []
+    for stage in stages:
+        parts = {name: float(stage[name]) for name in _HELD}
+        parts["fragments"] = float(stage["reserved"] - stage["peak"])
+        parts.update({name: float(stage[name]) for name in _BESIDES})
+        rows.append((str(stage["stage"]), _draw.bar(parts, most, stage["limit"]),
+                     f"{_draw.gibibytes(stage['needed'])} of {_draw.gibibytes(stage['limit'])}"))
+    return _draw.table(("stage", "memory", ""), rows) + _draw.legend((*_HELD, "fragments", *_BESIDES))
+
+
+class Plan(Handle):
     """How a model is laid over a cluster: Plan.open(path), Plan.read(text or dict), or weft.find."""
 
     _close = "weft_plan_close"
 
     @classmethod
-    def open(cls, path):
+    def open(cls, path: Path) -> Plan:
         return cls._opened("weft_plan_open", os.fsencode(path))
 
     @classmethod
-    def read(cls, plan):
+    def read(cls, plan: Union[str, Mapping[str, Any]]) -> Plan:
         text = plan if isinstance(plan, str) else json.dumps(plan)
         return cls._opened("weft_plan_read", text.encode())
 
     @property
-    def text(self):
+    def text(self) -> str:
         """The plan as a plan file."""
-        return _weft.weft_plan_text(self._pointer).decode()
+        return cast(bytes, library.weft_plan_text(self._pointer)).decode()
 
     @property
-    def fields(self):
-        return json.loads(self.text)
+    def fields(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", json.loads(self.text))
 
-    def save(self, path):
+    def save(self, path: Path) -> None:
         pathlib.Path(path).write_text(self.text, encoding="utf-8")
 
-    def simulate(self):
+    def simulate(self) -> Prediction:
         return Prediction._opened("weft_simulate", self._pointer)
 
+    def __repr__(self) -> str:
+        fields = self.fields
+        return f"<weft.Plan {fields['model']} on {fields['cluster']}: {_words(fields)}>"
 
-def find(model, cluster, global_batch, planner=None, options=None, degrees=None, **more):
+    def _repr_html_(self) -> str:
+        fields = self.fields
+        rows = [(key, _value(value)) for key, value in fields.items() if key not in ("stages", "choices")]
+        if "stages" in fields:
+            rows.append(("stages", _words(fields)))
+        return _draw.heading(f"{fields['model']} on {fields['cluster']}") + _draw.table(("field", "value"), rows)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_value(each)}" for key, each in value.items())
+    return str(value)
+
+
+def _words(fields: Mapping[str, Any]) -> str:
+    """Its degrees, or the devices of its stages."""
+    if "degrees" in fields:
+        return _value(fields["degrees"])
+    stages = fields.get("stages", [])
+    return f"{len(stages)} stages of {', '.join(str(stage['devices']) for stage in stages)} devices"
+
+
+class Comparison:
+    """Predictions side by side, in the order given."""
+
+    def __init__(self, predictions: Mapping[str, Prediction]) -> None:
+        self.predictions = dict(predictions)
+
+    @property
+    def best(self) -> Optional[str]:
+        """The name of the fastest that fits; None: none does. Plans of different batches are compared by sample."""
+        fitting = {name: one.samples_per_s for name, one in self.predictions.items() if one.fits}
+        return max(fitting, key=lambda name: fitting[name]) if fitting else None
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name}: {_draw.duration(one.iteration_s)}, {one.samples_per_s:.4g} samples/s, "
+                         f"{'fits' if one.fits else 'does not fit'}" for name, one in self.predictions.items())
+
+    def _repr_html_(self) -> str:
+        most = max((one.iteration_s for one in self.predictions.values()), default=0.0)
+        used: dict[str, None] = {}
+        rows = []
+        for name, one in self.predictions.items():
+            parts = {key: value for key, value in one.breakdown.items() if value > 0}
+            used.update(dict.fromkeys(parts))
+            rows.append((name, _draw.bar(parts, most), _draw.duration(one.iteration_s), f"{one.samples_per_s:.4g}",
+                         _draw.gibibytes(one.peak_bytes), "fits" if one.fits else "does not fit"))
+        return _draw.table(("plan", "where time goes", "iteration", "samples/s", "peak", ""), rows) + _draw.legend(used)
+
+
+def compare(plans: Mapping[str, Union[Plan, Prediction]]) -> Comparison:
+    """Simulates plans, by their names, and lays them side by side."""
+    return Comparison({name: one.simulate() if isinstance(one, Plan) else one for name, one in plans.items()})
+
+
+def find(model: Path, cluster: Path, global_batch: int, planner: Optional[str] = None,
+         options: Optional[Mapping[str, Any]] = None, degrees: Optional[Mapping[str, Any]] = None,
+         **more: Any) -> Plan:
     """The best plan. `degrees` are what stays as it is, {"tp": 8}; `options` change the model, {"seq": 4096};
     further keywords are those of a plan file: dtype, policy, memory, overlap, bucket."""
-    question = {"model": os.fspath(model), "cluster": os.fspath(cluster), "batch": {"global": global_batch}, **more}
+    batch: dict[str, Any] = {"global": global_batch}
+    question: dict[str, Any] = {"model": os.fspath(model), "cluster": os.fspath(cluster), "batch": batch, **more}
     if options:
-        question["options"] = options
+        question["options"] = dict(options)
     if degrees:
         question["degrees"] = {key: value for key, value in degrees.items() if key != "micro"}
         if "micro" in degrees:
-            question["batch"]["micro"] = degrees["micro"]
+            batch["micro"] = degrees["micro"]
     name = planner.encode() if planner else None
     return Plan._opened("weft_plan_find", json.dumps(question).encode(), name)
 
 
-def version():
-    return _weft.weft_version().decode()
+def version() -> str:
+    return cast(bytes, library.weft_version()).decode()

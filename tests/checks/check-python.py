@@ -7,11 +7,16 @@ import json
 import os
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 source, library, program = sys.argv[1:4]
 os.environ["WEFT_LIBRARY"] = library
 sys.path.insert(0, os.path.join(source, "python"))
 import weft  # noqa: E402
+
+
+def closed(text):
+    return text.replace("<br>", "<br/>")
 
 
 def simulated(arguments):
@@ -60,3 +65,18 @@ refused(lambda: weft.find("gpt3-1.3b", "dgx-a100:1", 16, planner="nobody"), 2, "
 refused(lambda: weft.find("gpt3-1.3b", "dgx-a100:1", 16, stages=[]), 2, "that is for the planner to find")
 miss = refused(lambda: weft.find("gpt3-13b", "dgx-a100:1", 8, planner="megatron", memory="2GiB"), 1, "nothing fits")
 assert not miss.plan.simulate().fits
+
+# In a notebook: what is drawn is well formed, its bar is as wide as the iteration is long, and text stays text.
+plan = weft.Plan.open(os.path.join(source, "data/plans/gpt3-13b.yaml"))
+both = weft.compare({"<b>": plan, "again": plan.simulate()})
+for drawn in (plan, both.predictions["again"], both):
+    root = ElementTree.fromstring(f"<div>{closed(drawn._repr_html_())}</div>")
+    assert root.find(".//table") is not None and root.find(".//script") is None
+bar = ElementTree.fromstring(both.predictions["again"]._repr_svg_())
+widths = sum(float(part.get("width")) for part in bar if part.tag.endswith("rect"))
+assert abs(widths - float(bar.get("width"))) < 1, widths
+assert "<b>" not in both._repr_html_() and "&lt;b&gt;" in both._repr_html_()
+assert both.best in both.predictions
+low, high = both.predictions["again"].interval_s
+assert low < high
+assert "13b" in repr(plan) and "fits" in repr(both)

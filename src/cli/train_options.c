@@ -18,7 +18,7 @@ static void take_optimizer(struct argp_state *state, void *input, char *arg)
     struct train_arguments *in = input;
     int at = NAME_INDEX(arg, OPTIMIZER_NAMES);
     if (at < 0)
-        refuse_word(state, "optimizer", arg, "sgd, adam or adamw",
+        refuse_word(state, "optimizer", arg, "sgd, adam, adamw or muon",
                     NEAREST_NAME(arg, OPTIMIZER_NAMES));
     else
         in->training.optimizer.kind = (enum optimizer)at;
@@ -104,8 +104,8 @@ static const struct cli_option OPTIONS[] = {
      AT(training.rate.warmup)},
     {"decay", "SHAPE", "constant, linear or cosine (default constant)", OPTION_TAKE,
      .take = take_decay},
-    {"optimizer", "O", "sgd (momentum 0.9), adam or adamw (default adamw)", OPTION_TAKE,
-     .take = take_optimizer},
+    {"optimizer", "O", "sgd (momentum 0.9), adam, adamw or muon (momentum 0.95, default adamw)",
+     OPTION_TAKE, .take = take_optimizer},
     {"weight-decay", "D", "(default 0.01 with adamw, else 0)", OPTION_REAL, AT(weight_decay)},
     {"clip", "NORM", "limit of the gradients' norm, 0: none (default 1)", OPTION_REAL, AT(clip)},
     {"dropout", "P", "probability (default 0)", OPTION_REAL, AT(dropout), .below = 1},
@@ -179,7 +179,8 @@ done:
 weft_status train_complete(struct train_arguments *arguments)
 {
     struct training_options *t = &arguments->training;
-    bool decays = t->optimizer.kind == OPTIMIZER_ADAMW;
+    bool muon = t->optimizer.kind == OPTIMIZER_MUON;
+    bool decays = t->optimizer.kind == OPTIMIZER_ADAMW || muon;
     if (!t->data.path)
         return bad_argument("give a text file: --data corpus.txt", "there is nothing to train on");
     if (arguments->resumes && !t->resume)
@@ -187,7 +188,7 @@ weft_status train_complete(struct train_arguments *arguments)
     if (arguments->resumes && !t->resume)
         return bad_argument("--resume=DIR, or --checkpoint DIR beside it",
                             "--resume does not say what to go on from");
-    t->optimizer.momentum = 0.9F;
+    t->optimizer.momentum = muon ? 0.95F : 0.9F;
     t->optimizer.beta1 = 0.9F;
     t->optimizer.beta2 = 0.999F;
     t->optimizer.epsilon = 1e-8F;

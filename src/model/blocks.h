@@ -43,6 +43,11 @@ extern const char *const DTYPE_WORDS[];     /* those of dtype_name */
 enum loss { LOSS_PLAIN, LOSS_FUSED, LOSS_COMPILED, LOSS_EAGER };
 int block_loss(struct builder *b, int logits, int loss);
 
+/* Documents of a mean length that share a sequence, with a standard deviation of `spread` of it (documents.c); 0: one. */
+weft_status documents_check(int64_t document, double spread, int attention,
+                            const struct doc *where);
+void documents_set(struct builder *b, int64_t document, double spread, int64_t seq);
+
 struct block_style {
     enum norm norm;
     bool bias;      /* linear layers have a bias */

@@ -31,24 +31,11 @@ static weft_status check_window(const struct decoder *d, const struct doc *where
     return WEFT_OK;
 }
 
-static weft_status check_documents(const struct decoder *d, const struct doc *where)
-{
-    bool fused = d->attention != ATTENTION_EAGER && d->attention != ATTENTION_FUSED &&
-                 d->attention != ATTENTION_LOCAL;
-    if (d->document_spread > 0 && !d->document)
-        return doc_error(option_at(where, "document_spread"), "give 'document', their mean length",
-                         "'document_spread' is that of documents, but no 'document' is given");
-    if (d->document && !fused)
-        return doc_error(option_at(where, "document"), "leave 'attention' out",
-                         "'document' needs an attention that skips what other documents hold");
-    return WEFT_OK;
-}
-
 weft_status decoder_check(const struct decoder *d, const struct doc *where)
 {
     weft_status status = WEFT_OK;
     TRY(check_window(d, where));
-    TRY(check_documents(d, where));
+    TRY(documents_check(d->document, d->document_spread, d->attention, where));
     if (d->q_lora && !d->kv_lora)
         TRY(doc_error(option_at(where, "q_lora"), "give 'kv_lora' as well",
                       "'q_lora' is an option of latent attention, which 'kv_lora' turns on"));
@@ -192,19 +179,6 @@ static void depths(struct builder *b, const struct decoder *d, const struct laye
     }
 }
 
-/* Attention's work is a sum of squares of lengths. Documents of mean m and standard deviation c m have
- *
- *   sum of l^2 / sum of l = m (1 + c^2)
- *
- * keys per position, as documents of that one length would (half of them under a causal mask). */
-static void set_documents(struct builder *b, const struct decoder *d)
-{
-    double alike = (double)d->document * (1 + d->document_spread * d->document_spread);
-    for (size_t i = 0; d->document && alike < (double)d->seq && i < b->ops.len; i++)
-        if (b->ops.data[i].kind == OP_ATTENTION)
-            b->ops.data[i].document = (int64_t)alike;
-}
-
 void decoder_build(struct builder *b, const struct decoder *d, const struct layer_row *row,
                    int (*layers)(struct builder *b, const struct layer_row *row, int x))
 {
@@ -215,7 +189,7 @@ void decoder_build(struct builder *b, const struct decoder *d, const struct laye
     int x = layers(b, row, embedding);
     finish(b, d, x, d->tied ? table : -1);
     depths(b, d, row, embedding, x, d->tied ? table : build_last_index(b) - 1);
-    set_documents(b, d);
+    documents_set(b, d->document, d->document_spread, d->seq);
     b->model->layers = d->layers;
     b->model->seq = d->seq;
     b->model->dtype = (enum dtype)d->dtype;

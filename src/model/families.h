@@ -54,7 +54,13 @@ enum {
 #define OPTION_CHOICE(type, name, words)                                                           \
     {#name, FIELD_CHOICE, offsetof(type, name), .choices = (words)}
 /* The base of rotary positions; 0: that of others. */
-#define OPTION_BASE(type, name)  {#name, FIELD_REAL, offsetof(type, name), .min = 0, .max = 1e12}
+#define OPTION_BASE(type, name) {#name, FIELD_REAL, offsetof(type, name), .min = 0, .max = 1e12}
+/* Packed documents, and how unevenly experts are chosen. */
+#define OPTION_DOCUMENTS(type)                                                                     \
+    OPTION_COUNT(type, document, MOST_SEQ),                                                        \
+        {"document_spread", FIELD_REAL, offsetof(type, document_spread), .min = 0, .max = 100}
+#define OPTION_SKEW(type)                                                                          \
+    {"expert_skew", FIELD_REAL, offsetof(type, expert_skew), .min = 0, .max = 10}
 #define OPTION_SHARE(type, name) {#name, FIELD_REAL, offsetof(type, name), .min = 0, .max = 1}
 
 /* The rows that the option table of a plain transformer begins with. */

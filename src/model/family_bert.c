@@ -9,8 +9,8 @@
 #include "model/families.h"
 
 struct bert_options {
-    int64_t layers, hidden, heads, ffn, seq, vocab, max_positions;
-    double dropout;
+    int64_t layers, hidden, heads, ffn, seq, vocab, max_positions, document;
+    double dropout, document_spread;
     bool pooler;
     int attention, dtype;
 };
@@ -23,6 +23,7 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct bert_options, seq, MOST_SEQ),
     OPTION_COUNT(struct bert_options, vocab, MOST_VOCAB),
     OPTION_COUNT(struct bert_options, max_positions, MOST_SEQ),
+    OPTION_DOCUMENTS(struct bert_options),
     OPTION_SHARE(struct bert_options, dropout),
     OPTION_BOOL(struct bert_options, pooler),
     OPTION_CHOICE(struct bert_options, attention, ATTENTION_WORDS),
@@ -73,6 +74,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     const struct bert_options *o = options;
     weft_status status;
     TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
+    TRY(documents_check(o->document, o->document_spread, o->attention, where));
     int x = embed(b, o);
     int32_t table = 0; /* the embedding is the first operator */
     x = build_repeat(b, "layers", o->layers, x);
@@ -80,6 +82,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     if (o->pooler)
         next_sentence(b, o, x);
     masked_words(b, o, x, table);
+    documents_set(b, o->document, o->document_spread, o->seq);
     b->model->layers = o->layers;
     b->model->seq = o->seq;
     b->model->dtype = (enum dtype)o->dtype;

@@ -17,8 +17,8 @@ enum gpt_positions { POSITIONS_LEARNED, POSITIONS_ROTARY, POSITIONS_NONE };
 
 struct gpt_options {
     int64_t layers, hidden, heads, head_multiple, ffn, seq, vocab, max_positions;
-    int64_t experts, top_k, expert_ffn, shared_ffn;
-    double dropout, rope_base;
+    int64_t document, experts, top_k, expert_ffn, shared_ffn;
+    double document_spread, expert_skew, dropout, rope_base;
     bool tied, bias, parallel;
     int attention, loss, positions, activation, dtype;
 };
@@ -43,10 +43,12 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct gpt_options, seq, MOST_SEQ),
     OPTION_COUNT(struct gpt_options, vocab, MOST_VOCAB),
     OPTION_COUNT(struct gpt_options, max_positions, MOST_SEQ),
+    OPTION_DOCUMENTS(struct gpt_options),
     OPTION_COUNT(struct gpt_options, experts, MOST_EXPERTS),
     OPTION_COUNT(struct gpt_options, top_k, MOST_EXPERTS),
     OPTION_COUNT(struct gpt_options, expert_ffn, MOST_HIDDEN),
     OPTION_COUNT(struct gpt_options, shared_ffn, MOST_HIDDEN),
+    OPTION_SKEW(struct gpt_options),
     OPTION_SHARE(struct gpt_options, dropout),
     OPTION_BASE(struct gpt_options, rope_base),
     OPTION_BOOL(struct gpt_options, tied),
@@ -81,6 +83,7 @@ static int mixture(struct builder *b, const struct gpt_options *o, int x,
 {
     struct expert_block e = {o->experts,    o->top_k,        o->expert_ffn ? o->expert_ffn : m->ffn,
                              m->activation, .bias = o->bias, .routing = {ROUTING_DEFAULTS}};
+    e.routing.skew = o->expert_skew;
     int in = block_open(b, "mlp", x, style);
     int y = block_experts(b, in, &e);
     if (o->shared_ffn)
@@ -126,6 +129,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     weft_status status;
     TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
     TRY(check_experts(o, where));
+    TRY(documents_check(o->document, o->document_spread, o->attention, where));
     int x = embed(b, o);
     int32_t table = build_last_index(b);
     x = build_repeat(b, "layers", o->layers, x);
@@ -134,6 +138,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     x = o->tied ? build_tied_linear(b, "head", x, table)
                 : build_linear(b, "head", x, o->vocab, false);
     block_loss(b, x, o->loss);
+    documents_set(b, o->document, o->document_spread, o->seq);
     b->model->layers = o->layers;
     b->model->seq = o->seq;
     b->model->dtype = (enum dtype)o->dtype;

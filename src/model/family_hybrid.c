@@ -28,8 +28,8 @@ struct hybrid_options {
     const char *pattern, *mtp_pattern;
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
     int64_t mamba_heads, mamba_dim, state, groups, expand, conv, chunk;
-    int64_t experts, top_k, expert_ffn, shared_ffn, latent, mtp;
-    double dropout;
+    int64_t document, experts, top_k, expert_ffn, shared_ffn, latent, mtp;
+    double document_spread, expert_skew, dropout;
     bool tied, bias;
     int dispatch; /* enum token_copies */
     int norm, positions, activation, attention, loss, dtype;
@@ -64,6 +64,7 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct hybrid_options, ffn, MOST_HIDDEN),
     OPTION_COUNT(struct hybrid_options, seq, MOST_SEQ),
     OPTION_COUNT(struct hybrid_options, vocab, MOST_VOCAB),
+    OPTION_DOCUMENTS(struct hybrid_options),
     OPTION_COUNT(struct hybrid_options, mamba_heads, MOST_HEADS),
     OPTION_COUNT(struct hybrid_options, mamba_dim, MOST_DEPTH),
     OPTION_COUNT(struct hybrid_options, state, MOST_DEPTH),
@@ -75,6 +76,7 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct hybrid_options, top_k, MOST_EXPERTS),
     OPTION_COUNT(struct hybrid_options, expert_ffn, MOST_HIDDEN),
     OPTION_COUNT(struct hybrid_options, shared_ffn, MOST_HIDDEN),
+    OPTION_SKEW(struct hybrid_options),
     OPTION_COUNT(struct hybrid_options, latent, MOST_HIDDEN),
     {"mtp", FIELD_INT, offsetof(struct hybrid_options, mtp), .min = 0, .max = MOST_DEPTHS},
     {"mtp_pattern", FIELD_TEXT, offsetof(struct hybrid_options, mtp_pattern)},
@@ -164,6 +166,7 @@ static int experts(struct builder *b, const struct hybrid_options *o, int x)
                              .copies = (enum token_copies)o->dispatch,
                              .latent = o->latent,
                              .routing = {ROUTING_DEFAULTS}};
+    e.routing.skew = o->expert_skew;
     return block_experts(b, x, &e);
 }
 
@@ -365,6 +368,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     const struct hybrid_options *o = options;
     weft_status status;
     TRY(check(o, where));
+    TRY(documents_check(o->document, o->document_spread, o->attention, where));
     int64_t count = o->layers ? o->layers : (int64_t)strlen(o->pattern);
     int embedding = build_embedding(b, "embedding", build_tokens(b, o->seq), o->vocab, o->hidden,
                                     o->positions == POSITIONS_LEARNED ? o->seq : 0);
@@ -373,6 +377,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     finish(b, o, x, o->tied ? table : -1);
     int32_t head = o->tied ? table : build_last_index(b) - 1;
     depths(b, o, embedding, x, head);
+    documents_set(b, o->document, o->document_spread, o->seq);
     b->model->layers = count;
     b->model->seq = o->seq;
     b->model->dtype = (enum dtype)o->dtype;

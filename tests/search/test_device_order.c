@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "checked_plan.h"
+#include "search/planner/planner.h"
 #include "plan_text.h"
 
 /* tp 2, pp 2, dp 4 on 16 devices, numbered tp, pp, dp: stage 0 has 0 1 4 5 8 9 12 13, stage 1 the others. */
@@ -124,6 +125,32 @@ static void proved_and_estimated(void **state)
     close_both(&mixture);
 }
 
+/* Plans that are found have the order that is asked for; planners of other plans than degrees refuse it. */
+static void planners_keep_it(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3-8b", "layers: 4, seq: 2048", "dgx-h100:2");
+    struct plan_request request = {
+        .model = o.model,
+        .cluster = o.cluster,
+        .pins = {.pp = 2, .tp = 2, .global_batch = 32, .order = "tp-pp-dp"},
+        .options = {.quick = true}};
+    struct planned *planned;
+    struct plan *plan;
+    assert_int_equal(plan_search(planner_find("auto"), &request, &planned), WEFT_OK);
+    for (size_t i = 0; i < planned->trials.len; i++) {
+        assert_int_equal(trial_take(&request, &planned->trials.data[i], &plan), WEFT_OK);
+        assert_int_equal(plan->stage_run, 2);
+        plan_free(plan);
+    }
+    planned_free(planned);
+    request.options.quick = false;
+    assert_int_equal(plan_search(planner_find("galvatron"), &request, &planned), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message,
+                        "galvatron numbers devices tp-cp-ep-dp-pp, not tp-pp-dp");
+    close_both(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +159,7 @@ int main(void)
         cmocka_unit_test(splits_and_runs),
         cmocka_unit_test(links_follow),
         cmocka_unit_test(proved_and_estimated),
+        cmocka_unit_test(planners_keep_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,9 +109,9 @@ static void the_fullest_device_has_its_tokens(void **state)
 
 /* ---- documents that share a sequence ------------------------------------------------------------ */
 
-static double attention_flops(const struct plan *plan)
+static double work_flops(const struct plan *plan, const char *path)
 {
-    int64_t local[OP_MAX_DIMS], instance = at(plan, "layers.0.attn.attention");
+    int64_t local[OP_MAX_DIMS], instance = at(plan, path);
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     return op_work(op, local, plan->dtype, PHASE_FORWARD).flops;
@@ -153,8 +153,9 @@ static void documents_do_not_see_each_other(void **state)
         struct degrees d = {.cp = CASES[i].cp, .tp = 8 / CASES[i].cp, .global_batch = 2};
         struct plan *plan = plan_of(&o, d);
         double heads = (double)CASES[i].cp; /* more of them on a device than with tp 8 */
-        assert_float_equal(attention_flops(plan) / attention_flops(whole) / heads, CASES[i].share,
-                           1e-4);
+        assert_float_equal(work_flops(plan, "layers.0.attn.attention") /
+                               work_flops(whole, "layers.0.attn.attention") / heads,
+                           CASES[i].share, 1e-4);
         expect_sound(plan, CASES[i].options);
         plan_free(plan);
         close_both(&o);
@@ -184,6 +185,42 @@ static void documents_balance_consecutive_ranks(void **state)
         plan_free(balanced);
         plan_free(consecutive);
         close_both(&o);
+    }
+}
+
+/* The same in other families: a quarter of the keys, and 2.9435 even shares of 8 experts on 8 devices. */
+static void other_families_have_both(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *preset, *options, *packed, *attention, *skewed;
+    } CASES[] = {
+        {"gpt3-1.3b", "layers: 2, seq: 2048, experts: 8, attention: flash",
+         ", document: 512, expert_skew: 1", "layers.0.attn.attention", "layers.0.mlp.experts.up"},
+        {"bert-huge-32", "layers: 2, seq: 512, attention: flash", ", document: 128",
+         "layers.0.attn.attention", NULL},
+        {"nemotron-h-8b", "pattern: '*E', layers: 2, seq: 2048, experts: 8, expert_ffn: 512",
+         ", document: 512, expert_skew: 1", "layers.0.attn.attention", "layers.1.mlp.experts.up"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        char options[160];
+        snprintf(options, sizeof options, "%s%s", CASES[i].options, CASES[i].packed);
+        struct opened o = open_both(CASES[i].preset, options, "dgx-h100:1");
+        struct opened plain = open_both(CASES[i].preset, CASES[i].options, "dgx-h100:1");
+        struct degrees d = {.dp = 8, .ep = CASES[i].skewed ? 8 : 1, .global_batch = 16};
+        struct plan *plan = plan_of(&o, d), *other = plan_of(&plain, d);
+        assert_float_equal(work_flops(plan, CASES[i].attention),
+                           work_flops(other, CASES[i].attention) / 4,
+                           1e-4 * work_flops(other, CASES[i].attention));
+        if (CASES[i].skewed)
+            assert_float_equal((double)rows_of(plan, CASES[i].skewed) /
+                                   (double)rows_of(other, CASES[i].skewed),
+                               2.9435, 0.002);
+        expect_sound(plan, CASES[i].preset);
+        plan_free(plan);
+        plan_free(other);
+        close_both(&o);
+        close_both(&plain);
     }
 }
 
@@ -337,6 +374,7 @@ int main(void)
         cmocka_unit_test(the_fullest_device_has_its_tokens),
         cmocka_unit_test(documents_do_not_see_each_other),
         cmocka_unit_test(documents_balance_consecutive_ranks),
+        cmocka_unit_test(other_families_have_both),
         cmocka_unit_test(the_host_updates_a_share),
         cmocka_unit_test(graphs_have_pools_of_their_own),
         cmocka_unit_test(layouts_say_what_parts_hold),

@@ -56,7 +56,13 @@ struct kernel_call {
  * sequence's tokens goes to which place of an expert. */
 bool reads_whole(const struct op *op, int place);
 
-enum optimizer { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, OPTIMIZER_COUNT };
+enum optimizer {
+    OPTIMIZER_SGD,
+    OPTIMIZER_ADAM,
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_MUON, /* matrices by update_matrices, all else by AdamW */
+    OPTIMIZER_COUNT
+};
 extern const char *const OPTIMIZER_NAMES[OPTIMIZER_COUNT];
 struct optimizer_step {
     enum optimizer kind;
@@ -68,6 +74,7 @@ struct optimizer_step {
     void *weight;             /* in the storage dtype, NULL: master is the weight */
     enum dtype dtype;
     int64_t count;
+    int64_t rows, columns; /* of each of the matrices that update_matrices is given */
     struct device_stream *stream;
 };
 /* The first step of AdamW at usual rates, to be given its tensors: what is measured. */
@@ -84,6 +91,8 @@ struct kernels {
     void (*optimize)(const struct optimizer_step *step);
     bool
         pads_logits; /* it takes calls with a pitch, and of a loss those whose gradient is its input */
+    /* Muon's step on whole matrices, one after the other; NULL: this backend has none. */
+    void (*update_matrices)(const struct optimizer_step *step);
 };
 extern const struct kernels CPU_KERNELS;
 

@@ -42,7 +42,9 @@ void bucket_begin(const struct rank *r, const struct job *job, struct errand *w)
     const struct store *s = store_of(r, w);
     bool staged = job->kind == JOB_GATHER || s->shard > 0 || goes_across(r, task_of(r, w));
     w->at = job->kind == JOB_DEFERRED ? s->kept : 0;
-    w->end = job->kind == JOB_SYNCHRONISE ? s->kept : s->part;
+    w->end = job->kind == JOB_SYNCHRONISE ? s->kept
+             : job->kind == JOB_DEFERRED  ? s->trained_part
+                                          : s->part;
     w->ahead = staged && r->transport->kind->stream;
 }
 

@@ -76,7 +76,7 @@ static void run_optimizer(struct rank *r)
         scale_back(r);
     for (int32_t i = 0; i < r->stores && !has_failed(r); i++) {
         struct store *store = &r->store[i];
-        optimize_store(r, store, 0, r->evaluates ? store->part : store->kept, r->step);
+        optimize_store(r, store, 0, r->evaluates ? store->trained_part : store->kept, r->step);
     }
 }
 
@@ -140,7 +140,7 @@ static bool next_transfer(struct rank *r, const struct job *job, struct errand *
             return true;
         if (r->deferred)
             optimize_store(r, store_of_job(r, job), store_of_job(r, job)->kept,
-                           store_of_job(r, job)->part, r->step - 1);
+                           store_of_job(r, job)->trained_part, r->step - 1);
         return false;
     case JOB_GATHER:
         return gather_next(r, w);

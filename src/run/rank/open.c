@@ -30,14 +30,17 @@ static weft_status check_plan(const struct run_options *o)
 {
     int64_t devices = cluster_devices(o->plan->cluster);
     for (int32_t i = 0; i < o->plan->model->ops; i++)
-        if (o->plan->model->op[i].frozen)
-            return bad_argument("leave lora out", "a plan with frozen weights cannot be run");
-        else if (o->plan->model->op[i].document)
+        if (o->plan->model->op[i].document)
             return bad_argument("leave document out",
                                 "a run computes attention over whole sequences");
         else if (o->plan->model->op[i].skewed_experts)
             return bad_argument("leave expert_skew out",
                                 "a run chooses experts itself, and not by a power law");
+    if (o->optimizer.kind == OPTIMIZER_MUON &&
+        (!o->kernels->update_matrices || plan_row(o->plan)->segmented))
+        return bad_argument("use another optimizer, or --device cpu and another schedule",
+                            "muon updates whole matrices at once, on %s with %s it cannot",
+                            o->kernels->name, o->plan->schedule);
     if (devices != o->transport->ranks)
         return bad_argument(NULL, "a plan for %lld devices runs on as many ranks, not on %d",
                             (long long)devices, o->transport->ranks);
@@ -246,9 +249,12 @@ static float *show(struct rank *r, float *memory, int64_t count)
     return view.at;
 }
 
-static float *offset(float *numbers, int64_t by)
+/* NULL: the weight has none (stores.c, I3). */
+static float *moment_of(const struct store *s, const struct held_weight *held, int which)
 {
-    return numbers ? numbers + by : NULL;
+    float *moments = which == 1 ? s->moment1 : s->moment2;
+    int64_t end = which == 1 ? s->trained_part : s->second_part;
+    return moments && held->place < end ? moments + held->place : NULL;
 }
 
 weft_status run_weights(struct rank *r, void (*visit)(void *context, struct run_weight *weight),
@@ -264,8 +270,8 @@ weft_status run_weights(struct rank *r, void (*visit)(void *context, struct run_
         if (!shows_weight(r, held) || weight.count <= 0)
             continue;
         weight.value = show(r, master_data(r, held, weight.first), weight.count);
-        weight.moment1 = show(r, offset(s->moment1, held->place), weight.count);
-        weight.moment2 = show(r, offset(s->moment2, held->place), weight.count);
+        weight.moment1 = show(r, moment_of(s, held, 1), weight.count);
+        weight.moment2 = show(r, moment_of(s, held, 2), weight.count);
         visit(context, &weight);
     }
 done:
@@ -312,8 +318,7 @@ weft_status run_fill(struct rank *r,
             set_weight(r, held, value.first, value.count, all);
         floats_free(r, MEMORY_WORKSPACE, all, value.count);
         TRY(status);
-        float *const state[3] = {NULL, offset(s->moment1, held->place),
-                                 offset(s->moment2, held->place)};
+        float *const state[3] = {NULL, moment_of(s, held, 1), moment_of(s, held, 2)};
         if (state[1] || state[2])
             TRY(fill_part(r, &moments, state, visit, context));
     }

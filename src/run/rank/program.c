@@ -254,7 +254,7 @@ static void note_deferred(struct rank *r)
         struct store *s = &r->store[r->store_of[task->about]];
         double share = (double)graph->exchange[task->exchange].bytes /
                        (double)graph->bucket[task->about].bytes;
-        s->kept = s->part - (int64_t)(share * (double)s->part);
+        s->kept = s->trained_part - (int64_t)(share * (double)s->trained_part);
     }
 }
 

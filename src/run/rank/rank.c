@@ -289,7 +289,7 @@ weft_status run_iteration(struct rank *r, double *loss)
         return stop_all(r);
     r->step += !r->evaluates;
     for (int32_t i = 0; i < r->stores && !r->evaluates; i++)
-        r->deferred |= r->store[i].kept < r->store[i].part;
+        r->deferred |= r->store[i].kept < r->store[i].trained_part;
     return mean_loss(r, loss);
 }
 

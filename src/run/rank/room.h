@@ -141,12 +141,11 @@ struct held_weight {
     int32_t weight, store;
     const char *name; /* "layers.0.attn.qkv.weight" */
     struct layout layout;
-    int64_t elements; /* of the whole, without padding */
-    int64_t count;    /* here */
-    int64_t first;    /* in the whole of its bucket */
+    int64_t elements, count, first; /* of the whole without padding; here; where in its bucket */
     int64_t share,
         place;        /* each member's part of it, and where that is in a member's part of all */
     bool contributes; /* its gradients to the sum: of copies, one does */
+    int64_t rows, columns; /* of each of its matrices, if those are updated whole; else 0 */
 };
 
 /* A bucket's weights, gradients and optimizer state. */
@@ -154,10 +153,11 @@ struct store {
     int32_t bucket, shard;
     int32_t first_weight, weights_count; /* of the rank's held weights */
     int32_t members, member;             /* that share the state; 1 without sharding */
-    int64_t count;                       /* elements of all weights here */
-    int64_t part;                        /* of one member's part */
-    int64_t kept;                        /* of the part: what is not deferred */
-    void *weights;                       /* as stored: whole; with shard 3 the part */
+    int64_t count, part;     /* elements of all weights here, and of one member's part */
+    int32_t trained_weights; /* which come first (stores.c, I3); their elements, places, */
+    int64_t trained, trained_part, second_part; /* and those with a second moment */
+    int64_t kept;                               /* of the trained part: what is not deferred */
+    void *weights;                              /* as stored: whole; with shard 3 the part */
     float *master;            /* NULL: the weights are; else whole, with sharding the part */
     float *gradients;         /* whole; with shard 2 and 3 the part */
     float *moment1, *moment2; /* of the part */

@@ -7,6 +7,8 @@
  *   place p of member m's part  =  element m * share + (p - place) of the weight it falls in      (1)
  *
  *   I1  What padding a share has beyond the weight's end is zero.
+ *   I3  In a store, weights that are updated element by element come first, then matrices that are updated whole (Muon),
+ *       which have one moment, then those that are frozen (LoRA), which have neither gradients nor moments.
  *   I2  Weights in bf16 have a master in fp32 where their optimizer state is; gradients are fp32.
  */
 #include "run/rank/stretch.h"
@@ -74,6 +76,11 @@ static int64_t master_floats(const struct store *s)
     return s->shard ? s->part : s->count;
 }
 
+static int64_t gradient_floats(const struct store *s)
+{
+    return s->shard >= 2 ? s->trained_part : s->trained;
+}
+
 void make_stores(struct rank *r)
 {
     const struct optimizer_step *o = &r->options->optimizer;
@@ -82,11 +89,11 @@ void make_stores(struct rank *r)
         s->weights = floats_counted(r, MEMORY_WEIGHTS, weight_floats(r, s));
         if (dtype_of(r) != DTYPE_FP32)
             s->master = floats_counted(r, MEMORY_OPTIMIZER, master_floats(s));
-        s->gradients = floats_counted(r, MEMORY_GRADIENTS, s->shard >= 2 ? s->part : s->count);
+        s->gradients = floats_counted(r, MEMORY_GRADIENTS, gradient_floats(s));
         if (o->kind != OPTIMIZER_SGD || o->momentum > 0)
-            s->moment1 = floats_counted(r, MEMORY_OPTIMIZER, s->part);
+            s->moment1 = floats_counted(r, MEMORY_OPTIMIZER, s->trained_part);
         if (o->kind != OPTIMIZER_SGD)
-            s->moment2 = floats_counted(r, MEMORY_OPTIMIZER, s->part);
+            s->moment2 = floats_counted(r, MEMORY_OPTIMIZER, s->second_part);
         s->made = ARENA_ARRAY(r->arena, struct value *, (size_t)r->micro_batches);
     }
 }
@@ -97,9 +104,9 @@ void free_stores(struct rank *r)
         struct store *s = &r->store[i];
         floats_free(r, MEMORY_WEIGHTS, s->weights, weight_floats(r, s));
         floats_free(r, MEMORY_OPTIMIZER, s->master, master_floats(s));
-        floats_free(r, MEMORY_GRADIENTS, s->gradients, s->shard >= 2 ? s->part : s->count);
-        floats_free(r, MEMORY_OPTIMIZER, s->moment1, s->part);
-        floats_free(r, MEMORY_OPTIMIZER, s->moment2, s->part);
+        floats_free(r, MEMORY_GRADIENTS, s->gradients, gradient_floats(s));
+        floats_free(r, MEMORY_OPTIMIZER, s->moment1, s->trained_part);
+        floats_free(r, MEMORY_OPTIMIZER, s->moment2, s->second_part);
         for (int32_t b = 0; s->made && b < r->micro_batches; b++)
             value_drop(r, s->made[b]);
     }
@@ -126,9 +133,9 @@ float *gradient_data(struct rank *r, int32_t weight, int32_t micro_batch)
     if (s->shard < 2)
         return s->gradients + held->first;
     if (!s->made[micro_batch]) {
-        struct layout none = layout_none(s->count);
-        s->made[micro_batch] = value_new(r, MEMORY_GRADIENTS, DTYPE_FP32, &none, s->count);
-        clear(r, s->made[micro_batch]->data, s->count);
+        struct layout none = layout_none(s->trained);
+        s->made[micro_batch] = value_new(r, MEMORY_GRADIENTS, DTYPE_FP32, &none, s->trained);
+        clear(r, s->made[micro_batch]->data, s->trained);
     }
     return (float *)s->made[micro_batch]->data + held->first;
 }
@@ -173,8 +180,8 @@ struct step_range {
     float *master;
 };
 
-static void optimize_range(const struct rank *r, const struct store *s,
-                           const struct step_range *range, int64_t step)
+static struct optimizer_step step_of(const struct rank *r, const struct store *s,
+                                     const struct step_range *range, int64_t step)
 {
     struct optimizer_step o = r->options->optimizer;
     o.step = step + 1;
@@ -189,8 +196,38 @@ static void optimize_range(const struct rank *r, const struct store *s,
     o.gradient = s->gradients + (s->shard >= 2 ? range->place : range->element);
     o.moment1 = s->moment1 ? s->moment1 + range->place : NULL;
     o.moment2 = s->moment2 ? s->moment2 + range->place : NULL;
-    if (o.count > 0 && !r->evaluates && isfinite(o.scale))
+    return o;
+}
+
+static bool steps_now(const struct rank *r, const struct optimizer_step *o)
+{
+    return o->count > 0 && !r->evaluates && isfinite(o->scale);
+}
+
+/* Of Muon, what is no matrix is updated by AdamW. */
+static void optimize_range(const struct rank *r, const struct store *s,
+                           const struct step_range *range, int64_t step)
+{
+    struct optimizer_step o = step_of(r, s, range, step);
+    if (o.kind == OPTIMIZER_MUON)
+        o.kind = OPTIMIZER_ADAMW;
+    if (steps_now(r, &o))
         r->options->kernels->optimize(&o);
+}
+
+/* I3: the store is plain (weights.c, I3). */
+static void optimize_matrices(const struct rank *r, const struct store *s, int64_t step)
+{
+    for (int32_t i = s->first_weight; i < s->first_weight + s->trained_weights; i++) {
+        const struct held_weight *held = &r->weight[i];
+        float *master = (s->master ? s->master : (float *)s->weights) + held->first;
+        struct step_range range = {held->count, held->first, held->first, held->first, master};
+        struct optimizer_step o = step_of(r, s, &range, step);
+        o.rows = held->rows;
+        o.columns = held->columns;
+        if (held->rows && steps_now(r, &o))
+            r->options->kernels->update_matrices(&o);
+    }
 }
 
 void optimize_store(struct rank *r, struct store *s, int64_t first, int64_t end, int64_t step)
@@ -198,8 +235,10 @@ void optimize_store(struct rank *r, struct store *s, int64_t first, int64_t end,
     struct stretch at;
     if (is_plain(s)) {
         float *master = s->master ? s->master : s->weights;
-        optimize_range(r, s, &(struct step_range){end - first, first, first, first, master + first},
-                       step);
+        int64_t last = end < s->second_part ? end : s->second_part;
+        optimize_range(
+            r, s, &(struct step_range){last - first, first, first, first, master + first}, step);
+        optimize_matrices(r, s, step);
     } else
         FOR_STRETCHES(r, s, first, end, at)
         {
@@ -216,7 +255,7 @@ void optimize_store(struct rank *r, struct store *s, int64_t first, int64_t end,
 
 static bool shows_all(const struct rank *r, const struct store *s)
 {
-    for (int32_t i = s->first_weight; i < s->first_weight + s->weights_count; i++)
+    for (int32_t i = s->first_weight; i < s->first_weight + s->trained_weights; i++)
         if (!shows_weight(r, &r->weight[i]))
             return false;
     return true;
@@ -225,10 +264,10 @@ static bool shows_all(const struct rank *r, const struct store *s)
 static void add_squares_of(const struct rank *r, const struct store *s, double *sum)
 {
     if (is_plain(s) && shows_all(r, s)) {
-        rank_device(r)->add_squares(r->work, s->gradients, s->count, sum);
+        rank_device(r)->add_squares(r->work, s->gradients, s->trained, sum);
         return;
     }
-    for (int32_t i = s->first_weight; i < s->first_weight + s->weights_count; i++) {
+    for (int32_t i = s->first_weight; i < s->first_weight + s->trained_weights; i++) {
         int64_t count;
         const float *gradient = gradient_part(r, i, &count);
         if (shows_weight(r, &r->weight[i]))

@@ -72,7 +72,7 @@ weft_status find_ties(struct rank *r)
     weft_status status = WEFT_OK;
     r->tie = ARENA_ARRAY(r->arena, struct tie, (size_t)r->instances);
     for (int64_t i = 0; i < r->instances; i++) {
-        if (r->local_op[i].laid->op->weights == 0 || plan_weight_owner(r->plan, i) != i)
+        if (!op_trains(r->local_op[i].laid->op) || plan_weight_owner(r->plan, i) != i)
             continue;
         struct tie tie = tie_of(r, i);
         if (tie.copies == 1 || !takes_part(r, &tie, r->stage))

@@ -6,9 +6,10 @@
  *
  * with zeros for biases, ones for the weights of norms, and padding zero. Deviations: an embedding's
  * 0.02 (GPT-2), a product's sqrt(1 / inputs), before a ReLU of an image sqrt(2 / inputs) (He et al.,
- * 2015, Eq. 10).
+ * 2015, Eq. 10), of an adapter's second product 0.
  *
  *   I1  A copy of a tied weight (plan/tied.c) has the owner's name and so its numbers.
+ *   I3  A matrix that Muon updates is whole on its device, and so is its state.
  *   I2  With state sharding each weight is cut into equal shares by its elements here, so that copies of a tied
  *       weight that lie alike are cut alike; a member's part of a bucket is its shares of all.
  */
@@ -16,6 +17,8 @@
 
 #include <math.h>
 #include <string.h>
+
+enum update { UPDATED_ELEMENTS, UPDATED_WHOLE, UPDATED_NEVER };
 
 /* ---- how they lie ---------------------------------------------------------------------------- */
 
@@ -96,16 +99,66 @@ static void find_members(struct rank *r, struct store *store)
             store->member = i;
 }
 
-static void fill_store(struct rank *r, struct store *store)
+static bool is_matrix(const struct rank *r, const struct op *op, int32_t weight)
+{
+    return r->options->optimizer.kind == OPTIMIZER_MUON && weight == 0 &&
+           op->weight[0].operand.axes >= 2 && is_orthogonalised(UPDATE_MUON, op);
+}
+
+static enum update update_of(const struct rank *r, const struct op *op, int32_t weight)
+{
+    if (op->frozen)
+        return UPDATED_NEVER;
+    return is_matrix(r, op, weight) ? UPDATED_WHOLE : UPDATED_ELEMENTS;
+}
+
+/* Adds those of a bucket's weights that are updated so. */
+static void add_weights(struct rank *r, struct store *store, enum update update)
 {
     const struct bucket *bucket = &r->graph->bucket[store->bucket];
+    for (int64_t i = bucket->first; i <= bucket->last; i++) {
+        const struct op *op = r->local_op[i].laid->op;
+        if (r->graph->uses->bucket_of[i] != store->bucket || !plan_holds_weights(r->plan, i))
+            continue;
+        for (int32_t w = 0; w < op->weights; w++)
+            if (update_of(r, op, w) == update)
+                add_weight(r, store, i, w);
+    }
+}
+
+/* stores.c, I3 */
+static void fill_store(struct rank *r, struct store *store)
+{
     find_members(r, store);
     store->first_weight = r->weights;
-    for (int64_t i = bucket->first; i <= bucket->last; i++)
-        if (r->graph->uses->bucket_of[i] == store->bucket && plan_holds_weights(r->plan, i))
-            for (int32_t w = 0; w < r->local_op[i].laid->op->weights; w++)
-                add_weight(r, store, i, w);
-    store->kept = store->part;
+    add_weights(r, store, UPDATED_ELEMENTS);
+    store->second_part = store->part;
+    add_weights(r, store, UPDATED_WHOLE);
+    store->trained_weights = store->weights_count;
+    store->trained = store->count;
+    store->trained_part = store->kept = store->part;
+    add_weights(r, store, UPDATED_NEVER);
+}
+
+/* I3 */
+static weft_status find_matrices(struct rank *r)
+{
+    for (int32_t i = 0; i < r->weights; i++) {
+        struct held_weight *held = &r->weight[i];
+        const struct op *op = r->local_op[held->instance].laid->op;
+        const struct operand *operand = &op->weight[held->weight].operand;
+        if (update_of(r, op, held->weight) != UPDATED_WHOLE)
+            continue;
+        held->rows = operand->size[operand->axes - 2];
+        held->columns = operand->size[operand->axes - 1];
+        bool whole = op->kind == OP_EXPERT_LINEAR ? plan_expert_tp(r->plan) == 1
+                                                  : layout_is_copies(&held->layout);
+        if (!whole || r->store[held->store].shard)
+            return bad_argument("use tp 1, etp 1 and zero 0, or another optimizer",
+                                "muon updates whole matrices, and '%s' is %s", held->name,
+                                whole ? "shared out" : "split");
+    }
+    return WEFT_OK;
 }
 
 static weft_status count_weights(const struct rank *r, size_t *count)
@@ -139,6 +192,7 @@ weft_status find_weights(struct rank *r)
         r->store_of[b] = r->stores++;
         fill_store(r, store);
     }
+    TRY(find_matrices(r));
     for (int64_t i = 0; i < r->instances; i++) { /* I1 */
         int64_t owner = plan_weight_owner(r->plan, i);
         if (owner != i && !plan_holds_weights(r->plan, i))
@@ -170,6 +224,22 @@ static bool is_norm(enum op_kind kind)
 {
     return kind == OP_LAYER_NORM || kind == OP_RMS_NORM || kind == OP_BATCH_NORM ||
            kind == OP_GATED_NORM;
+}
+
+/* Whether it is the second product of an adapter, B of y + B A x (model/build_ops.c), which begins with zeros, so that
+ * nothing is added yet (LoRA, Hu et al., 2021, section 4.1). */
+static bool ends_adapter(const struct model *model, const struct op *op)
+{
+    size_t len = strlen(op->name);
+    if (op->frozen || len < 3 || strcmp(op->name + len - 2, "_b") != 0)
+        return false;
+    for (int32_t i = 0; i < model->ops; i++) {
+        const struct op *other = &model->op[i];
+        if (other->frozen && other->module == op->module && strlen(other->name) == len - 2 &&
+            strncmp(other->name, op->name, len - 2) == 0)
+            return true;
+    }
+    return false;
 }
 
 static double uniform_of(uint64_t bits)
@@ -258,7 +328,8 @@ void fill_weights(struct rank *r)
             held->weight == 0 ? plan_weight_owner(r->plan, held->instance) : held->instance;
         const struct op *op = r->local_op[owner].laid->op;
         uint64_t seed = hash_bytes(held->name, strlen(held->name), r->options->seed);
-        double deviation = deviation_of(op, &op->weight[held->weight]);
+        double deviation =
+            ends_adapter(r->plan->model, op) ? 0 : deviation_of(op, &op->weight[held->weight]);
         int64_t first = store->shard == 3 ? store->member * held->share : 0;
         int64_t count = store->shard == 3 ? held->share : held->count;
         if (count > held->count - first)

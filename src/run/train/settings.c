@@ -7,8 +7,10 @@ const char *const CHANGE_NAMES[CHANGE_COUNT] = {[CHANGE_DATA] = "data",
                                                 [CHANGE_BATCH] = "batch",
                                                 [CHANGE_OPTIMIZER] = "optimizer",
                                                 [CHANGE_RATE] = "rate"};
-const char *const OPTIMIZER_NAMES[OPTIMIZER_COUNT] = {
-    [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_ADAM] = "adam", [OPTIMIZER_ADAMW] = "adamw"};
+const char *const OPTIMIZER_NAMES[OPTIMIZER_COUNT] = {[OPTIMIZER_SGD] = "sgd",
+                                                      [OPTIMIZER_ADAM] = "adam",
+                                                      [OPTIMIZER_ADAMW] = "adamw",
+                                                      [OPTIMIZER_MUON] = "muon"};
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 

@@ -443,7 +443,7 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
         TRY(try_grid(&join, request));
     if (takes_degrees(request))
         TRY(tune_numbers(&join));
-    else
+    else if (!request->pins.order) /* which only degrees have */
         TRY(look_further(&join));
     TRY(hide_tokens(&join));
     TRY(share_in_groups(&join));

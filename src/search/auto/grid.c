@@ -442,6 +442,8 @@ static weft_status open_walk(const struct plan_request *request, struct cost *co
     struct estimate_settings settings = estimate_settings_of(space->layouts.data[0].plan);
     settings.profile = request->profile;
     settings.copies = COPIES;
+    if (request->pins.order) /* a run of its own for each layout: simulations know it */
+        settings.stage_run = 0;
     TRY(estimator_new(&settings, &(*walk)->estimator));
 done:
     return status;

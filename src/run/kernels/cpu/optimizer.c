@@ -82,9 +82,15 @@ void cpu_optimize(const struct optimizer_step *step)
         [OPTIMIZER_SGD] = run_sgd,
         [OPTIMIZER_ADAM] = run_adam,
         [OPTIMIZER_ADAMW] = run_adamw,
+        [OPTIMIZER_MUON] = run_adamw,
     };
     _Static_assert(COUNT_OF(RUN) == OPTIMIZER_COUNT, "an optimizer without a row");
     RUN[step->kind](step);
+    store_weights(step);
+}
+
+void store_weights(const struct optimizer_step *step)
+{
     if (!step->weight)
         return;
     if (step->dtype == DTYPE_FP32)

@@ -1,0 +1,199 @@
+/* test_run_state.c - weights that are frozen, and matrices that Muon updates: several ranks compute what one does.
+ *
+ *   S1  Losses and weights are within 1e-5 of one rank's.
+ *   S2  What is frozen does not change, what is not does.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "run_alone.h"
+
+static const struct small_model LORA[] = {
+    {"llama",
+     "{layers: 2, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq: 16, vocab: 96, lora: 4}"},
+    {"llama", "{layers: 2, hidden: 32, heads: 4, ffn: 64, seq: 16, vocab: 96, tied: true, lora: 4, "
+              "lora_modules: all}"},
+    {"moe", "{layers: 2, hidden: 32, heads: 4, ffn: 64, seq: 16, vocab: 96, experts: 4, top_k: 2, "
+            "expert_ffn: 32, lora: 4}"},
+};
+
+static struct trained *run_with(const struct model *model, struct degrees d, int64_t ranks,
+                                enum optimizer kind, int64_t steps)
+{
+    struct plan *plan;
+    d.has_dtype = true;
+    d.dtype = DTYPE_FP32;
+    if (plan_from_degrees(model, clusters[ranks], &d, &plan) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    struct laboratory lab = {.plan = plan, .options = lab_options(model), .steps = steps};
+    lab.options.optimizer = (struct optimizer_step){.kind = kind,
+                                                    .rate = kind == OPTIMIZER_SGD ? 0.1F : 0.01F,
+                                                    .momentum = 0.9F,
+                                                    .beta1 = 0.9F,
+                                                    .beta2 = 0.99F,
+                                                    .epsilon = 1e-3F,
+                                                    .decay = 0.01F};
+    struct trained *trained = run_lab(&lab);
+    if (trained->status != WEFT_OK)
+        fail_msg("%s", trained->why);
+    plan_free(plan);
+    return trained;
+}
+
+/* S1 */
+static void expect_as_one(const struct model *model, struct degrees d, enum optimizer kind,
+                          const char *name)
+{
+    enum { STEPS = 5 };
+    int64_t pp = d.pp ? d.pp : 1, tp = d.tp ? d.tp : 1, cp = d.cp ? d.cp : 1;
+    struct degrees alone = {.micro_batch = d.dp, .global_batch = d.global_batch};
+    struct trained *one = run_with(model, alone, 1, kind, STEPS);
+    struct trained *all = run_with(model, d, d.dp * tp * pp * cp, kind, STEPS);
+    const char *where = "";
+    double error = weight_error(one, all, &where);
+    for (int i = 0; i < STEPS; i++)
+        if (!(fabs(all->loss[i] / one->loss[i] - 1) <= 1e-5))
+            fail_msg("%s: loss %d is %.7f on one rank, %.7f on all", name, i, one->loss[i],
+                     all->loss[i]);
+    if (!(error <= 1e-5))
+        fail_msg("%s: %s is off by %.1e", name, where, error);
+    trained_free(one);
+    trained_free(all);
+}
+
+static void frozen_weights_stay(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(LORA); i++) {
+        struct model *model = open_small(&LORA[i]);
+        struct degrees d = {.micro_batch = 2, .global_batch = 4};
+        struct trained *begin = run_with(model, d, 1, OPTIMIZER_ADAMW, 1);
+        struct trained *end = run_with(model, d, 1, OPTIMIZER_ADAMW, 4);
+        int adapters = 0;
+        for (int k = 0; k < begin->weights; k++) {
+            const struct trained_weight *a = &begin->weight[k], *b = &end->weight[k];
+            bool adapter = strstr(a->name, "_a.weight") || strstr(a->name, "_b.weight");
+            assert_string_equal(a->name, b->name);
+            bool same = memcmp(a->value, b->value, (size_t)a->elements * sizeof *a->value) == 0;
+            assert_int_equal(same, !adapter); /* S2 */
+            adapters += adapter;
+        }
+        assert_true(adapters > 0);
+        trained_free(begin);
+        trained_free(end);
+        model_free(model);
+    }
+}
+
+static void adapters_train_as_on_one_rank(void **state)
+{
+    (void)state;
+    static const struct degrees PLANS[] = {
+        {.dp = 2, .global_batch = 4},
+        {.dp = 1, .tp = 2, .sequence = true, .global_batch = 4},
+        {.dp = 2, .pp = 2, .global_batch = 8},
+        {.dp = 2, .shard = 1, .global_batch = 4},
+        {.dp = 2, .shard = 2, .global_batch = 8},
+        {.dp = 2, .tp = 2, .shard = 3, .global_batch = 4, .recompute = RECOMPUTE_FULL},
+    };
+    for (size_t i = 0; i < COUNT_OF(PLANS); i++) {
+        struct model *model = open_small(&LORA[i % COUNT_OF(LORA)]);
+        char name[32];
+        snprintf(name, sizeof name, "lora plan %zu", i);
+        expect_as_one(model, PLANS[i], i % 2 ? OPTIMIZER_ADAMW : OPTIMIZER_SGD, name);
+        model_free(model);
+    }
+}
+
+/* ---- Muon ---------------------------------------------------------------------------------------- */
+
+/* Of a diagonal matrix each element goes its own way, x = 3.4445 x - 4.775 x^3 + 2.0315 x^5, five times, from its share of
+ * the norm: here 3/5 and 4/5. The first step's momentum is the gradient, so (1) is 1.9 of it. */
+static void diagonals_are_made_orthogonal(void **state)
+{
+    (void)state;
+    float weight[] = {1, 1, 1, 1, 1, 1}, gradient[] = {3, 0, 0, 4, 0, 0}, moment[6] = {0};
+    struct optimizer_step step = {.kind = OPTIMIZER_MUON,
+                                  .rate = 0.1F,
+                                  .momentum = 0.9F,
+                                  .decay = 0.5F,
+                                  .step = 1,
+                                  .scale = 1,
+                                  .master = weight,
+                                  .gradient = gradient,
+                                  .moment1 = moment,
+                                  .dtype = DTYPE_FP32,
+                                  .count = 6,
+                                  .rows = 3,
+                                  .columns = 2};
+    double x[] = {0.6, 0.8};
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 2; k++)
+            x[k] = 3.4445 * x[k] - 4.7750 * pow(x[k], 3) + 2.0315 * pow(x[k], 5);
+    CPU_KERNELS.update_matrices(&step);
+    for (int i = 0; i < 6; i++) {
+        double own = i == 0 ? x[0] : i == 3 ? x[1] : 0;
+        assert_float_equal(weight[i], 0.95 - 0.1 * 0.2 * sqrt(3) * own, 1e-5);
+        assert_float_equal(moment[i], gradient[i], 1e-6);
+    }
+    for (int k = 0; k < 2; k++)
+        assert_true(x[k] > 0.6 && x[k] < 1.3); /* about 1 */
+}
+
+static void matrices_are_updated_as_on_one_rank(void **state)
+{
+    (void)state;
+    static const struct {
+        int model;
+        struct degrees d;
+    } CASES[] = {
+        {3, {.dp = 2, .global_batch = 8}},
+        {0, {.dp = 2, .pp = 2, .global_batch = 8}},
+        {6, {.dp = 2, .ep = 2, .global_batch = 8}},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        char name[32];
+        snprintf(name, sizeof name, "muon plan %zu", i);
+        expect_as_one(models[CASES[i].model], CASES[i].d, OPTIMIZER_MUON, name);
+    }
+}
+
+static void split_matrices_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        struct degrees d;
+        const char *says;
+    } CASES[] = {{{.tp = 2}, "is split"}, {{.dp = 2, .shard = 1}, "is shared out"}};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct plan *plan;
+        struct degrees d = CASES[i].d;
+        d.global_batch = 4;
+        d.has_dtype = true;
+        d.dtype = DTYPE_FP32;
+        assert_int_equal(plan_from_degrees(models[3], clusters[2], &d, &plan), WEFT_OK);
+        struct laboratory lab = {.plan = plan, .options = lab_options(models[3]), .steps = 1};
+        lab.options.optimizer.kind = OPTIMIZER_MUON;
+        struct trained *trained = run_lab(&lab);
+        assert_int_equal(trained->status, WEFT_BAD_INPUT);
+        assert_non_null(strstr(trained->why, CASES[i].says));
+        trained_free(trained);
+        plan_free(plan);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frozen_weights_stay),
+        cmocka_unit_test(adapters_train_as_on_one_rank),
+        cmocka_unit_test(diagonals_are_made_orthogonal),
+        cmocka_unit_test(matrices_are_updated_as_on_one_rank),
+        cmocka_unit_test(split_matrices_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_run_models, close_run_models);
+}

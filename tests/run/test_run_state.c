@@ -25,8 +25,9 @@ static struct trained *run_with(const struct model *model, struct degrees d, int
                                 enum optimizer kind, int64_t steps)
 {
     struct plan *plan;
+    if (!d.has_dtype)
+        d.dtype = DTYPE_FP32;
     d.has_dtype = true;
-    d.dtype = DTYPE_FP32;
     if (plan_from_degrees(model, clusters[ranks], &d, &plan) != WEFT_OK)
         fail_msg("%s", weft_last_error()->message);
     struct laboratory lab = {.plan = plan, .options = lab_options(model), .steps = steps};
@@ -68,9 +69,10 @@ static void expect_as_one(const struct model *model, struct degrees d, enum opti
 static void frozen_weights_stay(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT_OF(LORA); i++) {
-        struct model *model = open_small(&LORA[i]);
-        struct degrees d = {.micro_batch = 2, .global_batch = 4};
+    for (size_t i = 0; i < 2 * COUNT_OF(LORA); i++) {
+        struct model *model = open_small(&LORA[i / 2]);
+        struct degrees d = {.micro_batch = 2, .global_batch = 4, .has_dtype = true};
+        d.dtype = i % 2 ? DTYPE_BF16 : DTYPE_FP32;
         struct trained *begin = run_with(model, d, 1, OPTIMIZER_ADAMW, 1);
         struct trained *end = run_with(model, d, 1, OPTIMIZER_ADAMW, 4);
         int adapters = 0;

@@ -1,5 +1,5 @@
 /* open.c - the functions of rank.h: opening a rank, running its steps, showing its weights. */
-#include "run/rank/room.h"
+#include "run/rank/stretch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -249,6 +249,24 @@ static float *show(struct rank *r, float *memory, int64_t count)
     return view.at;
 }
 
+/* Of a weight without a master: what is stored, in fp32. */
+static float *show_stored(struct rank *r, const struct held_weight *held, int64_t first,
+                          int64_t count)
+{
+    const struct store *s = &r->store[held->store];
+    enum dtype stored = stored_as(r, ELEMENT_COMPUTE);
+    const char *from = (const char *)s->weights + stored_at(s, held, first) * dtype_bytes(stored);
+    size_t bytes = (size_t)count * sizeof(float);
+    float *wide = floats_counted(r, MEMORY_WORKSPACE, count), *shown = malloc(bytes);
+    if (!shown)
+        memory_ran_out(bytes);
+    rank_device(r)->cast(r->work, stored, from, DTYPE_FP32, wide, count);
+    download(r, shown, wide, (int64_t)bytes);
+    floats_free(r, MEMORY_WORKSPACE, wide, count);
+    array_push(r->arena, &r->shown, shown);
+    return shown;
+}
+
 /* NULL: the weight has none (stores.c, I3). */
 static float *moment_of(const struct store *s, const struct held_weight *held, int which)
 {
@@ -269,7 +287,9 @@ weft_status run_weights(struct rank *r, void (*visit)(void *context, struct run_
         struct run_weight weight = part_of(r, held, s->member * held->share, held->share);
         if (!shows_weight(r, held) || weight.count <= 0)
             continue;
-        weight.value = show(r, master_data(r, held, weight.first), weight.count);
+        weight.value = stored_as(r, ELEMENT_COMPUTE) != DTYPE_FP32 && is_frozen(s, held)
+                           ? show_stored(r, held, weight.first, weight.count)
+                           : show(r, master_data(r, held, weight.first), weight.count);
         weight.moment1 = show(r, moment_of(s, held, 1), weight.count);
         weight.moment2 = show(r, moment_of(s, held, 2), weight.count);
         visit(context, &weight);

@@ -8,7 +8,7 @@
  *
  *   I1  What padding a share has beyond the weight's end is zero.
  *   I3  In a store, weights that are updated element by element come first, then matrices that are updated whole (Muon),
- *       which have one moment, then those that are frozen (LoRA), which have neither gradients nor moments.
+ *       which have one moment, then those that are frozen (LoRA), which have neither gradients nor moments nor masters.
  *   I2  Weights in bf16 have a master in fp32 where their optimizer state is; gradients are fp32.
  */
 #include "run/rank/stretch.h"
@@ -59,7 +59,7 @@ void set_weight(struct rank *r, const struct held_weight *held, int64_t first, i
     write_stored(r, from, count, s->weights, stored_at(s, held, first));
     begin = begin > first ? begin : first;
     end = end < first + count ? end : first + count;
-    if (s->master && begin < end)
+    if (s->master && begin < end && !is_frozen(s, held))
         copy(r, master_data(r, held, begin), from + (begin - first), end - begin);
 }
 
@@ -73,7 +73,7 @@ static int64_t weight_floats(const struct rank *r, const struct store *s)
 
 static int64_t master_floats(const struct store *s)
 {
-    return s->shard ? s->part : s->count;
+    return s->shard ? s->trained_part : s->trained;
 }
 
 static int64_t gradient_floats(const struct store *s)

@@ -39,6 +39,12 @@ static inline int64_t element_of(const struct stretch *s, int32_t member)
          weight_ < (store)->first_weight + (store)->weights_count; weight_++)                      \
         if (stretch_of((r), weight_, (first), (end), &(s)))
 
+/* stores.c, I3 */
+static inline bool is_frozen(const struct store *s, const struct held_weight *held)
+{
+    return held->place >= s->trained_part;
+}
+
 /* Where an element of what lies here is in the store's weights. */
 static inline int64_t stored_at(const struct store *s, const struct held_weight *held,
                                 int64_t first)

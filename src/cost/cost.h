@@ -308,6 +308,8 @@ struct dispatch {
     int64_t choices, experts;
     bool combine; /* back, in 16 bits */
 };
+/* Of `places` that share the experts evenly, those that a token is for. */
+double dispatch_reach(const struct dispatch *dispatch, double places);
 /* 0 for a device on which it was not measured. */
 double dispatch_ns(const struct device *device, const struct dispatch *dispatch);
 /* The factor by which both computation and collectives on the device slow down while they

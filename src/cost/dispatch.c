@@ -43,8 +43,8 @@ static const struct dispatch_rates *rates_of(const struct device *device, bool c
     return NULL;
 }
 
-/* Of `places` that share the experts evenly, those that a token reaches: equation (1). */
-static double reached(double places, const struct dispatch *d)
+/* Equation (1). */
+double dispatch_reach(const struct dispatch *d, double places)
 {
     double experts = (double)d->experts, each = fmax(1, experts / places), none = 1;
     for (int64_t i = 0; i < d->choices; i++)
@@ -59,8 +59,8 @@ double dispatch_ns(const struct device *device, const struct dispatch *d)
         return 0;
     double nodes = (double)d->nodes, tokens = (double)d->tokens;
     double bytes = (double)d->hidden * (d->combine ? HALF_BYTES : FP8_BYTES);
-    double copies = reached(nodes * (double)d->per_node, d);
-    double away = reached(nodes, d) * (nodes - 1) / nodes;
+    double copies = dispatch_reach(d, nodes * (double)d->per_node);
+    double away = dispatch_reach(d, nodes) * (nodes - 1) / nodes;
     double inside = r->token_ns + copies * (r->copy_ns + bytes / r->link_gb_per_s);
     return r->start_ns + tokens * fmax(inside, away * bytes / r->nic_gb_per_s);
 }

@@ -11,6 +11,11 @@
  * bias of the second product times the token's score, in fp32, expert by expert and then put together; clamps of both
  * halves of a gate; and the gradient of the score, a sum over the features of the activation. Their bytes for each element
  * of the output stand in BYTES (2): those that an elementwise kernel moves in that time.
+ *
+ * Whatever runs the experts, kernels that send a token once to each device with some of its experts handle copy by copy: with
+ * t tokens of a device, each for r of the d devices (cost/dispatch.c, 1),
+ *
+ *   ns = t r COPY_NS   in each pass, unless it is hidden beside the other pass of a pair (OVERLAP_EXPERTS)       (3)
  */
 #include "sim/item_cost.h"
 
@@ -69,4 +74,38 @@ double expert_pass_bytes(const struct plan *plan, int64_t instance, enum phase p
         return 0;
     split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     return eager_bytes(plan, op, phase) * operand_elements(op, &op->output, local);
+}
+
+/* Nanoseconds: Megatron-Bridge's runs that dispatch by HybridEP, the half to fit. DeepEP alone takes 2.2 to 7.1 for a dispatch and
+ * 0 to 1.6 for a combination (cost/dispatch.c). */
+#define COPY_NS 2.6
+
+/* The devices over which the experts are spread to which a dispatch sends, or from which a combination gets. */
+static int64_t expert_devices(const struct plan *plan, int64_t instance, bool away)
+{
+    int64_t beside = instance + (away ? 1 : -1);
+    if (beside < 0 || beside >= plan->instances)
+        return 1;
+    const struct op *op = &plan->model->op[plan->instance[beside].op];
+    return op->kind == OP_EXPERT_LINEAR
+               ? split_degree(&plan_choice(plan, beside)->split, DIM_EXPERT)
+               : 1;
+}
+
+int64_t expert_copies_ns(const struct plan *plan, int64_t instance)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    bool away = op->kind == OP_DISPATCH;
+    if ((!away && op->kind != OP_COMBINE) || (plan->overlap & OVERLAP_EXPERTS) ||
+        plan_token_copies(&plan->software, op) == COPIES_EXPERTS)
+        return 0;
+    int64_t local[OP_MAX_DIMS], devices = expert_devices(plan, instance, away);
+    int width = op_find_dim(op->kind, DIM_HIDDEN), experts = op_find_dim(op->kind, DIM_EXPERT);
+    if (devices < 2 || width < 0 || experts < 0)
+        return 0;
+    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    const struct operand *tokens = away ? &op->input[0] : &op->output;
+    struct dispatch d = {.choices = op->top_k, .experts = op->size[experts]};
+    double count = operand_elements(op, tokens, local) / (double)local[width];
+    return (int64_t)(count * dispatch_reach(&d, (double)devices) * COPY_NS); /* (3) */
 }

@@ -229,7 +229,8 @@ const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, en
         known->host_ns += work_host_ns(costs, &work[i]);
     }
     if (works)
-        known->device.ns += expert_calls(plan, &work[0]) * cost_call_ns(costs->cost);
+        known->device.ns += expert_calls(plan, &work[0]) * cost_call_ns(costs->cost) +
+                            expert_copies_ns(plan, instance);
     return known;
 }
 

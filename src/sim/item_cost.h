@@ -12,7 +12,7 @@
  * because a forward pass that is repeated gathers nothing.
  *
  * Where the software handles experts on streams, products take the time to call each expert's kernels in addition, and
- * PyTorch's own passes run between them (expert_kernels.c).
+ * PyTorch's own passes run between them; copies of tokens take time beyond their bytes (expert_kernels.c).
  *
  * The host issues every kernel, running ahead of the device from one pass into the next; if a
  * micro-batch takes the host longer than the device, a part's blocks are stretched evenly, so that
@@ -48,6 +48,8 @@ int item_works(const struct plan *plan, int64_t instance, enum phase phase,
 /* Of an operator's phase where experts have no fused kernels: kernels that are called one by one, and bytes that passes over
  * tokens move beside its own (expert_kernels.c). */
 int64_t expert_calls(const struct plan *plan, const struct work *work);
+/* Of bringing tokens to experts on other devices, or back, beyond their bytes. */
+int64_t expert_copies_ns(const struct plan *plan, int64_t instance);
 double expert_pass_bytes(const struct plan *plan, int64_t instance, enum phase phase);
 /* An operator's phase. */
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase);

@@ -31,6 +31,7 @@ enum { RANKS = 3, COUNT = 1000 };
 struct crew {
     int64_t port;
     void (*work)(struct transport *t, int *wrong);
+    bool staged; /* as for numbers that are not in the host's memory */
     int wrong[RANKS];
 };
 struct crew_member {
@@ -47,7 +48,10 @@ static void *serve(void *context)
         m->crew->wrong[m->rank] = 1000;
         return NULL;
     }
-    m->crew->work(t, &m->crew->wrong[m->rank]);
+    struct transport *used = m->crew->staged ? transport_staged(t, &CPU_DEVICE, NULL) : t;
+    m->crew->work(used, &m->crew->wrong[m->rank]);
+    if (used != t)
+        used->kind->close(used);
     t->kind->close(t);
     return NULL;
 }
@@ -68,9 +72,10 @@ static void come_as_stranger(int64_t port)
 }
 
 /* All ranks, the last first; with somebody else who comes, rank 0 first, then that one. */
-static void work_after(void (*work)(struct transport *t, int *wrong), void (*come)(int64_t port))
+static void work_after(void (*work)(struct transport *t, int *wrong), bool staged,
+                       void (*come)(int64_t port))
 {
-    struct crew crew = {.port = free_port(), .work = work};
+    struct crew crew = {.port = free_port(), .work = work, .staged = staged};
     struct crew_member member[RANKS];
     pthread_t thread[RANKS];
     for (int32_t i = 0; i < RANKS; i++) {
@@ -83,11 +88,6 @@ static void work_after(void (*work)(struct transport *t, int *wrong), void (*com
         pthread_join(thread[i], NULL);
     for (int32_t i = 0; i < RANKS; i++)
         assert_int_equal(crew.wrong[i], 0);
-}
-
-static void work_together(void (*work)(struct transport *t, int *wrong))
-{
-    work_after(work, NULL);
 }
 
 /* ---- transfers ------------------------------------------------------------------------------- */
@@ -205,22 +205,24 @@ static void give_up(struct transport *t, int *wrong)
 static void test_transfers(void **state)
 {
     (void)state;
-    work_together(add_up_twice);
-    work_together(scatter_and_gather);
-    work_together(exchange_parts);
-    work_together(send_in_other_order);
+    for (int staged = 0; staged < 2; staged++) {
+        work_after(add_up_twice, staged, NULL);
+        work_after(scatter_and_gather, staged, NULL);
+        work_after(exchange_parts, staged, NULL);
+        work_after(send_in_other_order, staged, NULL);
+    }
 }
 
 static void test_strangers_are_sent_away(void **state)
 {
     (void)state;
-    work_after(scatter_and_gather, come_as_stranger);
+    work_after(scatter_and_gather, false, come_as_stranger);
 }
 
 static void test_a_rank_that_gives_up(void **state)
 {
     (void)state;
-    work_together(give_up);
+    work_after(give_up, false, NULL);
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */

@@ -217,6 +217,25 @@ static void fold3d_systems(void **state)
     plan_close(&zero);
 }
 
+/* Data, model and pipeline parallelism and the number of micro-batches of every row. */
+static void proteus_rows(void **state)
+{
+    (void)state;
+    static const int64_t DEGREES[][4] = {{8, 1, 1, 1}, {4, 2, 1, 1}, {2, 4, 1, 1},  {1, 8, 1, 1},
+                                         {2, 2, 2, 1}, {2, 2, 2, 2}, {16, 1, 1, 1}, {8, 2, 1, 1},
+                                         {4, 4, 1, 1}, {2, 8, 1, 1}, {8, 1, 2, 4},  {8, 1, 2, 8},
+                                         {2, 4, 2, 4}};
+    struct published_rows rows = rows_of("proteus_table5");
+    assert_int_equal(rows.len, COUNT_OF(DEGREES));
+    for (size_t i = 0; i < rows.len; i++) {
+        const struct degrees *d = &rows.data[i].degrees;
+        const int64_t *of = DEGREES[i];
+        assert_true(d->dp == of[0] && d->tp == of[1] && d->pp == of[2]);
+        assert_int_equal(d->global_batch, of[0] * of[1] * of[2] == 8 ? 8 : 64);
+        assert_int_equal(d->micro_batch * d->dp * of[3], d->global_batch);
+    }
+}
+
 /* Recipes of Megatron-Bridge differ by release: from 26.06 on CUDA graphs, fused experts, overlapped all-to-alls. */
 static void bridge_by_release(void **state)
 {
@@ -763,6 +782,7 @@ int main(void)
         cmocka_unit_test(every_second_product_is_recomputed),
         cmocka_unit_test(golden_follows_launch_arguments),
         cmocka_unit_test(fold3d_systems),
+        cmocka_unit_test(proteus_rows),
         cmocka_unit_test(bridge_by_release),
         cmocka_unit_test(mlperf_submissions),
         cmocka_unit_test(reasons_are_named),

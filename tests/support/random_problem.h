@@ -66,6 +66,14 @@ static void close_problem(struct problem *p)
     arena_free(p->arena);
 }
 
+/* Searches are quick where few cases are asked for: what sanitizers look at then are not the answers. */
+static inline struct plan_options usual_effort(struct plan_options options)
+{
+    options.quick = rounds_of(100) < 100;
+    options.given |= options.quick ? 1U << TAKES_QUICK : 0;
+    return options;
+}
+
 /* The answer, or NULL where there is none. */
 static inline struct planned *plan_with(const char *planner, const struct plan_request *request)
 {

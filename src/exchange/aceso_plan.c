@@ -161,6 +161,13 @@ static struct operator_walk walk_of(struct arena *scratch, const struct plan *pl
     return walk;
 }
 
+const int32_t *aceso_walk(struct arena *keep, const struct plan *plan, int32_t *operators)
+{
+    struct operator_walk walk = walk_of(keep, plan);
+    *operators = walk.operators;
+    return walk.of;
+}
+
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 struct degrees aceso_settings(int64_t global_batch)

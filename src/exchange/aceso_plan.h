@@ -39,6 +39,9 @@ const struct aceso_table *aceso_table_named(const char *table); /* the same */
  * return for the model's head, or NULL if it counts as no operator. */
 const char *aceso_operator_name(struct arena *keep, const char *head, const char *path);
 
+/* Per instance: the number of the operator of Aceso's walk that it belongs to; and how many operators there are. */
+const int32_t *aceso_walk(struct arena *keep, const struct plan *plan, int32_t *operators);
+
 /* How Aceso's runtime runs every plan: with the schedule 1f1b and without overlap; gradients are synchronised at the
  * end, and activations are sent and gathered whole. */
 struct degrees aceso_settings(int64_t global_batch);

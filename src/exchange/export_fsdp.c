@@ -7,24 +7,17 @@
 
 #include <string.h>
 
-#include "exchange/room.h"
-
-struct script {
-    struct arena *keep;
-    const char *text;
-};
-
-static void put_int(struct script *s, const char *key, int64_t value)
+void put_int(struct script *s, const char *key, int64_t value)
 {
     s->text = arena_printf(s->keep, "%s    \"%s\": %lld,\n", s->text, key, (long long)value);
 }
 
-static void put_bool(struct script *s, const char *key, bool value)
+void put_bool(struct script *s, const char *key, bool value)
 {
     s->text = arena_printf(s->keep, "%s    \"%s\": %s,\n", s->text, key, value ? "True" : "False");
 }
 
-static void put_word(struct script *s, const char *key, const char *value)
+void put_word(struct script *s, const char *key, const char *value)
 {
     s->text = arena_printf(s->keep, "%s    \"%s\": \"%s\",\n", s->text, key, value);
 }
@@ -50,7 +43,7 @@ static void put_experts(struct script *s, const struct model_shape *shape)
     put_real(s, "balance_weight", shape->routing.balance_weight);
 }
 
-static void put_model(struct script *s, const struct model_shape *shape)
+void put_model(struct script *s, const struct model_shape *shape)
 {
     bool decoder = shape->family == SHAPE_LLAMA || shape->family == SHAPE_MOE;
     put_int(s, "layers", shape->layers);
@@ -84,11 +77,10 @@ static const char *torch_type(enum dtype dtype)
                                                       : "bf16";
 }
 
-static void put_plan(struct script *s, const struct recognised *r)
+void put_training(struct script *s, const struct recognised *r)
 {
     const struct degrees *d = &r->degrees;
     const struct plan *plan = r->plan;
-    put_int(s, "devices", d->dp);
     put_int(s, "micro_batch", d->micro_batch);
     put_int(s, "global_batch", d->global_batch);
     put_int(s, "zero", d->shard);
@@ -98,14 +90,11 @@ static void put_plan(struct script *s, const struct recognised *r)
              bytes_per_gradient(plan->policy) == 4 ? "fp32" : torch_type(plan->dtype));
 }
 
-weft_status write_fsdp(struct export_job *job)
+void script_begin(struct script *s, struct export_job *job)
 {
-    struct script s = {.keep = job->keep};
-    struct model_shape shape;
-    weft_status status;
-    TRY(shape_of_model(job->plan->model, &shape));
     const struct cluster *cluster = job->plan->cluster;
-    s.text = arena_printf(
+    *s = (struct script){.keep = job->keep};
+    s->text = arena_printf(
         job->keep,
         "#!/usr/bin/env python3\n"
         "\"\"\"Trains %s with PyTorch, as planned by weft.\n\n"
@@ -116,11 +105,26 @@ weft_status write_fsdp(struct export_job *job)
         "import argparse\nimport math\nimport os\nimport sys\nimport time\n\nPLAN = {\n",
         plan_title(job->keep, job->plan), job_line(job, ""), (long long)cluster_hosts(cluster),
         (long long)cluster_host_devices(cluster));
+}
+
+void script_end(struct script *s, const char *const *lines)
+{
+    s->text = arena_printf(s->keep, "%s}\n", s->text);
+    for (; *lines; lines++)
+        s->text = arena_printf(s->keep, "%s%s\n", s->text, *lines);
+}
+
+weft_status write_fsdp(struct export_job *job)
+{
+    struct script s;
+    struct model_shape shape;
+    weft_status status;
+    TRY(shape_of_model(job->plan->model, &shape));
+    script_begin(&s, job);
     put_model(&s, &shape);
-    put_plan(&s, &job->found);
-    s.text = arena_printf(job->keep, "%s}\n", s.text);
-    for (const char *const *line = FSDP_SCRIPT; *line; line++)
-        s.text = arena_printf(job->keep, "%s%s\n", s.text, *line);
+    put_int(&s, "devices", job->found.degrees.dp);
+    put_training(&s, &job->found);
+    script_end(&s, FSDP_SCRIPT);
     if (shape.geglu)
         note(job, "the script does not scale the embedding, as Gemma does");
     job->out->text = s.text;

@@ -28,6 +28,8 @@ struct format {
     DO("torchtitan", "torchtitan's job configuration in TOML", "torchtitan", write_torchtitan)     \
     DO("fsdp", "a training script for PyTorch's FSDP2", "fsdp", write_fsdp)                        \
     DO("galvatron", "Galvatron's JSON: a strategy per layer", "galvatron", write_galvatron)        \
+    DO("dtensor", "a training script for PyTorch's DTensor and FSDP2", "dtensor", write_dtensor)   \
+    DO("aceso", "Aceso's JSON: degrees of every operator", "aceso", write_aceso)                   \
     DO("slurm", "a Slurm batch script around Megatron-LM", "megatron", write_slurm)                \
     DO("weft", "a plan file, which `weft train` runs", "weft", write_weft)
 #define DECLARE_WRITER(name, summary, framework, write) export_writer write;

@@ -480,8 +480,7 @@ int64_t share_groups(int64_t replicas, int64_t replicate);
 
 /* ---- tied weights (tied.c) ------------------------------------------------------------------- */
 
-/* The instance that owns the weight of this one: itself, or the first copy of the operator it is
- * tied to. */
+/* The instance that owns the weight of this one: itself, or the first copy of the operator it is tied to. */
 int64_t plan_weight_owner(const struct plan *plan, int64_t instance);
 /* Whether the first weights of both have the same layout, and so do their gradients and state; for
  * operators under choices, with so many samples in a step. */

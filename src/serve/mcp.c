@@ -54,8 +54,7 @@ static const struct {
      false},
     {"export", "export", "A plan as launch arguments or a config of another framework.", "to",
      "{\"type\":\"string\",\"description\":\"megatron, slurm, torchtitan, deepspeed, fsdp, "
-     "galvatron or "
-     "weft\"}",
+     "galvatron, dtensor, aceso or weft\"}",
      true},
 };
 

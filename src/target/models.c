@@ -51,6 +51,28 @@ const char *fsdp_lacks(struct arena *keep, const struct model_shape *s)
                                      : NULL;
 }
 
+/* What the decoder of the script for DTensor has not. */
+const char *dtensor_lacks(struct arena *keep, const struct model_shape *s)
+{
+    return s->experts    ? "experts"
+           : s->end_norm ? "norms after attention and after the MLP"
+                         : fsdp_lacks(keep, s);
+}
+
+/* Its runtime builds GPT by sizes alone: runtime/megatron/model/ops. */
+const char *aceso_lacks(struct arena *keep, const struct model_shape *s)
+{
+    (void)keep;
+    return s->family != SHAPE_GPT ? "a model that is no GPT"
+           : s->experts           ? "experts"
+           : s->rotary            ? "rotary positions"
+           : s->parallel          ? "attention and MLP side by side"
+           : s->relu              ? "ReLU"
+           : strcmp(s->attention, "eager") != 0
+               ? "attention in one kernel (eager is --set attention=eager)"
+               : NULL;
+}
+
 const char *galvatron2_lacks(struct arena *keep, const struct model_shape *s)
 {
     (void)keep;

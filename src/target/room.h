@@ -6,7 +6,8 @@
 
 /* What a model of this shape has that no model of the framework has, in words; NULL: nothing (models.c). */
 typedef const char *lacking(struct arena *keep, const struct model_shape *shape);
-lacking megatron_lacks, torchtitan_lacks, fsdp_lacks, galvatron2_lacks, galvatron3_lacks;
+lacking megatron_lacks, torchtitan_lacks, fsdp_lacks, dtensor_lacks, aceso_lacks, galvatron2_lacks,
+    galvatron3_lacks;
 bool has_experts(const struct model *model);
 /* Qwen 3 without latent attention: torchtitan 0.2.2 has no stages for it (models/qwen3/__init__.py). */
 bool is_qwen3(const struct model *model);

@@ -101,6 +101,19 @@ static const struct target TARGETS[] = {
     {"galvatron", "3.0", "Galvatron 3.0", GALVATRON_ABILITIES(1), .layerwise = true,
      .lacks = galvatron3_lacks, .words = {.vocabulary_shards = "vocab_sdp"},
      .decides = GALVATRON_DECIDES},
+    /* The script that is written: torch.distributed.tensor.parallel within FSDP2. */
+    {"dtensor", "2", "PyTorch's DTensor",
+     {.tp = true, .sequence = true, .plain = true, .shards = SHARD_0 | SHARD_2 | SHARD_3,
+      .dtypes = WIDE | HALF, .schedules = SIMPLE_SCHEDULES,
+      .policies = 1U << POLICY_FSDP | 1U << POLICY_MIXED, .usual_policy = POLICY_FSDP,
+      .overlaps = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},
+     .lacks = dtensor_lacks, .software = "fsdp-script", .decides = FSDP_DECIDES},
+    /* microsoft/SuperScaler, commit a692fa66, runtime/megatron/arguments.py: 1f1b of as many stages as there are, without
+     * overlap, whole gradients and fp16 or fp32. */
+    {"aceso", "2024", "Aceso's runtime",
+     {.tp = true, .pp = true, .tp_in_pipeline = true, .uneven = true, .plain = true, .block = true, .shards = SHARD_0,
+      .pipeline_shards = SHARD_0, .dtypes = WIDE | 1U << DTYPE_FP16, .schedules = SIMPLE_SCHEDULES},
+     .lacks = aceso_lacks},
     /* `weft train`: kernels store fp32 and bf16, and the optimizer steps on fp32 masters. */
     {"weft", WEFT_VERSION, "Weft's own runtime",
      {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .tp_in_pipeline = true, .pieces = true,

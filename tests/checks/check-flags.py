@@ -133,7 +133,7 @@ def exported():
     """(path, list) of every file that a framework with flags or keys takes."""
     for name, arguments in cases(EXPORTED / "cases.txt"):
         framework, release = target_of(arguments)
-        if framework != "fsdp":
+        if framework not in ("fsdp", "dtensor", "aceso"):
             yield EXPORTED / name, list_of(framework, release)
 
 

@@ -340,6 +340,52 @@ static void names_are_those_of_the_tables(void **state)
     assert_null(aceso_operator_name(arena, "", "layers.3.attn.rotary"));
 }
 
+/* What is exported reads back as the plan that it was. */
+static void exported_plans_read_back(void **state)
+{
+    (void)state;
+    static const struct degrees DEGREES[] = {
+        {.tp = 2, .pp = 2}, {.tp = 4, .pp = 1}, {.pp = 4}, {.tp = 2, .pp = 4}};
+    struct model *model;
+    struct cluster *cluster;
+    assert_int_equal(model_open("gpt3-350m", "attention: eager", &model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-v100", &cluster), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(DEGREES); i++) {
+        struct degrees d = aceso_settings(64);
+        struct plan *plan;
+        struct export_result written;
+        struct opened_plan read;
+        struct texts notes = {0};
+        d.tp = DEGREES[i].tp;
+        d.pp = DEGREES[i].pp;
+        d.micro_batch = 1;
+        d.has_recompute = true;
+        d.recompute = i % 2 ? RECOMPUTE_FULL : RECOMPUTE_NONE;
+        assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
+        if (plan_export(arena, plan, "aceso", false, &written) != WEFT_OK)
+            fail_msg("%s", weft_last_error()->message);
+        struct import_input input = {.file = "written.json",
+                                     .text = written.text,
+                                     .len = strlen(written.text),
+                                     .model = "gpt3-350m",
+                                     .options = "attention: eager",
+                                     .cluster = "dgx-v100"};
+        if (aceso_import(arena, &input, &read, &notes) != WEFT_OK)
+            fail_msg("%s", weft_last_error()->message);
+        for (int64_t k = 0; k < plan->instances; k++) {
+            assert_true(
+                split_equal(&plan_choice(plan, k)->split, &plan_choice(read.plan, k)->split));
+            assert_int_equal(plan_choice(plan, k)->recompute, plan_choice(read.plan, k)->recompute);
+        }
+        assert_int_equal(read.plan->stages, plan->stages);
+        plan_close(&read);
+        plan_free(written.written);
+        plan_free(plan);
+    }
+    cluster_free(cluster);
+    model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +396,7 @@ int main(void)
         cmocka_unit_test(files_tell_their_sizes),
         cmocka_unit_test(names_are_those_of_the_tables),
         cmocka_unit_test(wrong_files_are_explained),
+        cmocka_unit_test(exported_plans_read_back),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

@@ -144,12 +144,22 @@ static void good_plans_are_ok(void **state)
         "0.2.2 has\n"
         "not by deepspeed: tp 8 with pp 2: deepspeed has no tensor parallelism in a pipeline "
         "(megatron,\n"
-        "                  torchtitan, galvatron, weft can)\n"
+        "                  torchtitan, galvatron, aceso, weft can)\n"
         "not by fsdp: tp 8: fsdp has no such degree (megatron, torchtitan, deepspeed, galvatron, "
-        "weft can)\n"
+        "dtensor,\n"
+        "             aceso, weft can)\n"
         "not by galvatron: embedding has shard 1, not 2 (524 of 524 operators)\n"
-        "not by weft: dtype fp16: weft has no such products (megatron, deepspeed, fsdp, galvatron "
-        "can)\n");
+        "not by dtensor: pp 2: dtensor has no such degree (megatron, torchtitan, deepspeed, "
+        "galvatron, "
+        "aceso,\n"
+        "                weft can)\n"
+        "not by aceso: gpt3-13b has attention in one kernel (eager is --set attention=eager), "
+        "which "
+        "no model\n"
+        "              of Aceso's runtime has\n"
+        "not by weft: dtype fp16: weft has no such products (megatron, deepspeed, fsdp, galvatron, "
+        "dtensor,\n"
+        "             aceso can)\n");
     free(text);
     text = answer_to("check gpt2 dgx-a100 --tp 4");
     expect_line(text, "warning: embedding and 1 more: vocab:4 pads its vocab of 50257 to 50260\n");

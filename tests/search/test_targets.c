@@ -180,7 +180,7 @@ static void every_framework_has_its_row(void **state)
     struct trial answer = planned->trials.data[0];
     assert_int_equal(trial_take(&request, &planned->trials.data[0], &opened.plan), WEFT_OK);
     assert_int_equal(search_each_target(&request, opened.plan, &answer, arena, &rows), WEFT_OK);
-    assert_int_equal(rows.len, 5);
+    assert_int_equal(rows.len, 7);
     for (size_t i = 0; i < rows.len; i++) {
         assert_true(target_is_usual(rows.data[i].target));
         assert_true((rows.data[i].text != NULL) != (rows.data[i].instead != NULL));

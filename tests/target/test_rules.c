@@ -91,9 +91,12 @@ static void missing_degrees_are_named(void **state)
         const char *says;
     } PINS[] = {
         {{.tp = 2},
-         "tp 2: fsdp has no such degree (megatron, torchtitan, deepspeed, galvatron, weft can)"},
+         "tp 2: fsdp has no such degree (megatron, torchtitan, deepspeed, galvatron, dtensor, "
+         "aceso, "
+         "weft can)"},
         {{.pp = 2},
-         "pp 2: fsdp has no such degree (megatron, torchtitan, deepspeed, galvatron, weft can)"},
+         "pp 2: fsdp has no such degree (megatron, torchtitan, deepspeed, galvatron, aceso, weft "
+         "can)"},
     };
     struct model *model;
     assert_int_equal(model_open(LLAMA, NULL, &model), WEFT_OK);

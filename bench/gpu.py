@@ -119,7 +119,8 @@ def weft_rate(weft, row, steps):
         data, log = pathlib.Path(folder, "tokens.bin"), pathlib.Path(folder, "log.tsv")
         count = (steps + 8) * samples * (seq + 1)
         data.write_bytes(torch.randint(min(vocabulary, 65536), (count,)).to(torch.uint32).numpy().tobytes())
-        command = [weft, "train", *model, "h200:1", "--set", f"seq={seq}", "--device", "cuda", "--dtype", "bf16",
+        command = [weft, "train", *model, "h200:1", "--set", f"seq={seq}", "--set", "loss=fused", "--device", "cuda",
+                   "--dtype", "bf16",
                    "--data", data, "--data-format", "uint32", "--micro-batch", samples, "--global-batch", samples,
                    "--steps", steps + 5, "--rate", "1e-4", "--log", log]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True)

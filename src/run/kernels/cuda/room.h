@@ -39,6 +39,9 @@ static inline struct cuda_grid row_grid(int64_t rows, int32_t threads)
     return (struct cuda_grid){rows, 1, 1, threads, 0};
 }
 
+/* Threads of a block that takes a row of so many features, some at a time: whole warps. */
+int32_t row_threads(int64_t width);
+
 /* ---- operands -------------------------------------------------------------------------------- */
 
 static inline int64_t elements_of(const struct kernel_call *call)
@@ -54,6 +57,17 @@ static inline void call_copy(const struct kernel_call *call, const void *from, v
 
 /* ---- sums of columns ------------------------------------------------------------------------- */
 
+/* Parts that rows are summed in, before those are. */
+int64_t column_parts(int64_t rows);
+/* Of dy, or with x of dy times the normed x. */
+struct column_operands {
+    const void *dy, *x;
+    const float *kept;
+    int64_t rows, width;
+    int centred;
+};
+void sum_columns(const struct kernel_call *call, enum dtype dtype, struct column_operands c,
+                 void *room, float *to);
 /* Columns of x, (rows, width), added to `to`; the room is that of column_room bytes. */
 void add_columns(const struct kernel_call *call, enum dtype dtype, const void *x, int64_t rows,
                  int64_t width, void *room, float *to);

@@ -1,10 +1,8 @@
-/* rows.c - norms, softmax, the loss and embeddings on a GPU (kernels/cpu/norm.c, softmax.c, loss.c,
- * embedding.c). */
+/* rows.c - softmax, the loss and embeddings on a GPU (kernels/cpu/softmax.c, loss.c, embedding.c), and sums of
+ * columns. */
 #include "run/kernels/cuda/room.h"
 
 extern struct cuda_code CUDA_CODE_rows;
-GPU_KERNEL(NORM_FORWARD, rows, "norm_forward");
-GPU_KERNEL(NORM_INPUT, rows, "norm_input");
 GPU_KERNEL(COLUMN_PARTS, rows, "column_parts");
 GPU_KERNEL(SOFTMAX_FORWARD, rows, "softmax_forward");
 GPU_KERNEL(SOFTMAX_INPUT, rows, "softmax_input");
@@ -26,8 +24,7 @@ PLAIN_KERNEL(EMBEDDING_FIRSTS, "embedding_firsts");
 
 enum { THREADS = 256 };
 
-/* Threads of a block that takes a row of so many features, some at a time: whole warps. */
-static int32_t row_threads(int64_t width)
+int32_t row_threads(int64_t width)
 {
     enum { AT_A_TIME = 8, MOST = 512 };
     int32_t threads = 32;
@@ -45,7 +42,7 @@ static struct cuda_grid a_thread_each(int64_t rows)
 
 enum { MOST_PARTS = 256, LANES = 32 }; /* of the second, as many threads along columns (rows.cu) */
 
-static int64_t column_parts(int64_t rows)
+int64_t column_parts(int64_t rows)
 {
     int64_t parts = ceil_div(rows, 32);
     return parts < MOST_PARTS ? parts : MOST_PARTS;
@@ -56,15 +53,8 @@ int64_t column_room(int64_t rows, int64_t width)
     return column_parts(rows) * width * (int64_t)sizeof(float);
 }
 
-struct columns {
-    const void *dy, *x;
-    const float *kept;
-    int64_t rows, width;
-    int centred;
-};
-
-static void sum_columns(const struct kernel_call *call, enum dtype dtype, struct columns c,
-                        void *room, float *to)
+void sum_columns(const struct kernel_call *call, enum dtype dtype, struct column_operands c,
+                 void *room, float *to)
 {
     int64_t parts = column_parts(c.rows), each = parts ? ceil_div(c.rows, parts) : 0;
     int64_t unit = 16 / dtype_bytes(dtype);
@@ -79,69 +69,9 @@ static void sum_columns(const struct kernel_call *call, enum dtype dtype, struct
 void add_columns(const struct kernel_call *call, enum dtype dtype, const void *x, int64_t rows,
                  int64_t width, void *room, float *to)
 {
-    sum_columns(call, dtype, (struct columns){.dy = x, .rows = rows, .width = width}, room, to);
+    sum_columns(call, dtype, (struct column_operands){.dy = x, .rows = rows, .width = width}, room,
+                to);
 }
-
-/* ---- norms ----------------------------------------------------------------------------------- */
-
-static int64_t norm_rows(const struct kernel_call *call)
-{
-    return call->size[0] * call->size[1];
-}
-
-static int is_centred(const struct kernel_call *call)
-{
-    return call->op->kind == OP_LAYER_NORM;
-}
-
-static int64_t norm_kept(const struct kernel_call *call)
-{
-    return (is_centred(call) ? 2 : 1) * norm_rows(call) * (int64_t)sizeof(float);
-}
-
-static int64_t norm_scratch(const struct kernel_call *call)
-{
-    return column_room(norm_rows(call), call->size[2]);
-}
-
-static void norm_forward(const struct kernel_call *call)
-{
-    int64_t width = call->size[2];
-    int centred = is_centred(call);
-    const void *bias = centred ? call->weight[1] : NULL;
-    CUDA_LAUNCH(call->stream, &NORM_FORWARD, call->dtype,
-                row_grid(norm_rows(call), row_threads(width)), &call->input[0], &call->weight[0],
-                &bias, &call->output, &call->kept, &width, &centred);
-}
-
-static void norm_input(const struct kernel_call *call)
-{
-    int64_t width = call->size[2];
-    int centred = is_centred(call);
-    if (call->input_gradient[0])
-        CUDA_LAUNCH(call->stream, &NORM_INPUT, call->dtype,
-                    row_grid(norm_rows(call), row_threads(width)), &call->input[0],
-                    &call->output_gradient, &call->weight[0], &call->kept, &call->input_gradient[0],
-                    &width, &centred);
-}
-
-static void norm_weight(const struct kernel_call *call)
-{
-    struct columns c = {call->output_gradient, call->input[0], call->kept,
-                        norm_rows(call),       call->size[2],  is_centred(call)};
-    sum_columns(call, call->dtype, c, call->scratch, call->weight_gradient[0]);
-    if (c.centred)
-        add_columns(call, call->dtype, call->output_gradient, c.rows, c.width, call->scratch,
-                    call->weight_gradient[1]);
-}
-
-#define NORM                                                                                       \
-    {                                                                                              \
-        .kept_bytes = norm_kept,                                                                   \
-        .scratch_bytes = norm_scratch,                                                             \
-        .phase = {norm_forward, norm_input, norm_weight},                                          \
-    }
-const struct gpu_kind GPU_LAYER_NORM = NORM, GPU_RMS_NORM = NORM;
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 

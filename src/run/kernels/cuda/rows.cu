@@ -132,7 +132,10 @@ static __device__ __forceinline__ void sum_columns(const T *dy, const T *x, cons
     int64_t column = ((int64_t)blockIdx.x * LANES + lane) * COLUMNS, first = blockIdx.y * each;
     int64_t end = first + each < rows ? first + each : rows;
     float sum[COLUMNS] = {};
-    for (int64_t row = first + phase; column < width && row < end; row += PHASES) {
+#pragma unroll 4
+    for (int64_t row = first + phase; row < end; row += PHASES) {
+        if (column >= width)
+            break;
         float mean = x && centred ? kept[2 * row] : 0;
         float rate = x ? kept[centred ? 2 * row + 1 : row] : 1;
         float d[COLUMNS], n[COLUMNS];

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Are exported files taken by the frameworks they are for? Installs pinned releases from the Python package index,
 # exports the plans of tests/data/export/cases.txt and tests/data/frameworks/plans.txt, and has each framework's own
-# parser and configuration classes read them; scripts and small plans are run for some steps on CPUs.
+# parser and configuration classes read them; scripts and small plans are run for some steps on CPUs. Weights go from
+# transformers to `weft train` and back (weights.py).
 #
 #   tools/test-frameworks.sh WEFT FOLDER [--against RELEASE=SOURCE_TREE]...
 #
@@ -46,4 +47,5 @@ esac
 apart torchtitan-0.2.2 torchtitan==0.2.2 3.11
 apart megatron-0.19.2 megatron-core==0.19.2 3.12
 
+"$folder/venv/bin/python" -B "$here/weights.py" "$weft" "$folder/weights"
 exec python3 -B "$here/accept.py" "$weft" "$folder" "${trees[@]}"

@@ -124,6 +124,10 @@ static const struct cli_option OPTIONS[] = {
     {"resume", "DIR",
      "go on from a checkpoint, under any plan of its model (default: that of --checkpoint)",
      OPTION_TAKE, .optional = true, .take = take_resume},
+    {"from", "DIR", "begin with the weights of a folder of Hugging Face's (gpt2, llama)",
+     OPTION_TEXT, AT(training.from)},
+    {"to", "DIR", "at the end, make such a folder of the last checkpoint", OPTION_TEXT,
+     AT(training.to)},
     {"allow-change", "WHAT",
      "let a resumed run differ in data, batch, optimizer or rate; several with commas", OPTION_TAKE,
      .take = take_changes},
@@ -188,6 +192,9 @@ weft_status train_complete(struct train_arguments *arguments)
     if (arguments->resumes && !t->resume)
         return bad_argument("--resume=DIR, or --checkpoint DIR beside it",
                             "--resume does not say what to go on from");
+    if (t->to && !t->checkpoint.folder)
+        return bad_argument("--checkpoint DIR beside it",
+                            "--to makes a folder of the last checkpoint, and none is saved");
     t->optimizer.momentum = muon ? 0.95F : 0.9F;
     t->optimizer.beta1 = 0.9F;
     t->optimizer.beta2 = 0.999F;

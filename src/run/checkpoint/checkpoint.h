@@ -120,4 +120,6 @@ struct steps {
 weft_status checkpoint_steps(struct arena *keep, const char *folder, struct steps *out);
 const char *checkpoint_step_folder(struct arena *keep, const char *folder, int64_t step);
 
+#include "run/checkpoint/public_weights.h"
+
 #endif

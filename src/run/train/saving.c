@@ -96,3 +96,34 @@ weft_status load_state(struct rank *rank, struct checkpoint *checkpoint)
     arena_free(loading.scratch);
     return status;
 }
+
+/* ---- folders of transformers ----------------------------------------------------------------- */
+
+static weft_status load_public_weight(void *context, const struct run_weight *weight)
+{
+    return weight->value ? public_weights_read(context, weight->name, &weight->shard, weight->value)
+                         : WEFT_OK;
+}
+
+weft_status load_public(struct rank *rank, const struct model *model, const char *folder)
+{
+    struct public_weights *weights = NULL;
+    weft_status status;
+    TRY(public_weights_open(model, folder, &weights));
+    TRY(run_fill(rank, load_public_weight, weights));
+done:
+    public_weights_close(weights);
+    return status;
+}
+
+weft_status save_public(const struct model *model, const struct checkpoint_place *place,
+                        const char *saved, const char *folder)
+{
+    struct checkpoint *checkpoint = NULL;
+    weft_status status;
+    TRY(checkpoint_open(saved, &checkpoint));
+    TRY(public_weights_write(model, checkpoint, place->disk, folder));
+done:
+    checkpoint_close(checkpoint);
+    return status;
+}

@@ -9,6 +9,11 @@
 weft_status save_state(struct rank *rank, const struct rank_agreement *agreement,
                        const struct checkpoint_place *place, const struct training_state *state,
                        struct arena *keep, const char **out);
+/* Weights alone, out of a folder of transformers (public_weights.h). */
+weft_status load_public(struct rank *rank, const struct model *model, const char *folder);
+/* The last checkpoint as such a folder. */
+weft_status save_public(const struct model *model, const struct checkpoint_place *place,
+                        const char *saved, const char *folder);
 /* Weights and moments of this rank, before its first step. */
 weft_status load_state(struct rank *rank, struct checkpoint *checkpoint);
 

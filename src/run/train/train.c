@@ -197,6 +197,8 @@ static weft_status open_rank(void *context)
         note(t, run_note(t->rank));
     if (t->checkpoint)
         TRY(load_state(t->rank, t->checkpoint));
+    else if (o->from)
+        TRY(load_public(t->rank, o->plan->model, o->from));
 done:
     return status;
 }
@@ -363,6 +365,10 @@ static weft_status finish(struct training *t)
     TRY(agreement_gather(&t->agreement, &memory, sizeof memory, t->out->memory));
     if (t->o->trace)
         TRY(record_write(t->rank, &t->agreement, t->o->trace));
+    if (t->o->to)
+        TRY(agree(t, is_first(t) ? save_public(t->o->plan->model, &t->o->checkpoint, t->out->saved,
+                                               t->o->to)
+                                 : WEFT_OK));
 done:
     t->agreed = status != WEFT_OK;
     return status;

@@ -41,6 +41,9 @@ struct training_options {
     struct checkpoint_place checkpoint; /* folder NULL: none */
     int64_t save_every;                 /* steps; 0: at the end only */
     const char *resume;                 /* a checkpoint; NULL: from the beginning */
+    /* Folders of transformers (public_weights.h): whose weights a run begins with, and what its last checkpoint is
+     * written as at its end. NULL: none. */
+    const char *from, *to;
     unsigned allowed;         /* 1 << enum change: settings that a resumed run may change */
     const char *trace;        /* a file for what happened; NULL: none */
     struct slowdown slowdown; /* of ranks that are threads */

@@ -111,16 +111,18 @@ static void add_task(struct bar_finder *finder, int32_t number)
     }
 }
 
-static void find_bars(struct bar_finder *finder)
+/* The bars of the extent; if there are more than `most`, only so many that this is known. */
+static void find_bars(struct bar_finder *finder, size_t most)
 {
     const struct graph *graph = finder->prediction->graph;
     size_t stages = (size_t)finder->prediction->plan->stages;
     finder->device = ARENA_ARRAY(finder->arena, int32_t, stages);
     finder->last = ARENA_ARRAY(finder->arena, size_t, stages *STREAM_COUNT);
-    finder->out->bars.len = 0;
+    finder->numbers = map_new(finder->arena);
+    finder->out->labels.len = finder->out->bars.len = 0;
     for (int32_t d = graph->devices - 1; d >= 0; d--)
         finder->device[graph->device[d].stage] = d;
-    for (int32_t t = 0; t < graph->tasks; t++)
+    for (int32_t t = 0; t < graph->tasks && finder->out->bars.len <= most; t++)
         if (is_drawn(finder, t))
             add_task(finder, t);
 }
@@ -160,11 +162,10 @@ struct timeline *timeline_of(struct arena *keep, const struct prediction *p, siz
                                                   {PAGE_STAGES / 2, false},
                                                   {PAGE_STAGES / 4, false}};
     struct timeline *timeline = ARENA_NEW(keep, struct timeline);
-    struct bar_finder finder = {
-        .arena = keep, .prediction = p, .numbers = map_new(keep), .out = timeline};
+    struct bar_finder finder = {.arena = keep, .prediction = p, .out = timeline};
     for (size_t i = 0; i < COUNT_OF(EXTENTS); i++) {
         finder.extent = EXTENTS[i];
-        find_bars(&finder);
+        find_bars(&finder, i + 1 < COUNT_OF(EXTENTS) ? most_bars : SIZE_MAX);
         if (timeline->bars.len <= most_bars)
             break;
     }

@@ -158,9 +158,10 @@ static weft_status add_compared(const struct api_request *request, const json_t 
     struct asked_plan question = {0};
     struct prediction *prediction = NULL;
     weft_status status;
-    TRY(body_text(body, "label", &row.label[0]));
-    if (!row.label[0])
+    status = body_text(body, "label", &row.label[0]);
+    if (!row.label[0]) /* none, or no text: the row is listed all the same */
         row.label[0] = arena_printf(comparison->arena, "%zu", comparison->rows.len + 1);
+    TRY(status);
     TRY(question_open(request->scratch, body, &question));
     TRY(question_plan(&question));
     TRY(simulate(question.opened.plan, &options, &prediction));

@@ -77,6 +77,7 @@ HOSTILE = [  # path, body, the statuses that are right
     ("/api/v1/simulate", {**SMALL, "what_if": {"network": 0}}, {400}), ("/api/v1/simulate", {**SMALL, "what_if": {"x": 2}}, {400}),
     ("/api/v1/simulate", {**SMALL, "files": {"../a": "x"}}, {400}), ("/api/v1/simulate", {**SMALL, "timeline": 7}, {400}),
     ("/api/v1/compare", {"rows": [SMALL] * 99}, {400}), ("/api/v1/compare", {"rows": [3]}, {200, 400}),
+    ("/api/v1/compare", {"rows": [{**SMALL, "label": {}}]}, {200, 400}),
     ("/api/v1/grid", {**SMALL, "tp": [0]}, {400}), ("/api/v1/grid", {**SMALL, "tp": list(range(1, 99))}, {400}),
     ("/api/v1/export", SMALL, {400}), ("/api/v1/export", {**SMALL, "to": "nothing"}, {400}),
     ("/api/v1/plan", {**SMALL, "budget_s": -1}, {400}), ("/api/v1/plan", {**SMALL, "planner": "nobody"}, {400}),

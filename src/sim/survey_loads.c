@@ -308,17 +308,27 @@ double survey_s_per_byte(const struct survey *survey, int64_t place)
     return 1 / link_reached_per_s(survey->cluster, survey_link(survey, place));
 }
 
+/* Per link of a load: seconds per byte. */
+static const double *link_seconds(const struct survey *survey, const struct traffic_load *load)
+{
+    double *s = ARENA_ARRAY(survey->scratch, double, (size_t)load->links);
+    for (int64_t i = 0; i < load->links; i++)
+        s[i] = survey_s_per_byte(survey, load->link[i].place);
+    return s;
+}
+
 /* Step 2. */
 static void measure(const struct survey *survey, struct traffic_load *load)
 {
+    const double *s = link_seconds(survey, load);
     for (int64_t g = 0; g < load->groups; g++) {
         struct member *member = &load->member[g];
         for (int64_t i = load->first[g]; i < load->first[g + 1]; i++) {
-            struct row_use use = row_use_at(load, i);
-            double s = survey_s_per_byte(survey, use.place);
-            member->peak = fmax(member->peak, use.share);
-            member->alone_s = fmax(member->alone_s, use.share * s);
-            member->sibling_s = fmax(member->sibling_s, use.sum * s);
+            int32_t link = load->use[i].link;
+            double share = load->share[load->use[i].share];
+            member->peak = fmax(member->peak, share);
+            member->alone_s = fmax(member->alone_s, share * s[link]);
+            member->sibling_s = fmax(member->sibling_s, load->link[link].sum * s[link]);
         }
     }
 }

@@ -3,6 +3,7 @@
  *   P1  A judge's word does not depend on what it was asked before, and is the estimate's and the
  *       simulator's of the config's plan, which passes plan_check.
  *   P2  Recomputation is the fastest of all that fit.
+ *   P3  Step by step, every sharding that is allowed is proposed, upwards and downwards.
  *   P7  A config's plan is read as that config again.
  */
 #include <math.h>
@@ -337,6 +338,51 @@ static void test_recomputation_is_the_fastest_that_fits(void **state)
     close_asked(&a);
 }
 
+/* ---- P3 -------------------------------------------------------------------------------------- */
+
+/* The shardings that are met from a config on, one bit each, while a primitive proposes others. */
+static unsigned shardings_met(struct asked *a, struct config *c, enum primitive primitive)
+{
+    struct proposals *list = malloc(sizeof *list);
+    unsigned met = 0, before = ~0U;
+    while (met != before) {
+        struct stage_use cost[MOST_STAGES];
+        struct asking asking = {.judge = a->judge,
+                                .from = c,
+                                .cost = cost,
+                                .primitive = primitive,
+                                .grain = GRAIN_LAYERS,
+                                .out = list};
+        bool legal;
+        before = met;
+        met |= 1U << manner_at(&c->part[0], 0)->shard;
+        list->count = 0;
+        assert_int_equal(judge_config(a->judge, c, &asking.verdict, cost, &legal), WEFT_OK);
+        assert_true(legal);
+        assert_int_equal(PRIMITIVES[primitive].propose(&asking), WEFT_OK);
+        if (list->count)
+            config_copy(c, &list->data[0].config);
+        config_normalise(c);
+    }
+    free(list);
+    return met;
+}
+
+static void test_every_sharding_is_reached(void **state)
+{
+    (void)state;
+    struct asked a = open_asked("gpt3-1.3b", "layers: 4", "dgx-a100:1",
+                                (struct degrees){.global_batch = 16}, NULL);
+    struct config c;
+    make_judge(&a);
+    assert_true(config_begin_with(a.problem, 1, BEGIN_BALANCED, 1, &c));
+    assert_int_equal(a.problem->shards, 0xf);
+    shardings_met(&a, &c, DEC_SHARD);
+    assert_int_equal(shardings_met(&a, &c, INC_SHARD), a.problem->shards);
+    assert_int_equal(shardings_met(&a, &c, DEC_SHARD), a.problem->shards);
+    close_asked(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_pieces_of_a_stage_share),
         cmocka_unit_test(test_long_models_cost_what_they_cost_unfolded),
         cmocka_unit_test(test_recomputation_is_the_fastest_that_fits),
+        cmocka_unit_test(test_every_sharding_is_reached),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 
 #include "compile/path.h"
 #include "reshard_machine.h"
+#include "rounds.h"
 
 /* ---- every pair ------------------------------------------------------------------------------ */
 
@@ -87,7 +88,7 @@ static void test_random_pairs(void **state)
     struct rng rng;
     rng_seed(&rng, 1);
     for (size_t c = 0; c < COUNT_OF(CASES); c++)
-        for (int i = 0; i < 700; i++) {
+        for (int i = 0; i < rounds_of(700); i++) {
             struct layout from = random_layout(&rng, CASES[c].elements, CASES[c].devices, true);
             struct layout to = random_layout(&rng, CASES[c].elements, CASES[c].devices, false);
             verify(reshard_within(reshards, &from, &to), &from, &to);
@@ -124,7 +125,7 @@ static void test_random_pairs_between_stages(void **state)
     rng_seed(&rng, 2);
     for (size_t a = 0; a < COUNT_OF(DEVICES); a++)
         for (size_t b = 0; b < COUNT_OF(DEVICES); b++)
-            for (int i = 0; i < 60; i++) {
+            for (int i = 0; i < rounds_of(60); i++) {
                 struct layout from = random_layout(&rng, 144, DEVICES[a], true);
                 struct layout to = random_layout(&rng, 144, DEVICES[b], false);
                 const struct reshard *reshard = reshard_between(reshards, &from, &to, i % 2);
@@ -274,7 +275,7 @@ static void test_paths_of_other_sizes(void **state)
     struct rng rng;
     (void)state;
     rng_seed(&rng, 11);
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < rounds_of(3000); i++) {
         struct mesh mesh = draw_mesh(&rng);
         struct step_list own = {0}, known = {0};
         find_path(keep, &mesh, &own);

@@ -132,6 +132,31 @@ static void causal_softmax_reads_half(void **state)
     model_free(model);
 }
 
+/* 12 heads of depth 64 on 32 positions: scores are products of (32, 64) by (64, 32), contexts of (32, 32) by (32, 64). */
+static void products_of_attention_have_their_shapes(void **state)
+{
+    (void)state;
+    static const struct {
+        enum op_kind kind;
+        int64_t shape[4]; /* batch, m, n, k */
+    } PRODUCTS[] = {{OP_SCORE, {12, 32, 32, 64}}, {OP_CONTEXT, {12, 32, 64, 32}}};
+    struct model *model;
+    int found = 0;
+    assert_int_equal(model_open("gpt2", "attention: eager, layers: 1, seq: 32", &model), WEFT_OK);
+    for (int32_t i = 0; i < model->ops; i++)
+        for (size_t p = 0; p < COUNT_OF(PRODUCTS); p++) {
+            const struct op *op = &model->op[i];
+            if (op->kind != PRODUCTS[p].kind)
+                continue;
+            struct work work = op_work(op, op->size, DTYPE_FP16, PHASE_FORWARD);
+            assert_memory_equal(work.shape, PRODUCTS[p].shape, sizeof PRODUCTS[p].shape);
+            assert_near(work.flops, 2. * 12 * 32 * 32 * 64);
+            found++;
+        }
+    assert_int_equal(found, 2);
+    model_free(model);
+}
+
 /* 6 tokens, 2 of 4 experts each: 12 rows; a 4 -> 8 expert product is 2*12*4*8 FLOPs in total and
  * has 4*8*4 parameters; one device of expert:2 does half of both. */
 static void experts_share_tokens(void **state)
@@ -230,6 +255,7 @@ int main(void)
         cmocka_unit_test(repeats_keep_each_tensor_once),
         cmocka_unit_test(grouped_queries_split_both_ways),
         cmocka_unit_test(causal_softmax_reads_half),
+        cmocka_unit_test(products_of_attention_have_their_shapes),
         cmocka_unit_test(experts_share_tokens),
         cmocka_unit_test(convolution_by_hand),
         cmocka_unit_test(paths_count_copies),

@@ -161,12 +161,43 @@ static void test_bars_are_as_long_as_they_take(void **state)
     unmake(&made);
 }
 
+/* The same in what a page and the explorer draw from: [stage, stream, purpose, label, start, length]. */
+static void test_bars_of_pages_are_as_long_as_they_take(void **state)
+{
+    static const enum purpose PURPOSES[] = {PURPOSE_FORWARD, PURPOSE_BACKWARD, PURPOSE_OPTIMIZER};
+    enum { PURPOSE = 2, START = 4, LENGTH = 5, MOST_BARS = 100000 };
+    const struct scratch *scratch = *state;
+    struct made made;
+    struct prediction *prediction = predict(&made);
+    json_t *json = timeline_json(scratch->arena, prediction, MOST_BARS), *bar;
+    double took[PURPOSE_COUNT] = {0};
+    size_t at;
+    json_array_foreach(json_object_get(json, "bars"), at, bar)
+    {
+        int64_t start = json_integer_value(json_array_get(bar, START));
+        int64_t length = json_integer_value(json_array_get(bar, LENGTH));
+        assert_true(start >= 0 && length > 0 && start + length <= prediction->iteration_ns);
+        took[json_integer_value(json_array_get(bar, PURPOSE))] += (double)length;
+    }
+    for (size_t i = 0; i < COUNT_OF(PURPOSES); i++) {
+        double expected = 0;
+        for (int32_t s = 0; s < made.plan->stages; s++)
+            expected += (double)prediction->stage[s].time_ns[PURPOSES[i]];
+        assert_true(expected > 0 && fabs(took[PURPOSES[i]] - expected) <= 0.01 * expected);
+    }
+    json_decref(json);
+    prediction_free(prediction);
+    unmake(&made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_steps_of_a_search, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_picture_is_xml, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_bars_are_as_long_as_they_take, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test_setup_teardown(test_bars_of_pages_are_as_long_as_they_take, scratch_setup,
                                         scratch_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

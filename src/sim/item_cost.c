@@ -1,12 +1,21 @@
 /* item_cost.c - how long the items of a block take (item_cost.h has the equations). */
 #include "sim/item_cost.h"
 
+/* Weft's own kernels pad rows of outputs that would be misaligned (cost/own_scratch.h). */
+static void pad_outputs(const struct plan *plan, const struct op *op, int64_t *local)
+{
+    int out = op_find_dim(OP_LINEAR, DIM_OUT);
+    if (op->kind == OP_LINEAR && software_word(&plan->software, FACT_WORKSPACE) == WORKSPACE_WEFT)
+        local[out] = padded_rows(plan->dtype, local[0] * local[1], local[out], op->weights).length;
+}
+
 static struct work work_of(const struct plan *plan, int64_t instance, enum phase phase)
 {
     int32_t number = plan->instance[instance].op;
     const struct op *op = &plan->model->op[number];
     int64_t local[OP_MAX_DIMS];
     split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    pad_outputs(plan, op, local);
     return op_work(op, local, op_dtype(plan->model, number, plan->dtype), phase);
 }
 

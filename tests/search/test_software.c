@@ -493,6 +493,31 @@ static void estimates_follow(void **state)
     model_free(model);
 }
 
+/* Weft's own kernels multiply GPT-2's head as 50304 outputs, others as 50257. */
+static void heads_are_padded(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *software;
+        int64_t outputs;
+    } CASES[] = {{"weft-cuda", 50304}, {"megatron-core-0.16", 50257}};
+    struct model *model;
+    struct cluster *cluster;
+    assert_int_equal(model_open("gpt2", "layers: 1", &model), WEFT_OK);
+    assert_int_equal(cluster_open("h200:1", &cluster), WEFT_OK);
+    struct degrees d = {.micro_batch = 8, .global_batch = 8};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct plan *plan = plan_with(model, cluster, CASES[i].software, d);
+        struct work work[MAX_ITEM_WORKS];
+        plan->dtype = DTYPE_BF16;
+        assert_true(item_works(plan, find_instance(plan, "head"), PHASE_FORWARD, work) > 0);
+        assert_int_equal(work[0].shape[2], CASES[i].outputs);
+        plan_free(plan);
+    }
+    cluster_free(cluster);
+    model_free(model);
+}
+
 /* Of GPT-2 in bf16 with 16 x 1024 tokens. Head: rows of 50257 outputs are padded to 50304, and so are its weights:
  * 32 MiB + 768 x 50304 x 2 bytes. Attention: 16 x 12 x 1024 rows of 64 + 1 numbers in fp32; where 4 query heads
  * share keys, gradients of keys and values for each of them beside it, twice 4 x 32 x 2048 x 64 x 2 bytes. */
@@ -524,8 +549,8 @@ int main(void)
         cmocka_unit_test(casts_of_a_product),        cmocka_unit_test(checkpoints_that_stop_early),
         cmocka_unit_test(kernels_of_experts),        cmocka_unit_test(copies_of_tokens),
         cmocka_unit_test(passes_of_experts),         cmocka_unit_test(estimates_follow),
-        cmocka_unit_test(scratch_of_own_kernels),    cmocka_unit_test(outputs_of_experts),
-        cmocka_unit_test(weights_as_they_were_cast),
+        cmocka_unit_test(heads_are_padded),          cmocka_unit_test(scratch_of_own_kernels),
+        cmocka_unit_test(outputs_of_experts),        cmocka_unit_test(weights_as_they_were_cast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,6 +117,8 @@ weft_status cluster_preset_build(struct cluster *cluster, const struct cluster_p
     cluster->source = machine->notes;
     cluster->node.name = preset->name;
     cluster->node.device = *device_find(machine->device);
+    if (machine->host_bytes_per_s > 0)
+        cluster->node.device.host_bytes_per_s = machine->host_bytes_per_s / machine->devices;
     build_node(cluster->arena, machine, &cluster->node);
     cluster->fabric = (struct fabric){.kind = machine->fabric,
                                       .rails = machine->fabric == FABRIC_RAIL,

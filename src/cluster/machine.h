@@ -28,7 +28,9 @@ struct machine {
     enum fabric_kind fabric;
     const char *fabric_source;
     const struct tier_plan *tiers; /* ends with a tier without a name */
-    double efficiency_between;     /* measured share of the NICs' bandwidth; 0: not measured */
+    /* to and from host memory, of all devices together, where it was measured; 0: what each device reaches alone */
+    double host_bytes_per_s;
+    double efficiency_between; /* measured share of the NICs' bandwidth; 0: not measured */
     const struct collective_fit *inside, *between; /* measured, by collective; NULL: not measured */
 };
 

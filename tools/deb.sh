@@ -18,11 +18,20 @@ out=$folder/$architecture
 version=$(sed -n 's/^project(weft VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")
 seconds=$(git -C "$source" log -1 --format=%ct 2>/dev/null || date +%s)
 
-# write_tree FOLDER: the files that git knows or would, and a changelog.
+# What git knows or would, if it is there; without git, all but what was built.
+list_files() {
+    cd "$source"
+    if git rev-parse 2>/dev/null; then
+        git ls-files -co --exclude-standard
+    else
+        find . -path ./build -prune -o -type f -print
+    fi | while read -r file; do [ ! -e "$file" ] || echo "$file"; done
+}
+
+# write_tree FOLDER: these files, and a changelog.
 write_tree() {
     mkdir -p "$1"
-    git -C "$source" ls-files -co --exclude-standard -z | (cd "$source" && xargs -0 ls -d 2>/dev/null) |
-        tar -C "$source" -cf - -T - | tar -C "$1" -xf -
+    (list_files) | tar -C "$source" -cf - -T - | tar -C "$1" -xf -
     cat >"$1/debian/changelog" <<TEXT
 weft ($version) unstable; urgency=medium
 

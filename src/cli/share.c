@@ -129,7 +129,7 @@ static weft_status read_placements(struct shared *s)
     weft_status status = WEFT_OK;
     bool *taken = ARENA_ARRAY(s->arena, bool, (size_t)s->cluster->nodes);
     int read = 0;
-    for (; !status && (word = strsep(&rest, ";")) != NULL && read < s->options->jobs; read++) {
+    for (; read < s->options->jobs && (word = strsep(&rest, ";")) != NULL; read++) {
         struct placement *at = &s->job[read].placement;
         TRY(placement_read(s->arena, s->cluster, word, at->nodes, at));
         for (int64_t i = 0; i < at->nodes; i++) {

@@ -31,8 +31,8 @@ done:
 
 /* ---- how many iterations --------------------------------------------------------------------- */
 
-/* Every job runs about as long as the slowest one with its iterations, all by their times alone. */
-static void choose_iterations(struct merged *m)
+/* Every job runs about as long as the slowest one with so many iterations, all by their times alone. */
+static void set_iterations(struct merged *m, int64_t most)
 {
     int64_t longest = 1;
     for (int32_t j = 0; j < m->request->jobs; j++)
@@ -40,8 +40,18 @@ static void choose_iterations(struct merged *m)
             longest = m->job[j].alone_ns;
     for (int32_t j = 0; j < m->request->jobs; j++) {
         int64_t own = m->job[j].alone_ns;
-        int64_t wanted = ceil_div(longest * m->request->iterations, own > 0 ? own : 1);
+        int64_t wanted = ceil_div(longest * most, own > 0 ? own : 1);
         m->job[j].iterations = (int32_t)(wanted < MOST_SAMPLES ? wanted : MOST_SAMPLES);
+    }
+}
+
+/* As many as were asked for, or as the engine takes; at least one. */
+static void choose_iterations(struct merged *m)
+{
+    for (int64_t most = m->request->iterations; most >= 1; most /= 2) {
+        set_iterations(m, most);
+        if (merged_tasks(m) <= limit_of(LIMIT_UNFOLDED_TASKS))
+            return;
     }
 }
 

@@ -75,7 +75,8 @@ struct jobs_request {
     int32_t jobs;
     const struct network_fault *fault;
     int32_t faults;
-    int32_t iterations;  /* of the slowest job; others run until it is done */
+    int32_t
+        iterations; /* of the slowest job, fewer if the graph is too large; others run until it is done */
     const char *profile; /* as in simulate_options */
     const struct stop *stop;
 };

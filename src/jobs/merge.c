@@ -27,14 +27,21 @@ int32_t iteration_end(const struct merged_job *job, int32_t iteration)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-static weft_status number_all(struct merged *m)
+double merged_tasks(const struct merged *m)
 {
-    struct engine_graph *g = &m->graph;
     double tasks = 0;
     for (int32_t j = 0; j < m->request->jobs; j++)
         tasks += ((double)graph_of(&m->job[j])->tasks + 1) * m->job[j].iterations;
-    if (tasks > limit_of(LIMIT_UNFOLDED_TASKS))
-        return over_limit(LIMIT_UNFOLDED_TASKS, tasks);
+    return tasks;
+}
+
+static weft_status number_all(struct merged *m)
+{
+    struct engine_graph *g = &m->graph;
+    if (merged_tasks(m) > limit_of(LIMIT_UNFOLDED_TASKS))
+        return bad_argument("share fewer or smaller jobs",
+                            "one iteration of all jobs has %.3g tasks, expected at most %.3g",
+                            merged_tasks(m), limit_of(LIMIT_UNFOLDED_TASKS));
     for (int32_t j = 0; j < m->request->jobs; j++) {
         struct merged_job *job = &m->job[j];
         const struct engine_graph *own = graph_of(job);

@@ -22,6 +22,8 @@ struct merged {
 };
 /* The task that ends an iteration. */
 int32_t iteration_end(const struct merged_job *job, int32_t iteration);
+/* How many tasks all jobs have with their iterations. */
+double merged_tasks(const struct merged *m);
 /* Fills in `link` and `graph` from the jobs' predictions and their iterations. */
 weft_status merge_jobs(struct merged *m);
 

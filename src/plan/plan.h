@@ -142,8 +142,7 @@ enum { MOST_MARGIN_PERCENT = 99 };
 
 /* What a plan may take of a device's memory; all 0 where nobody says. */
 struct memory_terms {
-    int64_t
-        limit_bytes; /* what is reserved for tensors, all other things aside; 0: what the device has */
+    int64_t limit_bytes; /* what is reserved for tensors alone; 0: what the device has */
     bool has_margin; /* else MARGIN_PERCENT of the device's memory, and nothing of a given limit */
     double margin_percent; /* what stays free of the device's memory, or of the limit */
 };
@@ -274,9 +273,8 @@ struct degrees {
     int64_t global_batch;     /* 0: at least dp * micro_batch * pp */
     int shard;
     enum recompute recompute;
-    unsigned
-        modules; /* what selective recomputation takes (modules.c); 0: the scores of attention */
-    const char *schedule;          /* NULL: schedule_default; or a file of lists */
+    unsigned modules;     /* of selective recomputation (modules.c); 0: the scores of attention */
+    const char *schedule; /* NULL: schedule_default; or a file of lists */
     const struct schedule *listed; /* lists that were read or found already; NULL: none */
     const char *layout; /* the layers of each part (pipeline_layout_read); NULL: evenly */
     bool offload;

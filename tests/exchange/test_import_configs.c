@@ -41,6 +41,7 @@ static void expect_degrees(const char *source, const char *text, const char *mod
         fail_msg("%s: overlaps %s", text, overlap_text(arena, opened.plan->overlap, ","));
     assert_int_equal(opened.plan->bucket_bytes, wanted->bucket_bytes);
     assert_int_equal(opened.plan->replicate, degrees->replicate);
+    assert_true(opened.plan->optimizer_offload == degrees->optimizer_offload);
     plan_free(wanted);
     plan_close(&opened);
 }
@@ -102,6 +103,15 @@ static void deepspeed_in_few_words(void **state)
           .shard = 3,
           TYPES(FP32, FP32, 4),
           .overlap = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS}},
+        {ZERO("\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.5}"),
+         {.dp = 8,
+          .micro_batch = 1,
+          .global_batch = 8,
+          .shard = 2,
+          .optimizer_offload = 0.5,
+          TYPES(FP32, FP32, 4)}},
+        {ZERO("\"stage\": 2, \"offload_optimizer\": {\"device\": \"none\"}"),
+         {.dp = 8, .micro_batch = 1, .global_batch = 8, .shard = 2, TYPES(FP32, FP32, 4)}},
         {ZERO("\"stage\": 3, \"overlap_comm\": false"),
          {.dp = 8,
           .micro_batch = 1,

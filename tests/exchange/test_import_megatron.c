@@ -69,6 +69,33 @@ static void scripts_are_read_without_being_run(void **state)
     plan_close(&opened);
 }
 
+/* The optimizer's state and step on the host: all of it, or the fraction that is given, apart or tensor by tensor. */
+static void state_on_the_host(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments;
+        double share;
+        int step;
+    } ROWS[] = {
+        {"--use-distributed-optimizer", 0, HOST_STEP_APART},
+        {"--optimizer-cpu-offload --use-precision-aware-optimizer", 1, HOST_STEP_APART},
+        {"--optimizer-cpu-offload --optimizer-offload-fraction 0.75 "
+         "--overlap-cpu-optimizer-d2h-h2d",
+         0.75, HOST_STEP_TENSORS},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan opened;
+        struct texts notes = {0};
+        const char *text = arena_printf(arena, SMALL "--bf16 %s\n", ROWS[i].arguments);
+        if (import_text(text, &opened, &notes) != WEFT_OK)
+            fail_msg("%s", weft_last_error()->message);
+        assert_true(opened.plan->optimizer_offload == ROWS[i].share);
+        assert_int_equal(software_word(&opened.plan->software, FACT_HOST_STEP), ROWS[i].step);
+        plan_close(&opened);
+    }
+}
+
 /* Rows of the table of words, one argument at a time: padded to 128 * tp, to what --make-vocab-size-divisible-by says, or
  * as --padded-vocab-size has it; a NullTokenizer adds a token. */
 static void vocabularies_are_padded(void **state)
@@ -499,6 +526,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scripts_are_read_without_being_run),
         cmocka_unit_test(products_are_told),
+        cmocka_unit_test(state_on_the_host),
         cmocka_unit_test(vocabularies_are_padded),
         cmocka_unit_test(attentions_are_told),
         cmocka_unit_test(experts_are_told),

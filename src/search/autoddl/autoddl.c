@@ -32,6 +32,10 @@
  *       would be found without it, and is faster, is found with it, too. Before anything is solved, the
  *       floor of each case with all its splits is compared with that time, which leaves few cases
  *       or none.
+ *   I8  On many devices those floors take seconds, and so do searches. There, if a time is known, the first cases of
+ *       the two largest S that may be faster are solved by a few descents: if both are FAR_AWAY from it, nothing
+ *       else is looked at. More searching gained 8 % of that for gpt3-175b on 1,024 devices, 6 % for llama3.1-405b
+ *       on 16,384, which were 33 % and 30 % away.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -70,8 +74,10 @@ static int by_floor(const void *a, const void *b)
 }
 
 /* The whole batch as one step, half of it, and so on, with recomputation and without. */
-static weft_status list_cases(struct autoddl *a, struct layout_case about, struct stage_cases *out)
+static weft_status list_cases(struct autoddl *a, const struct layout_case *of,
+                              struct stage_cases *out)
 {
+    struct layout_case about = *of;
     const struct degrees *pins = &a->request->pins;
     weft_status status = WEFT_OK;
     for (int64_t steps = 1; steps <= about.global_batch; steps *= 2)
@@ -105,8 +111,7 @@ static weft_status sieve_cases(struct autoddl *a, const struct layout_case *abou
 {
     struct incumbent known = {.known_ns = a->request->known_ns};
     struct layout_case wide = *about;
-    weft_status status;
-    TRY(list_cases(a, *about, cases));
+    weft_status status = WEFT_OK;
     wide.narrow = ALL_SPLITS;
     wide.below_ns = (double)a->request->known_ns;
     for (size_t i = 0; i < cases->count && wide.below_ns > 0 && !autoddl_over(a); i++) {
@@ -270,6 +275,67 @@ done:
     return status;
 }
 
+/* ---- a first look (I8) ----------------------------------------------------------------------- */
+
+enum { MANY_DEVICES = 512, FIRST_LOOKS = 2 };
+static const double FAR_AWAY = 1.25;
+
+/* Whether the first case of an S may be faster than the known time. */
+static bool is_open(const struct autoddl *a, const struct layout_case *about,
+                    const struct stage_cases *cases)
+{
+    return cases->count && cases->data[0].floor_ns < (double)a->request->known_ns &&
+           (cases->stages == 1 || !hopeless(about));
+}
+
+static weft_status look_first(struct autoddl *a, bool *far)
+{
+    struct incumbent known = {.known_ns = a->request->known_ns};
+    struct cost *cost = NULL;
+    struct reshards *reshards = reshards_new();
+    int looks = 0;
+    weft_status status;
+    TRY(cost_open(&a->request->cluster->node.device, a->request->profile, &cost));
+    *far = true;
+    for (size_t s = a->stages.len; s-- > 0 && looks < FIRST_LOOKS && *far;) {
+        struct stage_cases *cases = a->stages.data[s];
+        struct layout_case about = case_of(a, cost, reshards, cases);
+        if (!is_open(a, &about, cases))
+            continue;
+        TRY(autoddl_scout(a, &about, &cases->data[0]));
+        *far = !autoddl_is_near(&cases->data[0], &known, FAR_AWAY);
+        looks++;
+    }
+    *far &= looks == FIRST_LOOKS;
+done:
+    reshards_free(reshards);
+    cost_close(cost);
+    return status;
+}
+
+/* Whether a first look has shown that no more looks are worth it. */
+static weft_status is_far_off(struct autoddl *a, bool *far)
+{
+    const struct plan_request *request = a->request;
+    struct arena *keep = a->out->arena;
+    weft_status status = WEFT_OK;
+    *far = false;
+    if (!request->known_ns || request->options.search || autoddl_over(a) ||
+        cluster_devices(request->cluster) <= MANY_DEVICES)
+        return WEFT_OK;
+    TRY(look_first(a, far));
+    if (*far)
+        array_push(
+            keep, &a->out->reasons,
+            arena_printf(
+                keep,
+                "the first splits that were tried are slower than %s by %.0f %% or more: no others "
+                "were",
+                show_duration((double)request->known_ns).s, 100 * (FAR_AWAY - 1)));
+done:
+    return status;
+}
+
 /* ---- the planner ----------------------------------------------------------------------------- */
 
 static weft_status check_request(const struct plan_request *request, enum assign_search *search)
@@ -365,7 +431,7 @@ static void list_stages(struct autoddl *a)
             cases->times = step_times_new(cases->arena, a->request->cluster, devices / s);
             array_push(a->out->arena, &a->stages, cases);
         }
-    a->progress.all = 4 * (int64_t)a->stages.len;
+    a->progress.all = 5 * (int64_t)a->stages.len;
 }
 
 static void free_stages(struct autoddl *a)
@@ -377,27 +443,30 @@ static void free_stages(struct autoddl *a)
 weft_status autoddl_find(const struct plan_request *request, struct planned *out)
 {
     static weft_status (*const ROUNDS[])(struct autoddl *, const struct layout_case *,
-                                         struct stage_cases *) = {sieve_cases, scout_cases,
-                                                                  try_cases, try_all_splits};
+                                         struct stage_cases *) = {
+        list_cases, sieve_cases, scout_cases, try_cases, try_all_splits};
     struct autoddl a = {.request = request,
                         .out = out,
                         .progress = {.what = "numbers of stages"},
                         .lock = PTHREAD_MUTEX_INITIALIZER};
+    bool far = false;
     weft_status status;
     TRY(check_request(request, &a.search));
     a.stop = plan_stop(request);
     list_stages(&a);
     int32_t workers = pool_size(request->options.threads, (int64_t)a.stages.len);
     for (size_t i = 0; i < COUNT_OF(ROUNDS); i++) {
-        if (out->trials.len && autoddl_over(&a))
+        if (far || (out->trials.len && autoddl_over(&a)))
             break;
         a.work = ROUNDS[i];
         a.next_stage = 0;
         TRY(pool_run(workers, work, &a));
         a.fastest_ns = a.progress.best_ns;
+        if (a.work == list_cases)
+            TRY(is_far_off(&a, &far));
     }
     out->stopped = plan_stopped(request);
-    if (!autoddl_over(&a))
+    if (!far && !autoddl_over(&a))
         TRY(say_floor(&a));
 done:
     free_stages(&a);

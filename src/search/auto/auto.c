@@ -96,6 +96,38 @@ void join_report(struct join *join)
 
 /* ---- the grid -------------------------------------------------------------------------------- */
 
+/* The trial of the same degrees; NULL: none. */
+static const struct trial *known_trial(const struct planned *planned, const struct degrees *d,
+                                       const char *text)
+{
+    for (size_t i = 0; i < planned->trials.len; i++) {
+        const struct trial *known = &planned->trials.data[i];
+        if (!known->plan && known->degrees.global_batch == d->global_batch &&
+            strcmp(known->text, text) == 0)
+            return known;
+    }
+    return NULL;
+}
+
+weft_status join_try(struct join *join, const struct plan_request *request,
+                     const struct degrees *degrees, const struct trial **trial)
+{
+    struct planned *out = join->out;
+    struct degrees asked = request->pins;
+    if (request->options.batch_auto)
+        asked.global_batch = 0;
+    const char *text = degrees_text(out->arena, request->model, degrees, &asked);
+    const struct trial *known = known_trial(out, degrees, text);
+    if (!known)
+        return try_degrees(request, join->cost, degrees, out, trial);
+    struct trial again = *known;
+    again.number = (int64_t)out->trials.len + 1;
+    again.found_by = out->planner;
+    array_push(out->arena, &out->trials, again);
+    *trial = &out->trials.data[out->trials.len - 1];
+    return WEFT_OK;
+}
+
 static weft_status try_points(struct join *join, const struct plan_request *request,
                               const struct grid *grid)
 {
@@ -109,7 +141,7 @@ static weft_status try_points(struct join *join, const struct plan_request *requ
         bool after = best_ns > 0 && (double)point->iteration_ns > best_ns * (1 + AUTO_FAR_OFF);
         if (tried >= LEAST_TRIALS && (after || (!point->fits && tried >= MISSES)))
             break;
-        TRY(try_degrees(request, join->cost, &point->degrees, join->out, &trial));
+        TRY(join_try(join, request, &point->degrees, &trial));
         join->progress.done++;
         if (!trial)
             continue;
@@ -133,7 +165,7 @@ static weft_status try_roomier(struct join *join, const struct plan_request *req
         const struct trial *trial, *best = join_best(join->out, NULL);
         if (best && point->iteration_ns >= best->iteration_ns)
             break;
-        TRY(try_degrees(request, join->cost, &point->degrees, join->out, &trial));
+        TRY(join_try(join, request, &point->degrees, &trial));
         if (trial)
             join_report(join);
         if (trial && trial_excess(trial) <= WHAT_IF_MORE_BYTES)
@@ -152,7 +184,9 @@ static bool takes_degrees(const struct plan_request *request)
 /* Whether other numbers of stages are worth a start of their own. */
 static bool looks_around(const struct plan_request *request)
 {
-    return !request->options.batch_auto && !request->pins.pp && !join_has_time(request) &&
+    bool table =
+        request->target && request->options.quick; /* little of what Aceso finds runs there */
+    return !table && !request->options.batch_auto && !request->pins.pp && !join_has_time(request) &&
            !takes_degrees(request);
 }
 

@@ -20,8 +20,8 @@ enum { MOST_BEGINS = 3 };
 static const struct effort_row {
     int64_t devices; /* up to */
     int64_t configs, trials;
-} EFFORTS[][3] = {{{512, 2000, 8}, {1024, 6000, 12}, {INT64_MAX, 40000, 12}},
-                  {{1024, 1500, 6}, {INT64_MAX, 20000, 8}}};
+} EFFORTS[][3] = {{{512, 2000, 8}, {1024, 6000, 12}, {INT64_MAX, 40000, 8}},
+                  {{1024, 1500, 6}, {INT64_MAX, 10000, 8}}};
 static const struct effort_row TO_ITS_END;
 
 static weft_status go_on(struct join *join, const char *found_by, const struct begin_plan *begin,

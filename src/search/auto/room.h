@@ -32,6 +32,10 @@ int64_t join_left_ns(const struct join *join); /* what is left of the budget */
 /* Whether planners that take seconds are also asked to start from other planners' plans. */
 bool join_has_time(const struct plan_request *request);
 void join_report(struct join *join);
+/* try_degrees, without simulating again what was tried before: a grid that is walked again has most of
+ * its points again. */
+weft_status join_try(struct join *join, const struct plan_request *request,
+                     const struct degrees *degrees, const struct trial **trial);
 /* The best trial that fits and was found by `found_by` (NULL: by any planner); NULL: none. */
 const struct trial *join_best(const struct planned *planned, const char *found_by);
 double ns_per_sample(const struct trial *trial);

@@ -8,7 +8,7 @@
  *
  *   time of n layers >= time of L layers * (1 / R + (1 - 1 / R) * n / L)                        (0)
  *
- * is no faster than the best.
+ * is no faster than the best for the fewest layers that may still fit: one more than what does not.
  *
  * If the embedding counts as a layers, and norm, head and loss as b, L + a + b units are shared out
  * evenly,
@@ -62,12 +62,21 @@ static int64_t layers_per_part(const struct plan_request *request, const struct 
     return ceil_div(request->model->layers, d->pp * d->pieces);
 }
 
-/* Whether more than n of all the layers of a part would be slower than the best, by (0). */
+/* Whether n of all the layers of a part would be slower than the best, by (0). */
 static bool is_beaten(const struct join *join, double full_ns, int64_t n, int64_t all)
 {
     const struct trial *best = join_best(join->out, NULL);
     double none = 1 / RECOMPUTED_AT_MOST, least = none + (1 - none) * (double)n / (double)all;
     return best && full_ns * least > (double)best->iteration_ns;
+}
+
+/* Whether nothing that is tuned here can make a point faster than the best. Products that are kept instead of
+ * layers may take as little time as nothing recomputed. */
+static bool is_hopeless(const struct join *join, const struct grid_point *point)
+{
+    int64_t all = layers_per_part(join->request, &point->degrees);
+    int64_t fewest = join->request->target->can.products ? 0 : 1;
+    return is_beaten(join, (double)point->iteration_ns, fewest, all);
 }
 
 /* Finds the least block that fits by bisection; where the target can keep products instead, that is tried, too. */
@@ -81,7 +90,7 @@ static weft_status try_blocks(struct join *join, struct degrees d, double full_n
     d.recompute = RECOMPUTE_FULL;
     if (can->products)
         TRY(try_tuned(join, &d, NULL, BLOCK_PRODUCTS, ", all but products", &kept));
-    while (high - low > 1 && !is_beaten(join, full_ns, low, all) && !join_over(join)) {
+    while (high - low > 1 && !is_beaten(join, full_ns, low + 1, all) && !join_over(join)) {
         int64_t middle = (low + high) / 2;
         const struct trial *trial;
         const char *words =
@@ -114,11 +123,10 @@ static weft_status tune_blocks(struct join *join)
     TRY(grid_search(&request, join->cost, MOST_BLOCKS, scratch, &grid));
     for (size_t i = 0; i < grid.best.len && !join_over(join); i++) {
         const struct grid_point *point = &grid.best.data[i];
-        const struct trial *best = join_best(join->out, NULL), *trial;
-        double least = (double)point->iteration_ns / RECOMPUTED_AT_MOST;
-        if (!point->fits || (best && least > (double)best->iteration_ns))
+        const struct trial *trial;
+        if (!point->fits || is_hopeless(join, point))
             continue;
-        TRY(try_degrees(&request, join->cost, &point->degrees, join->out, &trial));
+        TRY(join_try(join, &request, &point->degrees, &trial));
         if (trial && trial->fits && (i < MOST_FULL_BLOCKS || is_roomy(trial)))
             TRY(try_blocks(join, point->degrees, (double)trial->iteration_ns));
     }
@@ -154,11 +162,14 @@ static weft_status try_layouts(struct join *join, const struct trial *from)
     const struct degrees d = from->degrees;
     int64_t parts = d.pp * d.pieces;
     int64_t *layers = ARENA_ARRAY(scratch, int64_t, (size_t)parts);
+    int64_t layers_left =
+        join->request->model->layers % parts; /* 0: degrees cut them evenly, too */
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < COUNT_OF(WEIGHTS) && !join_over(join); i++) {
         const struct trial *trial;
-        if (deal_out(join->request->model->layers, parts, WEIGHTS[i].first, WEIGHTS[i].last,
-                     layers))
+        bool even = WEIGHTS[i].first + WEIGHTS[i].last == 0 && layers_left == 0;
+        if (!even && deal_out(join->request->model->layers, parts, WEIGHTS[i].first,
+                              WEIGHTS[i].last, layers))
             TRY(try_tuned(join, &d, layers, 0,
                           arena_printf(join->out->arena, ", ends weigh %lld and %lld layers",
                                        (long long)WEIGHTS[i].first, (long long)WEIGHTS[i].last),

@@ -138,11 +138,35 @@ static void touch(const void *from, int64_t bytes)
         (void)((const volatile char *)from)[i];
 }
 
+/* A device that has much to do lowers its clock to stay within its power, and that is how kernels run in a step: it
+ * is busy with the kernel before and between its samples. */
+enum { BUSY_RUNS = 4 };
+static const double BUSY_S =
+    0.1; /* until a GPU's clock has settled: tens of milliseconds on an H200 */
+
+static void keep_busy(const struct rig *rig)
+{
+    for (int i = 0; i < BUSY_RUNS; i++)
+        rig_give(rig);
+}
+
+static void make_busy(const struct session *s, const struct rig *rig)
+{
+    const struct measure_options *o = s->options;
+    const struct compute_device *device = rig->kernels->device;
+    double begin = o->wall_seconds(o->context);
+    while (device->mark && o->wall_seconds(o->context) - begin < BUSY_S) {
+        keep_busy(rig);
+        device_finish(device, device_record(device, rig->stream));
+    }
+}
+
 /* A device with streams has clocks of its own. What fills its caches lasts longer than the host takes to give
  * it the kernel: the device never waits in between. */
 static double sample_there(const struct session *s, const struct rig *rig)
 {
     const struct compute_device *device = rig->kernels->device;
+    keep_busy(rig);
     device->clear(rig->stream, s->away, s->options->away_bytes);
     struct device_event *begin = device->mark(rig->stream);
     rig_give(rig);
@@ -197,6 +221,7 @@ static bool sample_rig(struct session *s, const struct rig *rig, struct sampling
     const struct measure_options *o = s->options;
     double all_s = 0;
     rig_run(rig);
+    make_busy(s, rig);
     for (;;) {
         if (ended(s))
             return false;

@@ -354,8 +354,6 @@ int64_t schedule_next_pieces(const struct schedule *schedule, int64_t pieces)
 {
     enum { MOST_PIECES = 8 };
     int64_t most = schedule->most_pieces ? schedule->most_pieces : MOST_PIECES;
-    int64_t next = pieces == 0           ? schedule->least_pieces
-                   : schedule->segmented ? 2 * pieces
-                                         : pieces + 1;
+    int64_t next = pieces == 0 ? schedule->least_pieces : pieces + 1;
     return next <= most ? next : 0;
 }

@@ -143,9 +143,9 @@ const struct schedule *schedule_with(enum order passes);
 const struct schedule *schedule_of_any_shape(bool zigzag, bool split);
 /* What planners try: schedules, those of one piece first, by number from 0; NULL: there are no more. */
 const struct schedule *schedule_searched(size_t number);
-/* Pieces, one number of them after another, from the first one after 0; 0: there are no more. Of segments
- * powers of two: more of them look better to the simulator than to Fold3D, which found 2 to 4 best (its
- * section 6). */
+/* Pieces, one number of them after another, from the first one after 0; 0: there are no more. Of segments,
+ * too: Fold3D found 2 to 4 best (its section 6), but where layers divide by others these may be
+ * better. */
 int64_t schedule_next_pieces(const struct schedule *schedule, int64_t pieces);
 /* The same schedule with forward and backward passes in pairs, each of which is executed as one, for which
  * one forward pass more runs ahead; itself where it has no such pairs. */

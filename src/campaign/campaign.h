@@ -107,7 +107,6 @@ struct failure_preset {
     const struct failure_rate *rate;
     size_t rates;
 };
-size_t failure_presets(const struct failure_preset **out);
 weft_status failure_preset_named(const char *name, const struct failure_preset **out);
 /* Sets the rates of a course on so many nodes of eight devices, or what counts as one. */
 void course_failures(struct course *course, const struct failure_rate *rate, size_t rates,

@@ -51,12 +51,6 @@ static const struct failure_preset PRESETS[] = {
     {"none", "nothing fails", "assumed", NO_RATES, COUNT_OF(NO_RATES)},
 };
 
-size_t failure_presets(const struct failure_preset **out)
-{
-    *out = PRESETS;
-    return COUNT_OF(PRESETS);
-}
-
 weft_status failure_preset_named(const char *name, const struct failure_preset **out)
 {
     int i = NAME_INDEX(name, PRESETS);

@@ -281,11 +281,30 @@ static double log_r2(const struct fit *fit, const struct cluster *cluster,
     return total > 0 ? 1 - residual / total : 0;
 }
 
+/* The relative errors on what it was fitted to. */
+static weft_status note_errors(struct fit *fit, const struct cluster *cluster,
+                               const struct sample *samples, size_t count)
+{
+    struct arena *scratch = arena_new();
+    double *error = ARENA_ARRAY(scratch, double, count), seconds;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < count; i++) {
+        TRY(fit_seconds(fit, cluster, &samples[i], &seconds));
+        error[i] = fabs(seconds / samples[i].seconds - 1);
+    }
+    qsort(error, count, sizeof *error, by_real);
+    fit->median = error[count / 2];
+    fit->p90 = error[count * 9 / 10];
+    fit->worst = error[count - 1];
+done:
+    arena_free(scratch);
+    return status;
+}
+
 weft_status fit_samples(const struct sample *samples, size_t count, const struct cluster *cluster,
                         struct fit *out)
 {
     struct arena *scratch = arena_new();
-    struct fit_errors errors;
     unsigned allowed;
     double x[UNKNOWNS] = {0};
     weft_status status;
@@ -308,10 +327,7 @@ weft_status fit_samples(const struct sample *samples, size_t count, const struct
         goto done;
     }
     take_solution(x, cluster, out);
-    TRY(fit_check(out, cluster, samples, count, &errors));
-    out->median = errors.median;
-    out->p90 = errors.p90;
-    out->worst = errors.worst;
+    TRY(note_errors(out, cluster, samples, count));
     out->r2 = log_r2(out, cluster, samples, count);
 done:
     arena_free(scratch);
@@ -329,24 +345,6 @@ weft_status fit_seconds(const struct fit *fit, const struct cluster *cluster,
     double x[UNKNOWNS] = {fit->latency_s, fit->step_s, 1 / share, sqrt(fit->half_bytes) / share};
     *out = predict(x, &row);
     return WEFT_OK;
-}
-
-weft_status fit_check(const struct fit *fit, const struct cluster *cluster,
-                      const struct sample *samples, size_t count, struct fit_errors *out)
-{
-    struct arena *scratch = arena_new();
-    double *error = ARENA_ARRAY(scratch, double, count + 1), seconds;
-    weft_status status = WEFT_OK;
-    for (size_t i = 0; i < count; i++) {
-        TRY(fit_seconds(fit, cluster, &samples[i], &seconds));
-        error[i] = fabs(seconds / samples[i].seconds - 1);
-    }
-    qsort(error, count, sizeof *error, by_real);
-    *out =
-        (struct fit_errors){error[count / 2], error[count * 9 / 10], count ? error[count - 1] : 0};
-done:
-    arena_free(scratch);
-    return status;
 }
 
 /* Zero means "not measured" in a cluster file, so a constant that was fitted as zero is written as

@@ -58,13 +58,6 @@ weft_status fit_samples(const struct sample *samples, size_t count, const struct
 weft_status fit_seconds(const struct fit *fit, const struct cluster *cluster,
                         const struct sample *sample, double *out);
 
-/* The relative errors of a fit on samples that it was not fitted to. */
-struct fit_errors {
-    double median, p90, worst;
-};
-weft_status fit_check(const struct fit *fit, const struct cluster *cluster,
-                      const struct sample *samples, size_t count, struct fit_errors *out);
-
 /* The part of a cluster file that makes collective_time() use the fit (see struct
  * collective_fit). */
 const char *fit_yaml(struct arena *keep, const struct fit *fit);

@@ -14,7 +14,7 @@ double pci_bytes_per_s(double gt_per_s, int32_t lanes)
     return gt_per_s * 1e9 / 8 * lanes * coding;
 }
 
-double socket_bytes_per_s(enum cpu_kind kind)
+static double socket_bytes_per_s(enum cpu_kind kind)
 {
     static const double RATES[] = {
         [CPU_BROADWELL] = 6 * GB_PER_S,

@@ -46,7 +46,6 @@ enum cpu_kind {
     CPU_ARM,
     CPU_KIND_COUNT
 };
-double socket_bytes_per_s(enum cpu_kind kind);
 /* Of a socket's own memory, by its datasheet. */
 double socket_memory_bytes_per_s(enum cpu_kind kind);
 

@@ -42,7 +42,7 @@ struct step_groups sync_groups(const struct layout *gradient, bool copies)
     return out;
 }
 
-int64_t groups_devices(const struct step_groups *groups)
+static int64_t groups_devices(const struct step_groups *groups)
 {
     int64_t devices = 1;
     for (int64_t i = 0; i < groups->digits; i++)
@@ -58,7 +58,8 @@ static void push_digit(struct step_groups *groups, int64_t stride, int64_t degre
     groups->degree[groups->digits++] = degree;
 }
 
-struct step_groups divide_groups(struct step_groups *groups, int64_t replicate)
+/* Divides groups into as many, outermost first; returns those across them, and leaves those within. */
+static struct step_groups divide_groups(struct step_groups *groups, int64_t replicate)
 {
     int64_t left = share_groups(groups_devices(groups), replicate);
     struct step_groups across = {0}, within = {0};

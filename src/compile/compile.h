@@ -44,9 +44,6 @@ struct step_groups {
  * state, those that hold a copy. Neighbouring digits are merged, so that equal groups are equal
  * patterns. */
 struct step_groups sync_groups(const struct layout *gradient, bool copies);
-int64_t groups_devices(const struct step_groups *groups);
-/* Divides groups into as many, outermost first; returns those across them, and leaves those within. */
-struct step_groups divide_groups(struct step_groups *groups, int64_t replicate);
 
 /* The group of one device of the stage (numbered from 0) in a step that is not a send. */
 struct group step_group(const struct reshard_step *step, int64_t device);

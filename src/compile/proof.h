@@ -69,11 +69,6 @@ weft_status walk_model(struct proof *p);
 /* ---- proof_layouts.c ------------------------------------------------------------------------- */
 
 int32_t number_layout(struct proof *p, const struct layout *layout);
-/* Layouts of the same data seen in other ways: the tensor as it is, a part of it or the whole that
- * it is part of, and unsplit tensors with the padding of the other side. */
-enum { MAX_FORMS = 6 };
-int32_t forms_of(const struct proof *p, const struct reading *reading, int32_t layout,
-                 struct layout *out);
 bool same_data(const struct proof *p, const struct reading *reading, int32_t have, int32_t want);
 /* What a step makes of a tensor with this layout; 0: the step does not apply. */
 int32_t step_result(struct proof *p, const struct reading *reading, int32_t layout,

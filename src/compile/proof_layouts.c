@@ -90,8 +90,11 @@ static bool all_copies(const struct layout *layout)
     return true;
 }
 
-int32_t forms_of(const struct proof *p, const struct reading *reading, int32_t layout,
-                 struct layout *out)
+/* Layouts of the same data seen in other ways: the tensor as it is, a part of it or the whole that
+ * it is part of, and unsplit tensors with the padding of the other side. */
+enum { MAX_FORMS = 6 };
+static int32_t forms_of(const struct proof *p, const struct reading *reading, int32_t layout,
+                        struct layout *out)
 {
     const int32_t sides[] = {reading->want, p->fact[reading->source].output,
                              p->fact[reading->source].output_grad, reading->gradient};

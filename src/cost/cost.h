@@ -232,7 +232,6 @@ enum import_format {
     FORMAT_AICONFIGURATOR,
     FORMAT_COUNT
 };
-const char *import_format_name(enum import_format format);
 bool import_format_from_name(const char *name, enum import_format *out);
 
 struct skipped {

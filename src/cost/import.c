@@ -19,7 +19,7 @@ static const char *const FORMATS[] = {
 };
 _Static_assert(COUNT_OF(FORMATS) == FORMAT_COUNT, "a format without a name");
 
-const char *import_format_name(enum import_format format)
+static const char *import_format_name(enum import_format format)
 {
     return FORMATS[format];
 }

@@ -137,11 +137,6 @@ const char *fact_key(enum software_fact fact)
     return FACTS[fact].key;
 }
 
-const char *fact_meaning(enum software_fact fact)
-{
-    return FACTS[fact].meaning;
-}
-
 const char *fact_word(enum software_fact fact, int word)
 {
     return word >= 0 && word < MOST_WORDS ? FACTS[fact].word[word] : NULL;

@@ -78,9 +78,8 @@ struct software_profile {
 };
 size_t software_profiles(const struct software_profile **out);
 
-/* The fact's key in files and on the command line, its meaning in a sentence, and its words; NULL past the last. */
+/* The fact's key in files and on the command line, and its words; NULL past the last. */
 const char *fact_key(enum software_fact fact);
-const char *fact_meaning(enum software_fact fact);
 const char *fact_word(enum software_fact fact, int word);
 
 /* Sets one fact; errors name the nearest key or the words that there are. */

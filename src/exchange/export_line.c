@@ -33,7 +33,7 @@ static const char *sets_of(struct arena *keep, const char *options)
     return text;
 }
 
-const char *simulate_line(struct arena *keep, const struct plan *plan, const char *source)
+static const char *simulate_line(struct arena *keep, const struct plan *plan, const char *source)
 {
     struct degrees d;
     const char *model = plan->model_name ? plan->model_name : plan->model->name;

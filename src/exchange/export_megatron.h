@@ -12,7 +12,6 @@ struct lines {
 void add_flag(struct lines *a, const char *name);
 void add_word(struct lines *a, const char *name, const char *value);
 void add_int(struct lines *a, const char *name, int64_t value);
-void add_real(struct lines *a, const char *name, double value);
 void add_above_one(struct lines *a, const char *name, int64_t value);
 
 /* The model's sizes, and what of it no prediction depends on. */

@@ -22,7 +22,7 @@ void add_int(struct lines *a, const char *name, int64_t value)
     add_word(a, name, arena_printf(a->keep, "%lld", (long long)value));
 }
 
-void add_real(struct lines *a, const char *name, double value)
+static void add_real(struct lines *a, const char *name, double value)
 {
     add_word(a, name, arena_printf(a->keep, "%.12g", value));
 }

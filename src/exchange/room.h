@@ -42,10 +42,8 @@ const char *plan_title(struct arena *keep, const struct plan *plan);
 const char *cluster_title(struct arena *keep, const struct plan *plan);
 /* Without what would end a comment or a string of any target: names may be paths. */
 const char *harmless(struct arena *keep, const char *text);
-/* The command that gives the prediction of what was written; `source` is what `weft import` calls the file, "" for
- * its default. */
-const char *simulate_line(struct arena *keep, const struct plan *plan, const char *source);
-/* The same for what was found: kept in the result as well. */
+/* The command that gives the prediction of what was written, kept in the result as well; `source` is what `weft import`
+ * calls the file, "" for its default. */
 const char *job_line(struct export_job *job, const char *source);
 /* What the target decides otherwise than the plan, and no word of the file changes. */
 void decides(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);

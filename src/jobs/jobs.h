@@ -35,8 +35,6 @@ enum placing {
     PLACING_SPREAD, /* each job over all units of the first tier, in turn */
     PLACING_COUNT
 };
-const char *placing_name(enum placing placing);
-const char *placing_words(enum placing placing);
 bool placing_from_name(const char *name, enum placing *out);
 
 /* Sets each placement's `node` for its `nodes`. Fails if the cluster has fewer nodes than all jobs need. */

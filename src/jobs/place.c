@@ -13,30 +13,14 @@
 
 #include "jobs/jobs.h"
 
-struct placing_row {
-    const char *name, *words;
-};
-static const struct placing_row PLACINGS[] = {
-    [PLACING_APART] = {"apart", "each job in as few units of the fabric as possible"},
-    [PLACING_PACKED] = {"packed", "one job after the other"},
-    [PLACING_SPREAD] = {"spread", "each job over all units of the first tier, in turn"},
-};
-_Static_assert(COUNT_OF(PLACINGS) == PLACING_COUNT, "a placing without a row");
-
-const char *placing_name(enum placing placing)
-{
-    return PLACINGS[placing].name;
-}
-
-const char *placing_words(enum placing placing)
-{
-    return PLACINGS[placing].words;
-}
+static const char *const PLACINGS[] = {
+    [PLACING_APART] = "apart", [PLACING_PACKED] = "packed", [PLACING_SPREAD] = "spread"};
+_Static_assert(COUNT_OF(PLACINGS) == PLACING_COUNT, "a placing without a name");
 
 bool placing_from_name(const char *name, enum placing *out)
 {
     for (int i = 0; i < PLACING_COUNT; i++)
-        if (strcmp(name, PLACINGS[i].name) == 0) {
+        if (strcmp(name, PLACINGS[i]) == 0) {
             *out = (enum placing)i;
             return true;
         }

@@ -317,7 +317,8 @@ struct series module_series(const struct model *model, int32_t module)
     return (struct series){m->first_index, repeat->repeat, repeat->stride};
 }
 
-const char *module_path(struct arena *keep, const struct model *model, int32_t module, int64_t copy)
+static const char *module_path(struct arena *keep, const struct model *model, int32_t module,
+                               int64_t copy)
 {
     const struct module *m = &model->module[module];
     if (m->parent < 0)

@@ -413,8 +413,6 @@ const struct op *model_op_of_kind(const struct model *model, enum op_kind kind);
 /* "layers.7.attn.qkv" of copy 7 (counting through nested repeats), in `keep`. */
 const char *op_path(struct arena *keep, const struct model *model, const struct op *op,
                     int64_t copy);
-const char *module_path(struct arena *keep, const struct model *model, int32_t module,
-                        int64_t copy);
 /* The numbers of a module's copies: those of its own repeat, or of the unnamed repeat around it (a
  * body of several layers, see build_repeat_from). Unnamed modules do not appear in paths. */
 struct series {

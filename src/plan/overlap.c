@@ -54,7 +54,8 @@ const char *overlap_take(unsigned *bits)
     return taken ? overlap_name(taken) : NULL;
 }
 
-int64_t software_default_bucket(const struct software *software)
+/* The size of buckets that nobody gives: a number, or BUCKET_BY_RULE. */
+static int64_t software_default_bucket(const struct software *software)
 {
     bool fixed = software_word(software, FACT_BUCKETS) == BUCKETS_FIXED;
     return fixed ? DEFAULT_BUCKET_BYTES : BUCKET_BY_RULE;

@@ -134,7 +134,8 @@ static uint64_t step(const struct pattern_word *word, const struct name_path *pa
     return next;
 }
 
-int pattern_match(const struct name_pattern *pattern, const struct name_path *path)
+/* The depth of the match (I1), 0 if there is none. */
+static int pattern_match(const struct name_pattern *pattern, const struct name_path *path)
 {
     uint64_t reach = 1;
     for (int i = 0; i < pattern->words && reach; i++)

@@ -37,8 +37,6 @@ struct name_pattern {
 /* Errors are reported at `where`. */
 weft_status pattern_parse(struct arena *keep, const struct doc *where, const char *text,
                           struct name_pattern *out);
-/* The depth of the match (I1), 0 if there is none. */
-int pattern_match(const struct name_pattern *pattern, const struct name_path *path);
 
 /* The paths of all instances of a plan in their parts; an instance whose path is not plain, or not
  * unique, is named by its number ("#.12"). */

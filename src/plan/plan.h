@@ -201,8 +201,6 @@ void plan_set_names(struct plan *plan, const char *model, const char *options, c
 /* The default policy of a dtype: fp32, or mixed precision. */
 enum policy policy_for(enum dtype dtype);
 int64_t plan_micro_batches(const struct plan *plan);
-/* The size of buckets that nobody gives: a number, or BUCKET_BY_RULE. */
-int64_t software_default_bucket(const struct software *software);
 /* The plan's, for gradients that so many devices add up. */
 int64_t plan_bucket_bytes(const struct plan *plan, int64_t devices);
 /* Whether updated weights are gathered from the start of the iteration on, whatever uses them. */

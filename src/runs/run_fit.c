@@ -199,8 +199,9 @@ done:
     return status;
 }
 
-weft_status run_sensitivities(struct arena *keep, const struct run_cases *cases,
-                              const struct paces *at, const double *time_s, double **out)
+/* How the logarithms of the times of all cases fall with those of the paces, by differences: rows of PACE_COUNT. */
+static weft_status run_sensitivities(struct arena *keep, const struct run_cases *cases,
+                                     const struct paces *at, const double *time_s, double **out)
 {
     double *slope = ARENA_ARRAY(keep, double, cases->len *PACE_COUNT + 1);
     weft_status status = WEFT_OK;

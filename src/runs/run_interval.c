@@ -39,7 +39,7 @@ static const struct {
     {"cnn", OP_CONV},
 };
 
-const char *model_kind(const struct model *model)
+static const char *model_kind(const struct model *model)
 {
     for (size_t k = 0; k < COUNT_OF(KINDS); k++)
         for (int32_t i = 0; i < model->ops; i++)

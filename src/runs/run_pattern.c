@@ -30,7 +30,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-struct run_errors errors_over(struct arena *scratch, const double *error, size_t count)
+static struct run_errors errors_over(struct arena *scratch, const double *error, size_t count)
 {
     struct run_errors out = {.rows = (int64_t)count};
     double *size = ARENA_ARRAY(scratch, double, count + 1);

@@ -107,17 +107,10 @@ static const struct heading_column COLUMNS[] = {
      BYTES(reserved, 0x1p30)},
 };
 
-const char *run_heading(size_t i, const char **spellings)
-{
-    if (i >= COUNT_OF(COLUMNS))
-        return NULL;
-    *spellings = COLUMNS[i].spellings;
-    return COLUMNS[i].meaning;
-}
-
 /* ---- headings -------------------------------------------------------------------------------- */
 
-const char *plain_heading(struct arena *keep, const char *heading)
+/* Small letters and underscores. */
+static const char *plain_heading(struct arena *keep, const char *heading)
 {
     char *out = arena_copy_text(keep, heading), *to = out;
     for (const char *c = heading; *c; c++) {

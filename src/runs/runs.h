@@ -52,8 +52,6 @@ weft_status runs_read(struct arena *keep, const char *path, struct user_runs *ou
 /* The same from a text in memory, which is modified. */
 weft_status runs_parse(struct arena *keep, const char *file, char *text, size_t len,
                        struct user_runs *out);
-/* The headings of each column, for the documentation: the meaning of row `i` and its spellings; NULL after the last. */
-const char *run_heading(size_t i, const char **spellings);
 
 /* ---- runs as plans --------------------------------------------------------------------------- */
 
@@ -84,7 +82,6 @@ enum run_measure { RUN_TIME, RUN_MEMORY, RUN_RESERVED, RUN_MEASURES };
 /* False if one of the two is not known. */
 bool run_error(const struct user_run *run, enum run_measure measure, double *error);
 struct run_errors runs_errors(const struct user_runs *runs, enum run_measure measure);
-struct run_errors errors_over(struct arena *scratch, const double *error, size_t count);
 
 /* The errors of the runs with one value of one property: "tp" "8". */
 struct run_pattern {
@@ -117,9 +114,6 @@ struct run_fit {
     double before, after, apart;
     bool helps; /* apart is below before, by more than chance */
 };
-/* How the logarithms of the times of all cases fall with those of the paces, by differences: rows of PACE_COUNT. */
-weft_status run_sensitivities(struct arena *keep, const struct run_cases *cases,
-                              const struct paces *at, const double *time_s, double **out);
 /* Only `alone` and `explains`. */
 weft_status runs_explain(const struct run_cases *cases, struct run_fit *out);
 weft_status runs_fit(const struct run_cases *cases, struct run_fit *out);
@@ -153,7 +147,6 @@ struct run_likeness {
     int64_t devices;
 };
 struct run_likeness plan_likeness(const struct plan *plan);
-const char *model_kind(const struct model *model); /* "dense", "mixture", "hybrid", "cnn" */
 
 /* A published run that no constant was fitted to, and r of its prediction (I2). */
 struct residual {

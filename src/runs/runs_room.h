@@ -37,8 +37,7 @@ struct run_fields {
     double speed[RUN_SPEEDS], memory, reserved;
 };
 
-/* Small letters and underscores; whether one of several words is this one. */
-const char *plain_heading(struct arena *keep, const char *heading);
+/* Whether one of several words is this one. */
 bool has_word(const char *words, const char *word);
 /* Reads one field; returns what is wrong with it, or NULL. */
 const char *run_field_read(struct arena *keep, const struct heading_column *column,

@@ -21,12 +21,6 @@ static const struct api_call CALLS[] = {
     {"plan", answer_plan, true, true, "the fastest plan that fits, and why"},
 };
 
-size_t api_calls(const struct api_call **out)
-{
-    *out = CALLS;
-    return COUNT_OF(CALLS);
-}
-
 const struct api_call *api_find(const char *name)
 {
     int at = NAME_INDEX(name, CALLS);

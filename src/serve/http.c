@@ -24,7 +24,7 @@ static const char API[] = "/api/v1/";
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-int http_code(weft_status status)
+static int http_code(weft_status status)
 {
     static const int CODES[] = {
         [WEFT_OK] = 200, [WEFT_NO_ANSWER] = 422, [WEFT_BAD_INPUT] = 400, [WEFT_FAILURE] = 500};
@@ -49,8 +49,9 @@ void add_headers(const struct server *server, struct MHD_Response *response, con
     }
 }
 
-enum MHD_Result send_text(const struct server *server, struct MHD_Connection *connection, int code,
-                          const char *type, char *text)
+/* Frees the text. */
+static enum MHD_Result send_text(const struct server *server, struct MHD_Connection *connection,
+                                 int code, const char *type, char *text)
 {
     const struct http_library *http = server->http;
     struct MHD_Response *response =

@@ -27,12 +27,9 @@ struct server {
 
 /* ---- http.c ---------------------------------------------------------------------------------- */
 
-enum MHD_Result send_text(const struct server *server, struct MHD_Connection *connection, int code,
-                          const char *type, char *text); /* frees the text */
 /* {"error": ...} with this status and message. */
 enum MHD_Result send_error(const struct server *server, struct MHD_Connection *connection, int code,
                            const char *message);
-int http_code(weft_status status);
 /* Waits for a place to work in; false: there is none. */
 bool slot_take(struct server *server, bool search);
 void slot_give(struct server *server, bool search);

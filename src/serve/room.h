@@ -54,7 +54,6 @@ struct api_call {
     bool searches; /* takes seconds: has progress, and a longer limit */
     const char *summary;
 };
-size_t api_calls(const struct api_call **out);
 const struct api_call *api_find(const char *name);
 
 /* What becomes of a request, whoever brings it. */

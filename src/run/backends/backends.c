@@ -39,7 +39,7 @@ static weft_status cpu_kernels(int32_t place, const struct kernels **out)
     return WEFT_OK;
 }
 
-const char *const BACKEND_NAMES = "cpu, cuda";
+static const char BACKEND_NAMES[] = "cpu, cuda";
 static const struct {
     const char *name;
     weft_status (*open)(int32_t place, const struct kernels **out);

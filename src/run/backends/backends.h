@@ -6,8 +6,6 @@
 #include "run/kernels/kernels.h"
 #include "run/transport/transport.h"
 
-/* Names for help and errors: "cpu, cuda". */
-extern const char *const BACKEND_NAMES;
 /* Opens what the backend needs; the error says what is missing. `place`: of this process among those of its
  * machine. */
 weft_status backend_open(const char *name, int32_t place, const struct kernels **out);

@@ -46,7 +46,7 @@ done:
     return status;
 }
 
-bool step_of_name(const char *name, int64_t *step)
+static bool step_of_name(const char *name, int64_t *step)
 {
     size_t prefix = strlen(STEP);
     return strncmp(name, STEP, prefix) == 0 && strlen(name) >= prefix + STEP_DIGITS &&

@@ -14,7 +14,6 @@ typedef weft_status visit_entry(void *context, const char *name);
 weft_status folder_visit(const char *folder, visit_entry *visit, void *context);
 bool is_temporary(const char *name);
 /* The step that a folder's own name says; false: it is not the name of a step. */
-bool step_of_name(const char *name, int64_t *step);
 bool step_of_folder(const char *path, int64_t *step);
 /* checkpoint.json of a step's folder. */
 struct manifest;

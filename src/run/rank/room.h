@@ -398,9 +398,7 @@ void step_begin(struct rank *r, struct errand *work);
 void step_end(struct rank *r, struct errand *work);
 /* With what it still holds: after a failure. */
 void errand_free(struct rank *r, struct errand *work);
-/* Parts of a fused tensor, of these elements, out of the whole and added to it. */
-void fused_take(struct rank *r, enum dtype dtype, struct fused share, const struct value *whole,
-                struct value *part);
+/* Adds a part of a fused tensor, of these elements, to the whole. */
 void fused_add(struct rank *r, enum dtype dtype, struct fused share, const struct value *part,
                struct value *whole);
 /* A tensor as the next step of its way takes it: a part of a fused one or the whole of a part, and

@@ -44,8 +44,9 @@ static struct value *pad(struct rank *r, const struct joint *joint, struct value
     return out;
 }
 
-void fused_take(struct rank *r, enum dtype dtype, struct fused share, const struct value *whole,
-                struct value *part)
+/* A part of a fused tensor, of these elements, out of the whole. */
+static void fused_take(struct rank *r, enum dtype dtype, struct fused share,
+                       const struct value *whole, struct value *part)
 {
     const char *first = (const char *)whole->data + share.first * dtype_bytes(dtype);
     rank_device(r)->copy_rows(

@@ -145,7 +145,7 @@ static void busy_parts(const struct judge *j, const struct config *c, int32_t st
     }
 }
 
-int64_t judge_busy(struct judge *j, const struct config *c, int32_t stage)
+static int64_t judge_busy(struct judge *j, const struct config *c, int32_t stage)
 {
     int64_t each, once;
     busy_parts(j, c, stage, &each, &once);

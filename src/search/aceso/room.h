@@ -333,8 +333,6 @@ _Static_assert(sizeof(struct config_part) ==
                "a key with padding");
 /* *out is NULL if the manner is impossible on these devices. */
 weft_status judge_run(struct judge *j, const struct run_key *key, const struct whole_table **out);
-weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t level,
-                          int64_t devices, struct arena *keep, struct choice **out);
 const struct schedule *config_schedule(const struct config *c);
 enum order config_order(const struct config *c);
 /* A hash of everything that a stage's cost depends on. */
@@ -350,7 +348,6 @@ weft_status judge_tie(struct judge *j, const struct config *c, struct tied_parts
 /* Keeps what was found for parts from, from + step, ... */
 void judge_keep(struct judge *j, const struct config *c, int32_t from, int32_t step);
 int64_t judge_peak(struct judge *j, const struct config *c, int32_t stage);
-int64_t judge_busy(struct judge *j, const struct config *c, int32_t stage);
 
 #include "search/aceso/primitives.h"
 

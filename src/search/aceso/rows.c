@@ -27,8 +27,8 @@ static struct degrees degrees_of(const struct problem *p, const struct manner *m
     return d;
 }
 
-weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t level,
-                          int64_t devices, struct arena *keep, struct choice **out)
+static weft_status judge_choices(struct judge *j, const struct manner *manner, int32_t level,
+                                 int64_t devices, struct arena *keep, struct choice **out)
 {
     const struct problem *p = j->problem;
     const struct model *model = p->request->model;

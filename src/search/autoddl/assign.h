@@ -81,11 +81,11 @@ bool assign_search_from_name(const char *name, enum assign_search *out);
 struct assign_options {
     enum assign_search search;
     uint64_t seed;
-    int64_t rounds; /* restarts of cd, steps of mh, draws; 0: ASSIGN_ROUNDS[search] */
+    int64_t
+        rounds; /* restarts of cd, steps of mh, draws; 0: as many as the search is known to need */
     /* When it says so, the search answers with the best so far; NULL: never. */
     const struct stop *stop;
 };
-extern const int64_t ASSIGN_ROUNDS[SEARCH_COUNT];
 
 /* `option` of the answer is in `keep`. */
 void assign_solve(const struct assign *problem, const struct assign_options *options,

@@ -8,7 +8,7 @@
 
 #include "search/autoddl/assign_descent.h"
 
-const int64_t ASSIGN_ROUNDS[] = {
+static const int64_t ASSIGN_ROUNDS[] = {
     [SEARCH_CD] = 100,       [SEARCH_MH] = 20000, [SEARCH_RANDOM] = 20000,
     [SEARCH_EXHAUSTIVE] = 0, [SEARCH_EXACT] = 30,
 };

@@ -58,7 +58,7 @@ static int64_t at_stage(const struct part_work *s, int64_t ahead, int64_t below,
     return f + b + steady * pace_ns + larger(w * f, below) + larger(w * b, below);
 }
 
-int64_t one_f_one_b_ns(const struct part_work *stage, int32_t stages, int64_t micro_batches)
+static int64_t one_f_one_b_ns(const struct part_work *stage, int32_t stages, int64_t micro_batches)
 {
     struct cycle cycle = slowest_cycle(stage, stages);
     int64_t above = 0, below = 0, longest = 0;

@@ -80,7 +80,4 @@ struct stage_end {
 };
 void pipeline_ends(struct orders *orders, const struct pipeline_work *work, struct stage_end *end);
 
-/* Equation (2). */
-int64_t one_f_one_b_ns(const struct part_work *stage, int32_t stages, int64_t micro_batches);
-
 #endif

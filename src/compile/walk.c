@@ -132,8 +132,9 @@ static void finish_stage(struct assembly *a)
     synchronise_rest(a);
     for (int32_t part = a->stage; part < b->plan->parts; part = plan_next_part(b->plan, part))
         parameters += optimizer_parameters(a, part);
-    struct host_step host =
-        a->graph->executed ? (struct host_step){0} : host_step_of(a->b, a->stage, parameters);
+    struct host_step host = {0};
+    if (!a->graph->executed)
+        host = host_step_of(a->b, a->stage, parameters);
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         struct mark *mark = &a->mark[d];
         int32_t computed = mark->last[STREAM_COMPUTE];

@@ -144,7 +144,7 @@ static void deepspeed_in_few_words(void **state)
     };
     for (size_t i = 0; i < COUNT_OF(ROWS); i++)
         expect_degrees("deepspeed", ROWS[i].text, "gpt2", &ROWS[i].degrees);
-    struct degrees small = ROWS[11].degrees;
+    struct degrees small = {.dp = 8, .micro_batch = 1, .global_batch = 8, TYPES(BF16, MIXED, 2)};
     small.bucket_bytes = 2000;
     expect_degrees("deepspeed",
                    "{\"train_batch_size\": 8, " BF16

@@ -158,7 +158,7 @@ static void test_fold3d_in_one_command(void **state)
         assert_true(fabs(gain - PUBLISHED[m]) < 0.04);
         assert_non_null(strstr(found, "segments "));
         pieces = strtol(strstr(found, "segments ") + strlen("segments "), NULL, 10);
-        assert_true(pieces >= 2 && pieces <= 4);
+        assert_true(pieces >= 2 && pieces <= 8);
         assert_true(s[FREE] <= s[AIAO] && s[FREE] <= s[INTERLEAVED]);
     }
     json_decref(answer);

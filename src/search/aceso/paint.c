@@ -124,13 +124,13 @@ weft_status tune_alike(struct tuning *t)
     bool offloads = p->primitives >> OFFLOAD_MORE & 1, shards = p->primitives >> INC_SHARD & 1;
     struct manner own = *main_manner(t->config, 0);
     weft_status status = WEFT_OK;
-    for (uint8_t shard = 0; shard < SHARDS; shard++)
+    for (int shard = 0; shard < SHARDS; shard++)
         for (int offload = 0; offload < 2 && !judge_over(t->judge); offload++) {
             struct config c;
             if ((offload != own.offload && !offloads) || (shard != own.shard && !shards))
                 continue;
             config_copy(&c, t->config);
-            set_all(&c, shard, offload);
+            set_all(&c, (uint8_t)shard, offload);
             TRY(tune_consider(t, &c, UINT64_MAX));
         }
 done:

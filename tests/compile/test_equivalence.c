@@ -431,11 +431,20 @@ static const struct mutation {
     {"shrink an exchange", shrink_exchange, 95},  {"change a split", change_split, 95},
 };
 
+/* Of few cases, as under sanitizers, two standard deviations fewer may be found. */
+static bool enough_found(int found, int applied, int least, bool all_rounds)
+{
+    double share = least / 100.0, expected = applied * share;
+    double chance_of_it = all_rounds ? 0 : 2 * sqrt(expected * (1 - share));
+    return found >= expected - chance_of_it;
+}
+
 static void test_mutations_are_found(void **state)
 {
     (void)state;
+    enum { ROUNDS = 300 };
     for (size_t k = 0; k < COUNT_OF(MUTATIONS); k++) {
-        int applied = 0, found = 0, rounds = rounds_of(300);
+        int applied = 0, found = 0, rounds = rounds_of(ROUNDS);
         for (int round = 0; round < rounds; round++) {
             struct rng rng;
             rng_seed(&rng, (uint64_t)round);
@@ -449,7 +458,8 @@ static void test_mutations_are_found(void **state)
             graph_free(graph);
             plan_free(plan);
         }
-        if (applied < rounds / 20 || found * 100 < applied * MUTATIONS[k].least)
+        if (applied < rounds / 20 ||
+            !enough_found(found, applied, MUTATIONS[k].least, rounds >= ROUNDS))
             fail_msg("%s: %d of %d found, %d rounds", MUTATIONS[k].name, found, applied, rounds);
     }
 }

@@ -1,6 +1,6 @@
 /* test_run_state.c - weights that are frozen, and matrices that Muon updates: several ranks compute what one does.
  *
- *   S1  Losses and weights are within 1e-5 of one rank's.
+ *   S1  Losses and weights are within 1e-5 of one rank's; weights that Muon updates, within 1e-4.
  *   S2  What is frozen does not change, what is not does.
  */
 #include <setjmp.h>
@@ -60,7 +60,8 @@ static void expect_as_one(const struct model *model, struct degrees d, enum opti
         if (!(fabs(all->loss[i] / one->loss[i] - 1) <= 1e-5))
             fail_msg("%s: loss %d is %.7f on one rank, %.7f on all", name, i, one->loss[i],
                      all->loss[i]);
-    if (!(error <= 1e-5))
+    /* Muon's polynomial makes of a small singular value, and of its rounding, up to 3.4445^5 = 485 times as much. */
+    if (!(error <= (kind == OPTIMIZER_MUON ? 1e-4 : 1e-5)))
         fail_msg("%s: %s is off by %.1e", name, where, error);
     trained_free(one);
     trained_free(all);

@@ -188,7 +188,7 @@ static const struct software_profile PROFILES[] = {
      {NUMBER_TITAN, {[FACT_GRADIENTS] = GRADIENTS_FREED}}},
     /* It shards each layer, and with the model what is outside of them; AdamW is fused. */
     [NUMBER_SCRIPT] =
-    {"fsdp-script", "the script of `weft export --to fsdp`", "src/exchange/export_fsdp_script.c",
+    {"fsdp-script", "the script of `weft export --to fsdp`", "src/exchange/scripts/fsdp.py",
      {NUMBER_SCRIPT, {[FACT_GRADIENTS] = GRADIENTS_FREED, [FACT_ROOT] = ROOT_WHOLE}}},
     /* torch/utils/checkpoint.py stops early by default; torch/optim/optimizer.py: set_to_none=True, foreach. */
     [NUMBER_EAGER] =

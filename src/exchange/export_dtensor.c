@@ -1,5 +1,5 @@
 /* export_dtensor.c - a training script for PyTorch's DTensor: the plan's numbers as a Python dict, followed by code that is the
- * same for every plan (export_dtensor_script.c).
+ * same for every plan (scripts/dtensor.py).
  *
  *   tp   queries, keys, values, gates and ups Shard(0), projections and downs Shard(1), embedding and head Shard(0)
  *   sp   activations between products Shard(1)

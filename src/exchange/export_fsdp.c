@@ -107,11 +107,9 @@ void script_begin(struct script *s, struct export_job *job)
         (long long)cluster_host_devices(cluster));
 }
 
-void script_end(struct script *s, const char *const *lines)
+void script_end(struct script *s, const char *code)
 {
-    s->text = arena_printf(s->keep, "%s}\n", s->text);
-    for (; *lines; lines++)
-        s->text = arena_printf(s->keep, "%s%s\n", s->text, *lines);
+    s->text = arena_printf(s->keep, "%s}\n\n%s\n\n%s", s->text, code, SCRIPT_MAIN);
 }
 
 weft_status write_fsdp(struct export_job *job)
@@ -123,6 +121,7 @@ weft_status write_fsdp(struct export_job *job)
     script_begin(&s, job);
     put_model(&s, &shape);
     put_int(&s, "devices", job->found.degrees.dp);
+    put_int(&s, "dp", job->found.degrees.dp);
     put_training(&s, &job->found);
     script_end(&s, FSDP_SCRIPT);
     if (shape.geglu)

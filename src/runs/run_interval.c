@@ -19,9 +19,6 @@
 
 #include "runs/runs_room.h"
 
-extern const char
-    RESIDUALS_TEXT[]; /* data/intervals/residuals.csv, which `weft validate --residuals` writes */
-
 enum { ENOUGH = 20, LEAST = 10 };
 static const double SCALE = 8, TAIL = 0.06;
 static const double LARGEST_ERROR = 5; /* of |r|: nothing is a hundred times off */

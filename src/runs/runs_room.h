@@ -1,4 +1,4 @@
-/* runs_room.h - a row of a table of runs before it is a run. Inside this room only. */
+/* runs_room.h - a row of a table of runs before it is a run, and the errors of published runs. Inside this room only. */
 #ifndef WEFT_RUNS_ROOM_H
 #define WEFT_RUNS_ROOM_H
 
@@ -44,5 +44,8 @@ const char *run_field_read(struct arena *keep, const struct heading_column *colu
                            const char *heading, const char *text, struct run_fields *out);
 /* A run with what it says about model, cluster and speed, or with a reason why that is too little. */
 struct user_run run_from_fields(struct arena *keep, const struct run_fields *fields);
+
+/* data/intervals/residuals.csv, which `weft validate --residuals` writes */
+extern const char RESIDUALS_TEXT[];
 
 #endif

@@ -130,7 +130,7 @@ const struct decision TITAN_DECIDES[] = {
      "torchtitan's async TP overlaps as `tensor` and `products` do; the plan has one"},
     {0},
 };
-/* The script that is written (src/exchange/export_fsdp_script.c). */
+/* The script that is written (src/exchange/scripts/fsdp.py). */
 const struct decision FSDP_DECIDES[] = {
     {trains_in_fp8, "fp8 products need torchao's float8 layers; the script trains in bf16"},
     {trains_in_nvfp4, "nvfp4 products need torchao's NVFP4 layers; the script trains in bf16"},

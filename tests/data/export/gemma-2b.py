@@ -37,6 +37,7 @@ PLAN = {
     "dropout": False,
     "experts": 0,
     "devices": 8,
+    "dp": 8,
     "micro_batch": 1,
     "global_batch": 8,
     "zero": 2,
@@ -44,6 +45,9 @@ PLAN = {
     "dtype": "bf16",
     "reduce_dtype": "fp32",
 }
+
+# The same for every plan: a decoder, its sharding by FSDP2, checkpoints, and a loop over micro-batches. torch is
+# imported when training starts, so that --help and --dry-run work without it.
 
 
 def arguments():
@@ -60,13 +64,6 @@ def arguments():
                         help="fuse what lies between products (torch.compile): as predicted")
     parser.add_argument("--dry-run", action="store_true", help="print the plan, train nothing")
     return parser.parse_args()
-
-
-def accumulation_steps():
-    step = PLAN["micro_batch"] * PLAN["devices"]
-    if PLAN["global_batch"] % step:
-        sys.exit(f"the global batch of {PLAN['global_batch']} is no multiple of {step}")
-    return PLAN["global_batch"] // step
 
 
 def make_model(torch):
@@ -244,10 +241,6 @@ def fill(torch, model):
             torch.nn.init.constant_(weight, 0.0 if name.endswith("bias") else 1.0)
 
 
-def type_of(torch, key):
-    return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[PLAN[key]]
-
-
 def cross_entropy(logits, ids):
     from torch.nn import functional as F
 
@@ -381,6 +374,20 @@ def train(args):
         if args.save and ((step + 1) % args.save_every == 0 or step + 1 == args.steps):
             save(args, model, optimizer, schedule, step + 1)
     dist.destroy_process_group()
+
+
+# The plan's numbers as the script takes them, and where it begins.
+
+
+def accumulation_steps():
+    step = PLAN["micro_batch"] * PLAN["dp"]
+    if PLAN["global_batch"] % step:
+        sys.exit(f"the global batch of {PLAN['global_batch']} is no multiple of {step}")
+    return PLAN["global_batch"] // step
+
+
+def type_of(torch, key):
+    return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[PLAN[key]]
 
 
 def main():

@@ -47,6 +47,9 @@ PLAN = {
     "dtype": "bf16",
     "reduce_dtype": "fp32",
 }
+
+# The same for every plan: a decoder whose weights are cut by torch.distributed.tensor.parallel, replicas by FSDP2, and
+# a loop over micro-batches. torch is imported when training starts, so that --help and --dry-run work without it.
 MESH = {}  # by name, once the devices are known
 
 
@@ -62,13 +65,6 @@ def arguments():
     parser.add_argument("--placements", action="store_true", help="print how each weight lies")
     parser.add_argument("--dry-run", action="store_true", help="print the plan, train nothing")
     return parser.parse_args()
-
-
-def accumulation_steps():
-    step = PLAN["micro_batch"] * PLAN["dp"]
-    if PLAN["global_batch"] % step:
-        sys.exit(f"the global batch of {PLAN['global_batch']} is no multiple of {step}")
-    return PLAN["global_batch"] // step
 
 
 def make_model(torch):
@@ -212,10 +208,6 @@ def fill(torch, model):
             weight.copy_(whole)
 
 
-def type_of(torch, key):
-    return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[PLAN[key]]
-
-
 def distribute(torch, args, device):
     """Tensor parallelism first, then replicas: ZeRO-3 frees weights after the forward pass, ZeRO-2
     keeps them; without sharding each device has a share of one, and gradients are all-reduced."""
@@ -332,6 +324,20 @@ def train(args):
             taken = time.perf_counter() - began
             print(f"step {step}: loss {loss.item() / dist.get_world_size():.4f}, {taken:.3f} s", flush=True)
     dist.destroy_process_group()
+
+
+# The plan's numbers as the script takes them, and where it begins.
+
+
+def accumulation_steps():
+    step = PLAN["micro_batch"] * PLAN["dp"]
+    if PLAN["global_batch"] % step:
+        sys.exit(f"the global batch of {PLAN['global_batch']} is no multiple of {step}")
+    return PLAN["global_batch"] // step
+
+
+def type_of(torch, key):
+    return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[PLAN[key]]
 
 
 def main():

@@ -1,6 +1,6 @@
-# Writes a text file as a NUL-terminated array of C: embed.cmake -D PAGE=... -D OUT=... -D HEADER=... -D NAME=...
+# Writes a text file as a NUL-terminated array of C: embed.cmake -D TEXT=... -D OUT=... -D HEADER=... -D NAME=...
 # Each byte is a character constant: its value fits in `char` whether or not that has a sign.
-file(READ ${PAGE} hex HEX)
+file(READ ${TEXT} hex HEX)
 string(REGEX REPLACE "(..)" "'\\\\x\\1'," bytes "${hex}")
 string(REPEAT "'\\\\x..'," 12 line)
 string(REGEX REPLACE "(${line})" "\\1\n" bytes "${bytes}")

@@ -56,6 +56,52 @@ static void give_reasons(struct autoddl *a, const struct layout_problem *p,
 
 /* ---- one case -------------------------------------------------------------------------------- */
 
+/* The plan of an answer, with everything that the user asked of all plans. */
+static weft_status plan_of_found(const struct autoddl *a, const struct layout_problem *p,
+                                 const struct assigned *found, struct plan **out)
+{
+    const struct degrees *pins = &a->request->pins;
+    weft_status status = layout_plan(p, found->option, out);
+    if (status)
+        return status;
+    struct plan *plan = *out;
+    plan->memory = pins->memory;
+    if (pins->has_overlap)
+        plan->overlap = pins->overlap;
+    plan->software = pins->software;
+    plan->optimizer = pins->optimizer;
+    plan->replicate = pins->replicate;
+    plan->optimizer_offload = pins->optimizer_offload;
+    plan->bucket_bytes = degrees_bucket_bytes(pins);
+    plan->whole_sends = pins->whole_sends;
+    return WEFT_OK;
+}
+
+/* Whether the closed form says that an answer takes longer than `most_ns`; 0: it is not asked. */
+static weft_status takes_longer(const struct autoddl *a, const struct layout_problem *p,
+                                const struct assigned *found, double most_ns, bool *longer)
+{
+    struct arena *scratch = arena_new();
+    struct estimator *estimator = NULL;
+    struct plan *plan = NULL;
+    struct estimate estimate;
+    weft_status status = WEFT_OK;
+    *longer = false;
+    if (most_ns <= 0)
+        goto done;
+    TRY(plan_of_found(a, p, found, &plan));
+    struct estimate_settings settings = estimate_settings_of(plan);
+    settings.profile = a->request->profile;
+    TRY(estimator_new(&settings, &estimator));
+    TRY(estimate_plan(estimator, plan, scratch, &estimate));
+    *longer = (double)estimate.iteration_ns > most_ns;
+done:
+    estimator_free(estimator);
+    plan_free(plan);
+    arena_free(scratch);
+    return status;
+}
+
 /* Simulates and remembers a plan; *trial is a copy. */
 static weft_status try_found(struct autoddl *a, struct cost *cost, const struct layout_problem *p,
                              const struct assigned *found, struct trial *trial)
@@ -63,16 +109,7 @@ static weft_status try_found(struct autoddl *a, struct cost *cost, const struct 
     const struct trial *tried = NULL;
     struct plan *plan = NULL;
     weft_status status;
-    TRY(layout_plan(p, found->option, &plan));
-    plan->memory = a->request->pins.memory;
-    if (a->request->pins.has_overlap)
-        plan->overlap = a->request->pins.overlap;
-    plan->software = a->request->pins.software;
-    plan->optimizer = a->request->pins.optimizer;
-    plan->replicate = a->request->pins.replicate;
-    plan->optimizer_offload = a->request->pins.optimizer_offload;
-    plan->bucket_bytes = degrees_bucket_bytes(&a->request->pins);
-    plan->whole_sends = a->request->pins.whole_sends;
+    TRY(plan_of_found(a, p, found, &plan));
     struct hold hold;
     pthread_mutex_lock(&a->lock);
     hold_push(&hold, hold_unlock, &a->lock);
@@ -132,6 +169,7 @@ struct case_effort {
     enum assign_search search;
     int64_t rounds; /* as in assign.h */
     size_t guesses;
+    double most_ns; /* answers that take longer by estimate are not simulated; 0: all are */
 };
 
 static void keep_least(int64_t *least_ns, int64_t ns)
@@ -161,6 +199,10 @@ static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
         if (is_known(p, before, &found))
             break;
         array_push(p->arena, before, found.option);
+        bool longer;
+        TRY(takes_longer(a, p, &found, effort.most_ns, &longer));
+        if (longer)
+            break;
         TRY(try_found(a, p->about.cost, p, &found, &trial));
         again = !trial.fits && found.fits;
         p->assign->limit *= TIGHTER * (double)trial.room_bytes / (double)trial_reserved(&trial);
@@ -214,9 +256,10 @@ done:
     return status;
 }
 
-weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c)
+weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c,
+                          double most_ns)
 {
-    struct case_effort little = {SEARCH_CD, FEW_ROUNDS, 1};
+    struct case_effort little = {SEARCH_CD, FEW_ROUNDS, 1, most_ns};
     struct incumbent so_far = {.known_ns = a->request->known_ns};
     struct layout_problem *p = NULL;
     weft_status status;
@@ -232,8 +275,8 @@ weft_status autoddl_solve_rest(struct autoddl *a, const struct layout_case *abou
                                struct step_case *c, bool descend, struct incumbent *so_far,
                                struct solve_outcome *out)
 {
-    struct case_effort asked = {a->search, 0, COUNT_OF(EXPOSED)};
-    struct case_effort exact = {SEARCH_EXACT, 0, COUNT_OF(EXPOSED)};
+    struct case_effort asked = {a->search, 0, COUNT_OF(EXPOSED), 0};
+    struct case_effort exact = {SEARCH_EXACT, 0, COUNT_OF(EXPOSED), 0};
     struct layout_problem *p = NULL;
     int64_t before_ns = so_far->fastest_ns;
     weft_status status;
@@ -253,7 +296,7 @@ done:
 weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
                           struct incumbent *so_far, struct solve_outcome *out)
 {
-    struct case_effort asked = {a->search, 0, FIRST_GUESSES};
+    struct case_effort asked = {a->search, 0, FIRST_GUESSES, 0};
     struct layout_problem *p = NULL;
     int64_t before_ns = so_far->fastest_ns;
     struct solve_outcome rest;

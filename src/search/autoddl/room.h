@@ -85,8 +85,10 @@ struct solve_outcome {
     bool solved, faster;
 };
 
-/* Solves a case's first guess by a few descents, to get a time to beat. */
-weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c);
+/* Solves a case's first guess by a few descents, to get a time to beat; what takes longer than most_ns by the closed
+ * form is not simulated (0: everything is). */
+weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c,
+                          double most_ns);
 /* Solves a case if it may be faster than the time to beat. */
 weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
                           struct incumbent *so_far, struct solve_outcome *out);

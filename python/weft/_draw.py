@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 WIDTH, BAR = 520, 16
 COLOURS = {
     "forward": "#3b76b4", "backward": "#5f9bd1", "recompute": "#9dc3e6", "optimizer": "#2f5d3a",
-    "tp_comm": "#d98c3f", "dp_comm": "#e8b074", "pp_comm": "#b5651d", "offload": "#8c564b", "bubble": "#b8b8b8",
+    "tp_comm": "#d98c3f", "ep_comm": "#a8622c", "cp_comm": "#c9b037", "dp_comm": "#e8b074", "pp_comm": "#b5651d", "offload": "#8c564b", "bubble": "#b8b8b8",
     "weights": "#3b76b4", "gradients": "#5f9bd1", "activations": "#6aa84f", "workspace": "#d9b44a",
     "communicators": "#e8b074", "context": "#b8b8b8", "fragments": "#dddddd", "margin": "#efefef",
 }

@@ -6,7 +6,7 @@
  *   gb200-nvl72:256gpus, gb200-nvl72:64nodes, gb200-nvl72:4racks
  *                  a size with its unit: gb200-nvl72:4x64, gb200-nvl72:4x64, gb200-nvl72:4
  *
- *   I1  A preset's own name, and a file, keep their meaning.
+ *   I1  A preset's own name, and a file, keep their meaning: mi300x:8 is eight nodes, 8xMI300X eight devices.
  *   I2  Devices that are not whole machines are spread evenly over as few as possible.
  */
 #include "cluster/machine.h"
@@ -29,6 +29,15 @@ static const struct {
     {"gb200", "gb200-nvl72", true},
     {"gb300", "gb300-nvl72", true},
     {"l40s", "g6e", true},
+    {"a100-80gb", "dgx-a100", true},
+    {"a100-40gb", "dgx-a100-40gb", true},
+    {"h100-pcie", "h100-pcie", false},
+    {"h100-nvl", "h100-nvl", false},
+    {"gh200", "gh200", false},
+    {"rtx-pro-6000", "rtx-pro-6000", false},
+    {"mi300x", "mi300x", false},
+    {"mi325x", "mi325x", false},
+    {"mi355x", "mi355x", false},
     {"hgx-a100", "dgx-a100", false},
     {"hgx-h100", "dgx-h100", false},
     {"dgx-h200", "hgx-h200", false},
@@ -126,11 +135,11 @@ const char *cluster_meant(struct arena *keep, const char *name)
     char *alone = arena_copy_bytes(keep, rest, colon ? (size_t)(colon - rest) : strlen(rest));
     int at = nickname_index(alone);
     const char *preset = cluster_preset_find(alone) ? alone : at >= 0 ? NICKNAMES[at].preset : NULL;
-    if (!preset || (counted && (colon || preset == alone)))
+    if (!preset || (counted && (colon || at < 0)))
         return name; /* I1 */
     if (colon && (meant = with_unit(keep, preset, colon + 1)))
         return meant;
-    if (preset == alone)
+    if (preset == alone && !counted)
         return name;
     if (!counted && (!colon || !NICKNAMES[at].counts_devices))
         return arena_printf(keep, "%s%s", preset, colon ? colon : "");

@@ -49,12 +49,37 @@ static bool moves_tokens(const struct block_writer *w, const struct use *use)
                                    choice_sends_tokens(plan_choice(plan, use->reader));
 }
 
+static bool is_attention(const struct block_writer *w, int64_t instance)
+{
+    enum op_kind kind = laid_of(w->b, instance)->op->kind;
+    return kind == OP_ATTENTION || kind == OP_SCORE || kind == OP_CONTEXT;
+}
+
+/* Whether one of producer and reader is attention, and one has a part of the sequence. */
+static bool moves_keys(const struct block_writer *w, const struct use *use)
+{
+    const struct plan *plan = w->b->plan;
+    if (use->source < 0 || !(is_attention(w, use->source) || is_attention(w, use->reader)))
+        return false;
+    return split_degree(&plan_choice(plan, use->source)->split, DIM_SEQ) > 1 ||
+           split_degree(&plan_choice(plan, use->reader)->split, DIM_SEQ) > 1;
+}
+
+static enum purpose purpose_of_step(const struct block_writer *w, const struct use *use,
+                                    const struct reshard_step *step)
+{
+    if (step->kind != STEP_SLICE && moves_tokens(w, use))
+        return PURPOSE_EXPERTS;
+    return moves_keys(w, use) ? PURPOSE_CONTEXT : PURPOSE_TENSOR;
+}
+
 static int32_t push_step(struct block_writer *w, const struct use *use,
                          const struct reshard_step *step, enum flow flow, int32_t needs)
 {
     int64_t bytes = step_bytes_sent(w->b, use, step, flow);
+    enum purpose purpose = purpose_of_step(w, use, step);
     struct item item = {.kind = ITEM_STEP,
-                        .purpose = PURPOSE_TENSOR,
+                        .purpose = (uint8_t)purpose,
                         .phase = (uint8_t)flow,
                         .operand = (int8_t)use->operand,
                         .needs = needs,
@@ -63,7 +88,7 @@ static int32_t push_step(struct block_writer *w, const struct use *use,
                         .bytes = bytes,
                         .pattern = -1,
                         .exchange = -1,
-                        .tokens = step->kind != STEP_SLICE && moves_tokens(w, use)};
+                        .tokens = purpose == PURPOSE_EXPERTS};
     struct token_volume volume = {1, 0};
     if (item.tokens) {
         struct group group = step_group(step, 0);
@@ -75,8 +100,8 @@ static int32_t push_step(struct block_writer *w, const struct use *use,
     }
     if (step->kind != STEP_SLICE) {
         item.pattern = intern_step(w->b, w->stage, step, volume.crossing);
-        item.exchange = intern_exchange(w->b, item.pattern, (enum collective)step->kind, item.bytes,
-                                        PURPOSE_TENSOR);
+        item.exchange =
+            intern_exchange(w->b, item.pattern, (enum collective)step->kind, item.bytes, purpose);
     }
     return push(w, item);
 }

@@ -141,7 +141,7 @@ static void emit_step(struct assembly *a, struct emission *e, int32_t run)
 {
     const struct block_run *r = &e->runs->run[run];
     const struct item *item = &e->block->item[r->first];
-    struct task task = run_task(e, r, STREAM_FEATURE, PURPOSE_TENSOR);
+    struct task task = run_task(e, r, STREAM_FEATURE, (enum purpose)item->purpose);
     e->task[run] = (int32_t)a->tasks.len;
     if (item->pattern < 0)
         emit_slice(a, &task);

@@ -8,7 +8,8 @@ const char *purpose_name(enum purpose purpose)
     static const char *const NAMES[] = {
         [PURPOSE_FORWARD] = "forward",     [PURPOSE_BACKWARD] = "backward",
         [PURPOSE_RECOMPUTE] = "recompute", [PURPOSE_OPTIMIZER] = "optimizer",
-        [PURPOSE_TENSOR] = "tp_comm",      [PURPOSE_DATA] = "dp_comm",
+        [PURPOSE_TENSOR] = "tp_comm",      [PURPOSE_EXPERTS] = "ep_comm",
+        [PURPOSE_CONTEXT] = "cp_comm",     [PURPOSE_DATA] = "dp_comm",
         [PURPOSE_PIPELINE] = "pp_comm",    [PURPOSE_OFFLOAD] = "offload",
     };
     _Static_assert(COUNT_OF(NAMES) == PURPOSE_COUNT, "a purpose without a name");

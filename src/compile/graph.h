@@ -33,7 +33,9 @@ enum purpose {
     PURPOSE_BACKWARD,
     PURPOSE_RECOMPUTE,
     PURPOSE_OPTIMIZER,
-    PURPOSE_TENSOR,   /* reshards within a stage: tensor, sequence, context, expert parallelism */
+    PURPOSE_TENSOR,   /* reshards within a stage: tensor and sequence parallelism */
+    PURPOSE_EXPERTS,  /* tokens to experts on other devices, and back */
+    PURPOSE_CONTEXT,  /* keys, values, queries and results of attention whose sequence is split */
     PURPOSE_DATA,     /* gradient synchronisation, gathers of sharded state */
     PURPOSE_PIPELINE, /* between stages */
     PURPOSE_OFFLOAD,  /* between a device and its host */

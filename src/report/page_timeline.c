@@ -17,9 +17,9 @@ bool stage_shown(const struct prediction *p, int32_t stage, int32_t most)
     return p->plan->stages <= most || stage < most / 2 || stage >= p->plan->stages - most / 2;
 }
 
-const enum purpose BAR_ORDER[] = {PURPOSE_RECOMPUTE, PURPOSE_FORWARD, PURPOSE_BACKWARD,
-                                  PURPOSE_OPTIMIZER, PURPOSE_TENSOR,  PURPOSE_DATA,
-                                  PURPOSE_PIPELINE,  PURPOSE_OFFLOAD};
+const enum purpose BAR_ORDER[] = {
+    PURPOSE_RECOMPUTE, PURPOSE_FORWARD, PURPOSE_BACKWARD, PURPOSE_OPTIMIZER, PURPOSE_TENSOR,
+    PURPOSE_EXPERTS,   PURPOSE_CONTEXT, PURPOSE_DATA,     PURPOSE_PIPELINE,  PURPOSE_OFFLOAD};
 _Static_assert(COUNT_OF(BAR_ORDER) == PURPOSE_COUNT, "a purpose without a place");
 
 const char *purpose_words(enum purpose purpose)
@@ -27,7 +27,8 @@ const char *purpose_words(enum purpose purpose)
     static const char *const WORDS[] = {
         [PURPOSE_FORWARD] = "forward",         [PURPOSE_BACKWARD] = "backward",
         [PURPOSE_RECOMPUTE] = "recomputation", [PURPOSE_OPTIMIZER] = "optimizer",
-        [PURPOSE_TENSOR] = "within a stage",   [PURPOSE_DATA] = "gradients and weights",
+        [PURPOSE_TENSOR] = "within layers",    [PURPOSE_EXPERTS] = "tokens to experts",
+        [PURPOSE_CONTEXT] = "keys and values", [PURPOSE_DATA] = "gradients and weights",
         [PURPOSE_PIPELINE] = "between stages", [PURPOSE_OFFLOAD] = "to and from the host",
     };
     _Static_assert(COUNT_OF(WORDS) == PURPOSE_COUNT, "a purpose without words");

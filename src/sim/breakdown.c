@@ -1,8 +1,8 @@
 /* breakdown.c - where a stage's time goes.
  *
  * A stage's compute stream, from 0 to the end of the iteration, consists of work and waits. Work
- * counts by its items' purposes; what a run takes beyond its operators counts for its steps
- * (tp_comm). A wait [a, b] is followed back from the task that ended it:
+ * counts by its items' purposes; what a run takes beyond its operators counts for its steps, by their
+ * own times. A wait [a, b] is followed back from the task that ended it:
  *
  *   a transfer on the way counts by its purpose, as far as it lies in [a, b];
  *   computation elsewhere counts as bubble;
@@ -25,7 +25,7 @@ const char *time_name(int time)
 
 /* The operators' times of a run of items. */
 struct run_sum {
-    int64_t by[PURPOSE_COUNT], all;
+    int64_t by[PURPOSE_COUNT], all, steps[PURPOSE_COUNT], all_steps;
     int32_t first_item, items; /* of the run; 0 items: no run yet */
 };
 
@@ -49,6 +49,9 @@ static struct run_sum sum_items(const struct prediction *p, const struct task *t
         if (block->item[i].kind == ITEM_OP) {
             sum.by[block->item[i].purpose] += ns[i];
             sum.all += ns[i];
+        } else {
+            sum.steps[block->item[i].purpose] += ns[i];
+            sum.all_steps += ns[i];
         }
     return sum;
 }
@@ -61,6 +64,15 @@ static const struct run_sum *sum_up(struct waits *w, const struct task *task)
     return sum;
 }
 
+static int largest_step(const struct run_sum *sum)
+{
+    int largest = PURPOSE_TENSOR;
+    for (int purpose = 0; purpose < PURPOSE_COUNT; purpose++)
+        if (sum->steps[purpose] > sum->steps[largest])
+            largest = purpose;
+    return largest;
+}
+
 static void count_run(const struct prediction *p, const struct task *task,
                       const struct run_sum *sum, int64_t took, int64_t *time_ns)
 {
@@ -70,7 +82,14 @@ static void count_run(const struct prediction *p, const struct task *task,
         time_ns[purpose] += share;
         given += share;
     }
-    time_ns[sum->all < alone ? PURPOSE_TENSOR : task->purpose] += took - given; /* I1 */
+    int64_t left = took - given, steps = sum->all < alone ? sum->all_steps : 0;
+    for (int purpose = 0; purpose < PURPOSE_COUNT && steps > 0; purpose++) {
+        int64_t share =
+            (int64_t)((double)left * ((double)sum->steps[purpose] / (double)sum->all_steps));
+        time_ns[purpose] += share;
+        given += share;
+    }
+    time_ns[steps > 0 ? largest_step(sum) : task->purpose] += took - given; /* I1 */
 }
 
 void task_times(const struct prediction *p, int32_t number, int64_t time_ns[PURPOSE_COUNT])

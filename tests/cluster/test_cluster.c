@@ -145,6 +145,12 @@ static void test_nicknames(void **state)
         {"4xa100", "dgx-a100:1x4"},
         {"h200:4096", "hgx-h200:512"},
         {"72xGB200", "gb200-nvl72:1"},
+        {"8xMI300X", "mi300x:1"}, /* devices, where the name of a device is a preset's */
+        {"MI300X:8", "mi300x:8"},
+        {"mi300x:8", "mi300x:8"},
+        {"4xGH200", "gh200:4"},
+        {"a100-40gb:16", "dgx-a100-40gb:2"},
+        {"8xdgx-h100", "8xdgx-h100"},
         {"12xH100", "dgx-h100:2x6"}, /* spread evenly */
         {"13xH100", "13xH100"},      /* one a node is nobody's meaning */
         {"gb200-nvl72:256gpus", "gb200-nvl72:4x64"},

@@ -303,8 +303,9 @@ static void json_adds_up(void **state)
     (void)state;
     struct fake *fake = two_stages(11 * GIB);
     json_t *json = prediction_json(&fake->prediction);
-    static const char *const FIELDS[] = {"forward", "backward", "recompute", "bubble", "tp_comm",
-                                         "dp_comm", "pp_comm",  "optimizer", "offload"};
+    static const char *const FIELDS[] = {"forward", "backward",  "recompute", "bubble",
+                                         "tp_comm", "ep_comm",   "cp_comm",   "dp_comm",
+                                         "pp_comm", "optimizer", "offload"};
     const json_t *breakdown = json_object_get(json, "breakdown");
     assert_int_equal(json_object_size(breakdown), COUNT_OF(FIELDS));
     for (size_t i = 0; i < COUNT_OF(FIELDS); i++)

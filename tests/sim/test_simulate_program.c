@@ -75,8 +75,9 @@ static const char *ask_json(const char *question)
 
 static void check_times(const json_t *json)
 {
-    static const char *const TIMES[] = {"forward", "backward", "recompute", "bubble", "tp_comm",
-                                        "dp_comm", "pp_comm",  "optimizer", "offload"};
+    static const char *const TIMES[] = {"forward", "backward",  "recompute", "bubble",
+                                        "tp_comm", "ep_comm",   "cp_comm",   "dp_comm",
+                                        "pp_comm", "optimizer", "offload"};
     const json_t *stages = json_object_get(json, "stages");
     for (size_t s = 0; s <= json_array_size(stages); s++) {
         const json_t *time = s < json_array_size(stages)
@@ -86,6 +87,27 @@ static void check_times(const json_t *json)
         for (size_t i = 0; i < COUNT_OF(TIMES); i++)
             sum += number(time, TIMES[i]);
         near(sum, number(json, "iteration_s"));
+    }
+}
+
+/* What is sent within a stage counts for the parallelism that sends it. */
+static void waits_are_of_their_kind(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *question, *kind;
+    } ROWS[] = {
+        {"simulate " PLANS "small-moe.yaml", "ep_comm"},
+        {"simulate gpt3-1.3b dgx-a100 --tp 8 --global-batch 8 --overlap none", "tp_comm"},
+        {"simulate gpt3-1.3b dgx-a100 --cp 8 --global-batch 8 --overlap none", "cp_comm"},
+    };
+    static const char *const KINDS[] = {"tp_comm", "ep_comm", "cp_comm"};
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        json_t *json = json_of(ask_json(ROWS[i].question));
+        for (size_t k = 0; k < COUNT_OF(KINDS); k++)
+            assert_int_equal(number(json_object_get(json, "breakdown"), KINDS[k]) > 0,
+                             strcmp(KINDS[k], ROWS[i].kind) == 0);
+        json_decref(json);
     }
 }
 
@@ -469,6 +491,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_are_those_of_the_plan),
         cmocka_unit_test(answers_add_up),
+        cmocka_unit_test(waits_are_of_their_kind),
         cmocka_unit_test(people_are_told),
         cmocka_unit_test(answers_repeat),
         cmocka_unit_test(unfolded_is_the_same),

@@ -156,11 +156,24 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
     return status;
 }
 
-/* Dimensions that all instances of a plan agree on; nothing follows from MIXED ones. */
+/* Experts' products, and what stands between them. */
+static bool is_of_experts(const struct model *model, int32_t number)
+{
+    const struct op *op = &model->op[number];
+    int32_t source = op->inputs ? model->tensor[op->input[0].tensor].producer : -1;
+    return op->kind == OP_EXPERT_LINEAR ||
+           (op->kind != OP_COMBINE && source >= 0 && model->op[source].kind == OP_EXPERT_LINEAR);
+}
+
+/* Dimensions that all instances of a plan agree on, but for experts, which have degrees of their own; nothing follows from
+ * MIXED ones. */
 static void values_of_plan(const struct plan *plan, int64_t *value)
 {
+    bool first = true;
     for (int64_t i = 0; i < plan->instances; i++) {
         const struct choice *choice = plan_choice(plan, i);
+        if (is_of_experts(plan->model, plan->instance[i].op))
+            continue;
         int64_t dp = split_degree(&choice->split, DIM_BATCH);
         const int64_t own[] = {
             [DIMENSION_DP] = dp,
@@ -173,7 +186,8 @@ static void values_of_plan(const struct plan *plan, int64_t *value)
         };
         _Static_assert(COUNT_OF(own) == DIMENSION_COUNT, "a dimension without a value");
         for (int d = 0; d < DIMENSION_COUNT; d++)
-            value[d] = i == 0 || value[d] == own[d] ? own[d] : MIXED;
+            value[d] = first || value[d] == own[d] ? own[d] : MIXED;
+        first = false;
     }
     struct degrees list = {.recompute = RECOMPUTE_SELECTIVE};
     if (value[DIMENSION_RECOMPUTE] == MIXED && (list.modules = plan_modules(plan)) != 0 &&

@@ -42,6 +42,7 @@ static const struct device_tariff {
     {"RTX-PRO-6000", 600, "its announcement of March 2025 (gpu.name)"},
     {"MI300X", 750, "AMD Instinct MI300X datasheet"},
     {"MI325X", 1000, "AMD Instinct MI325X datasheet"},
+    {"MI350X", 1000, "AMD Instinct MI350X datasheet"},
     {"MI355X", 1400, "AMD Instinct MI355X datasheet"},
 };
 

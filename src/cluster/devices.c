@@ -136,7 +136,10 @@ static const struct device DEVICES[] = {
         "AMD Instinct MI300X datasheet"),
     GPU("MI325X", "cdna3", MIB(262128), 6000 * GB_PER_S, CDNA3_RATES, HOST_PCIE5, MIB(256), 304,
         "AMD Instinct MI325X datasheet"),
-    /* It has no TF32, whose products run as fp32; of four bits it has MXFP4. */
+    /* They have no TF32, whose products run as fp32; of four bits they have MXFP4. */
+    GPU("MI350X", "cdna4", MIB(294896), 8000 * GB_PER_S,
+        RATES(144.2, 144.2, 2306.9, 2306.9, 4613.7, 9227.5), HOST_PCIE5, MIB(256), 256,
+        "AMD Instinct MI350X datasheet"),
     GPU("MI355X", "cdna4", MIB(294896), 8000 * GB_PER_S,
         RATES(157.3, 157.3, 2516.6, 2516.6, 5033.2, 10066.3), HOST_PCIE5, MIB(256), 256,
         "AMD Instinct MI355X datasheet"),

@@ -37,6 +37,7 @@ static const struct {
     {"rtx-pro-6000", "rtx-pro-6000", false},
     {"mi300x", "mi300x", false},
     {"mi325x", "mi325x", false},
+    {"mi350x", "mi350x", false},
     {"mi355x", "mi355x", false},
     {"hgx-a100", "dgx-a100", false},
     {"hgx-h100", "dgx-h100", false},

@@ -44,7 +44,7 @@ static const struct nvlink_pair BRIDGES[] = {{0, 1, 12}, {2, 3, 12}, {4, 5, 12},
 #define NVLINK2 (25 * GB_PER_S)   /* NVLink 2 to 4: V100, A100, H100 */
 #define NVLINK5 (50 * GB_PER_S)   /* B200 */
 #define XGMI3   (64 * GB_PER_S)   /* MI300X, MI325X: x16 at 32 GT/s */
-#define XGMI4   (76.8 * GB_PER_S) /* MI355X: x16 at 38.4 GT/s */
+#define XGMI4   (76.8 * GB_PER_S) /* MI350X, MI355X: x16 at 38.4 GT/s */
 
 /* Non-blocking trees of the switches of their time: 36 ports at EDR, 40 at HDR, half of them
  * towards the nodes. */
@@ -350,6 +350,10 @@ static const struct machine MI325X = {
     .notes = "AMD Instinct MI325X platform (datasheet) with eight 400 Gb/s NICs",
     INSTINCT_NODE("MI325X", XGMI3),
 };
+static const struct machine MI350X = {
+    .notes = "AMD Instinct MI350X platform (datasheet) with eight 400 Gb/s NICs",
+    INSTINCT_NODE("MI350X", XGMI4),
+};
 static const struct machine MI355X = {
     .notes = "AMD Instinct MI355X platform (datasheet) with eight 400 Gb/s NICs",
     INSTINCT_NODE("MI355X", XGMI4),
@@ -405,6 +409,7 @@ static const struct cluster_preset PRESETS[] = {
     {"rtx-pro-6000", "8 RTX PRO 6000 on PCIe, eight 400 Gb/s rails", "NVIDIA", &RTX_PRO_SERVER},
     {"mi300x", "8 MI300X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI300X},
     {"mi325x", "8 MI325X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI325X},
+    {"mi350x", "8 MI350X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI350X},
     {"mi355x", "8 MI355X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI355X},
 };
 

@@ -56,6 +56,7 @@ static const struct {
     {"megatron_bridge", 127, 125},
     {"megatron_golden", 218, 141},
     {"mlperf", 114, 98},
+    {"primus_mi3xx", 6, 6},
     {"fold3d_table2", 14, 14},
     {"fold3d_table3", 16, 9},
     {"proteus_table5", 13, 13},

@@ -210,8 +210,9 @@ static weft_status predict(const struct compare_command *options, const struct r
     struct opened_plan opened = {0};
     struct prediction *prediction = NULL;
     struct recipe own = *recipe;
+    own.plan.profile = options->profile;
     weft_status status = recipe->planner ? search_row(options, &own, &opened, &row->found)
-                                         : plan_open(&recipe->plan, &opened);
+                                         : plan_open(&own.plan, &opened);
     if (!status)
         status = simulate(opened.plan, &simulation, &prediction);
     if (!status)

@@ -301,5 +301,6 @@ int cmd_days(int argc, char **argv)
                                    .trials = USUAL_TRIALS};
     cli_read(&SYNTAX, argc, argv, &options);
     cli_warn_missing();
+    options.plan.profile = options.simulate.profile;
     return plan_command(&options.plan, run, &options);
 }

@@ -465,6 +465,7 @@ int cmd_plan(int argc, char **argv)
     settle_batch(&options);
     TRY(settle_target(&options));
     TRY(check_arguments(&options, &planner));
+    options.plan.profile = options.profile;
     TRY(open_names(&options.plan, &opened));
     struct plan_request request = request_of(&options, &opened);
     TRY(search(&options, planner, &request, &opened, &sized, &planned));

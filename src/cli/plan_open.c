@@ -1,7 +1,30 @@
 /* plan_open.c - opens the plan that a command line names: a file, or a model, a cluster and degrees (degrees.h). */
+#include <stdio.h>
 #include <unistd.h>
 
 #include "cli/degrees.h"
+#include "cost/cost.h"
+
+/* With a profile of the model's whole layers, the devices are as fast as these were measured. */
+static weft_status follow_layers(const struct plan_arguments *in, enum dtype dtype,
+                                 const struct model *model, struct cluster *cluster)
+{
+    struct layer_pace layers = {0};
+    weft_status status = WEFT_OK;
+    if (!in->profile)
+        return WEFT_OK;
+    TRY(layer_pace(in->profile, &cluster->node.device, model, dtype, &layers));
+    if (layers.pace <= 0)
+        return WEFT_OK;
+    struct paces paces = {.of = {[PACE_PRODUCTS] = layers.pace, [PACE_MEMORY] = layers.pace}};
+    cluster_set_pace(cluster, &paces);
+    if (layers.has_slowdown && cluster->node.device.overlap_slowdown == 0)
+        cluster->node.device.overlap_slowdown = layers.overlap_slowdown;
+    fprintf(stderr, "note: %lld layers as %s has them: %.2f times as fast as by formula\n",
+            (long long)layers.layers, in->profile, layers.pace);
+done:
+    return status;
+}
 
 static weft_status open_file(const struct plan_arguments *in, struct opened_plan *out)
 {
@@ -18,6 +41,8 @@ static weft_status open_file(const struct plan_arguments *in, struct opened_plan
         status = input_check(out->plan->model_name);
     if (!status)
         status = input_check(out->plan->cluster_name);
+    if (!status)
+        status = follow_layers(in, out->plan->dtype, out->model, out->cluster);
     if (!status && in->degrees.memory.has_margin) {
         out->plan->memory.has_margin = true;
         out->plan->memory.margin_percent = in->degrees.memory.margin_percent;
@@ -39,6 +64,9 @@ weft_status open_names(struct plan_arguments *arguments, struct opened_plan *out
     TRY(cluster_open(arguments->name[1], &out->cluster));
     TRY(follow_practice(arguments->arena, arguments->name[0], &arguments->overrides,
                         &arguments->degrees, out));
+    TRY(follow_layers(arguments,
+                      arguments->degrees.has_dtype ? arguments->degrees.dtype : out->model->dtype,
+                      out->model, out->cluster));
 done:
     return status;
 }

@@ -164,6 +164,16 @@ struct model_ends {
 };
 weft_status profile_model_ends(struct profile *profile, const char *device, const char *model,
                                struct arena *keep, struct model_ends **out, size_t *count);
+/* What whole layers say about a model that has them (layer_pace.c): how many times as fast they were measured as
+ * formulas have them, 0 if not all of its layers were measured in this type. */
+struct layer_pace {
+    double pace, overlap_slowdown;
+    int64_t layers;
+    bool
+        has_slowdown; /* the profile has the factor by which computing and sending slow each other down */
+};
+weft_status layer_pace(const char *profile_path, const struct device *device,
+                       const struct model *model, enum dtype dtype, struct layer_pace *out);
 /* How fast groups of a device's machines communicate, in bytes on the bus; docs/reference/profile.md. */
 struct collective_rate {
     const char *machine;

@@ -240,6 +240,8 @@ weft_status search_cell_predict(struct arena *keep, const struct search_cells *k
     struct hunt hunt = {.keep = keep, .cell = cell};
     int64_t base = 0;
     weft_status status;
+    if (cell->table && cell->table->form == SEARCH_PLANNED)
+        return search_cell_plan(keep, cell);
     TRY(galvatron_facts_open(keep, &hunt.facts));
     if (!identify(&hunt))
         return WEFT_OK;

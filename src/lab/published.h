@@ -104,12 +104,16 @@ const struct dataset *dataset_find(const struct sources *sources, const char *na
 /* Published answers of planners (published_searches.h). */
 enum search_form {
     SEARCH_CELLS,
-    SEARCH_CUTS,   /* has no cells: pipelines that are cut in three ways */
-    SEARCH_CONTEST /* compares two planners (aceso_contest.h) */
+    SEARCH_CUTS,    /* has no cells: pipelines that are cut in three ways */
+    SEARCH_CONTEST, /* compares two planners (aceso_contest.h) */
+    SEARCH_PLANNED  /* cells that are planned as a user would (galvatron_plans.c) */
 };
 struct search_table {
     const char *name, *summary, *source;
     enum search_form form;
+    const char *file; /* whose file it reads, if not its own: "galvatron_table2"; or NULL */
+    /* SEARCH_PLANNED: the planner, the preset, the type, and options of the models or NULL */
+    const char *planner, *cluster, *dtype, *options;
 };
 size_t sources_searches(const struct sources *sources, const struct search_table **out);
 /* NULL if there is none of that name. */

@@ -74,7 +74,7 @@ weft_status search_cells_read(struct arena *keep, const struct search_table *tab
     char *path, *text;
     size_t len;
     weft_status status;
-    TRY(published_file(keep, table->name, &path, &text, &len));
+    TRY(published_file(keep, table->file ? table->file : table->name, &path, &text, &len));
     TRY(search_cells_parse(keep, table, path, text, len, out));
 done:
     return status;

@@ -45,6 +45,8 @@ weft_status search_cells_parse(struct arena *keep, const struct search_table *ta
 /* `known` may be NULL, or have cells that are already searched and on which others build. */
 weft_status search_cell_predict(struct arena *keep, const struct search_cells *known,
                                 struct search_cell *cell);
+/* The same by a planner with Weft's own costs, for a table of that form. */
+weft_status search_cell_plan(struct arena *keep, struct search_cell *cell);
 /* Whether two cells have the same table, machine, model and memory limit. */
 bool search_same_column(const struct search_cell *a, const struct search_cell *b);
 

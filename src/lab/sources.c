@@ -130,8 +130,11 @@ done:
 static weft_status read_search(struct arena *keep, const struct doc *node, void *sources)
 {
     struct sources *out = sources;
-    static const char *const FORMS[] = {
-        [SEARCH_CELLS] = "cells", [SEARCH_CUTS] = "cuts", [SEARCH_CONTEST] = "contest", NULL};
+    static const char *const FORMS[] = {[SEARCH_CELLS] = "cells",
+                                        [SEARCH_CUTS] = "cuts",
+                                        [SEARCH_CONTEST] = "contest",
+                                        [SEARCH_PLANNED] = "planned",
+                                        NULL};
     struct table_fields {
         struct search_table table;
         int form;
@@ -140,12 +143,20 @@ static weft_status read_search(struct arena *keep, const struct doc *node, void 
         {"name", FIELD_TEXT, offsetof(struct search_table, name), .required = true},
         {"summary", FIELD_TEXT, offsetof(struct search_table, summary), .required = true},
         {"source", FIELD_TEXT, offsetof(struct search_table, source), .required = true},
+        {"file", FIELD_TEXT, offsetof(struct search_table, file)},
+        {"planner", FIELD_TEXT, offsetof(struct search_table, planner)},
+        {"cluster", FIELD_TEXT, offsetof(struct search_table, cluster)},
+        {"dtype", FIELD_TEXT, offsetof(struct search_table, dtype)},
+        {"options", FIELD_TEXT, offsetof(struct search_table, options)},
         {"form", FIELD_CHOICE, offsetof(struct table_fields, form), .required = true,
          .choices = FORMS},
     };
     weft_status status;
     TRY(doc_read(node, fields, COUNT_OF(fields), DOC_REFUSE_UNKNOWN, &words));
     words.table.form = (enum search_form)words.form;
+    if (words.table.form == SEARCH_PLANNED &&
+        (!words.table.planner || !words.table.cluster || !words.table.dtype))
+        return doc_error(node, NULL, "what is planned needs 'planner', 'cluster' and 'dtype'");
     array_push(keep, &out->searches, words.table);
 done:
     return status;

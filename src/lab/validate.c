@@ -212,6 +212,7 @@ static weft_status read_search(struct validation *v, const struct search_table *
     case SEARCH_CONTEST:
         return contests_read(v->arena, table, &v->contests);
     case SEARCH_CELLS:
+    case SEARCH_PLANNED:
         break;
     }
     return search_cells_read(v->arena, table, &v->cells);

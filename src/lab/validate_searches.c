@@ -84,7 +84,8 @@ static void print_search(const struct validation *v, const struct search_table *
         "fits or not: cells that agree. same batch: of cells that both fill. mean, median, worst:\n"
         "absolute errors of samples per second in %%.\n");
     if (refused)
-        printf("%lld cells are left out: no layers of their models were measured.\n",
+        printf("%lld cells are left out: no layers of their models were measured, or no strategy "
+               "is so called.\n",
                (long long)refused);
     if (v->list_rows)
         print_cells(v, which);
@@ -235,6 +236,7 @@ static const struct {
     [SEARCH_CELLS] = {print_search, search_json},
     [SEARCH_CUTS] = {print_cuts, cuts_json},
     [SEARCH_CONTEST] = {contests_print, contests_json},
+    [SEARCH_PLANNED] = {print_search, search_json},
 };
 
 void searches_print(const struct validation *v)

@@ -419,6 +419,49 @@ static void test_galvatron_tables(void **state)
     arena_free(arena);
 }
 
+/* Layers that were measured whole say how fast a model is: 32 of BERT-Huge take 32 * 2.2917 ms a sample, whatever
+ * operators' formulas add up to. Another type, another model and T5-512/4, whose decoder has 4 positions, were not
+ * measured. */
+static void test_layer_pace(void **state)
+{
+    (void)state;
+    static const char FILE_NAME[] = "layer_pace.sqlite";
+    static const struct {
+        const char *model;
+        enum dtype dtype;
+        int64_t layers; /* 0: the profile says nothing about it */
+    } CASES[] = {{"bert-huge-32", DTYPE_FP32, 32}, {"vit-huge-48", DTYPE_FP32, 48},
+                 {"t5-large-32", DTYPE_FP32, 32},  {"swin-huge-32", DTYPE_FP32, 32},
+                 {"t5-512-4-32", DTYPE_FP32, 0},   {"bert-huge-32", DTYPE_FP16, 0},
+                 {"gpt2", DTYPE_FP32, 0}};
+    struct arena *arena = arena_new();
+    struct import_summary summary;
+    struct import_options options = {FORMAT_AUTO, NULL};
+    struct profile *profile;
+    remove(FILE_NAME);
+    assert_int_equal(profile_create(FILE_NAME, &profile), WEFT_OK);
+    assert_int_equal(profile_import(profile, TABLES "galvatron/titan_rtx_profile_v1.json", &options,
+                                    arena, &summary),
+                     WEFT_OK);
+    assert_int_equal(profile_commit(profile), WEFT_OK);
+    profile_close(profile);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct layer_pace pace;
+        struct model *model;
+        assert_int_equal(model_open(CASES[i].model, NULL, &model), WEFT_OK);
+        assert_int_equal(
+            layer_pace(FILE_NAME, device_find("RTX-TITAN"), model, CASES[i].dtype, &pace), WEFT_OK);
+        assert_true((pace.pace > 0) == (CASES[i].layers > 0));
+        if (CASES[i].layers)
+            assert_int_equal(pace.layers, CASES[i].layers);
+        assert_true(pace.pace == 0 || (pace.pace > 0.8 && pace.pace < 1.25));
+        assert_true(pace.has_slowdown && fabs(pace.overlap_slowdown - 1.3) < 1e-9);
+        model_free(model);
+    }
+    remove(FILE_NAME);
+    arena_free(arena);
+}
+
 /* Galvatron's BERT-Huge, hidden 1280: 76.98 MiB of weights, 2.2917 ms forward; its T5 has two kinds of
  * layers; embedding and head on 16 devices by stage. */
 static void test_layers(void **state)
@@ -838,6 +881,7 @@ int main(void)
         cmocka_unit_test(test_sailor_values),
         cmocka_unit_test(test_simumax_values),
         cmocka_unit_test(test_galvatron_tables),
+        cmocka_unit_test(test_layer_pace),
         cmocka_unit_test(test_layers),
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_own_csv),

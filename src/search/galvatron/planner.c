@@ -9,6 +9,9 @@
  *   I3  Pins restrict the space, and add ways and flags that only a pin asks for.
  *   I4  Where nobody names a space, layers may also be laid by context parallelism if sequences are long, and by
  *       expert parallelism if there are experts.
+ *   I5  A batch that is explored ends where twice as many samples bring less than 1 % (layer_search.c, I2). The paper's ends
+ *       where memory does, and its GPipe and its micro-batches of a fixed number hold more the larger the batch is; 1F1B
+ *       with micro-batches of a fixed size does not. The answer says what the samples beyond bring.
  */
 #include <string.h>
 
@@ -217,6 +220,37 @@ done:
     return status;
 }
 
+/* Why the explored batch is as large as it is (I5): what an eighth of it would bring. */
+static weft_status explain_batch(struct finder *f, const struct layer_plan *chosen)
+{
+    enum { PART = 8 };
+    struct layer_problem problem = f->problem;
+    struct layer_plans plans;
+    weft_status status;
+    problem.global_batch = chosen->global_batch / PART;
+    problem.known_ns = 0;
+    if (f->problem.global_batch || problem.global_batch < problem.devices)
+        return WEFT_OK;
+    status = galvatron_search(f->arena, &problem, &plans);
+    if (status == WEFT_NO_ANSWER) {
+        error_clear();
+        return WEFT_OK;
+    }
+    if (status)
+        return status;
+    double own = (double)chosen->global_batch / (double)chosen->iteration_ns;
+    double part = (double)problem.global_batch / (double)plans.data[0].iteration_ns;
+    array_push(
+        f->out->arena, &f->out->reasons,
+        arena_printf(f->out->arena,
+                     "Batch %lld: a stage holds at most %d micro-batches, however many there "
+                     "are, so memory does not end it; a batch of %lld has %.1f %% fewer "
+                     "samples per second, twice the batch hardly more.",
+                     (long long)chosen->global_batch, (int)chosen->stages,
+                     (long long)problem.global_batch, 100 * (1 - part / own)));
+    return WEFT_OK;
+}
+
 /* ---- searching ------------------------------------------------------------------------------- */
 
 /* Searches by I1; *found: some plan was simulated. */
@@ -256,6 +290,8 @@ static weft_status search_and_judge(struct finder *f, bool *found)
     }
     if (!status && chosen.stages)
         status = explain(f, &chosen);
+    if (!status && chosen.stages)
+        status = explain_batch(f, &chosen);
 done:
     return status;
 }

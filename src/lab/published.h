@@ -56,6 +56,7 @@ struct published {
     int64_t rank;             /* measured, within its group; 0 if it has none */
     struct run_likeness like; /* since it was predicted */
     bool done;                /* it has been predicted */
+    const char *plan_file;    /* the plan's text, since it was predicted */
 
     /* How it ran, as model_open, cluster_open and plan_from_degrees take it. */
     const char *model, *options, *cluster;
@@ -133,6 +134,8 @@ weft_status published_plan(struct arena *keep, struct published *row, struct ope
 weft_status published_settle(struct arena *keep, struct published *row);
 /* Settles and plans a row, and simulates the plan. */
 weft_status published_predict(struct arena *keep, struct published *row);
+/* The same for the row `at`, when those before it have been predicted: what ran the same plan is not simulated again. */
+weft_status published_predict_next(struct arena *keep, struct published_rows *rows, size_t at);
 
 /* ---- results --------------------------------------------------------------------------------- */
 

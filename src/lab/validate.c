@@ -256,7 +256,7 @@ static weft_status predict(struct validation *v)
     for (size_t i = 0; i < v->rows.len && status == WEFT_OK; i++) {
         if (terminal && i % 8 == 0)
             fprintf(cli_terminal(), "\r%zu of %zu runs", i, v->rows.len);
-        status = published_predict(v->arena, &v->rows.data[i]);
+        status = published_predict_next(v->arena, &v->rows, i);
     }
     if (v->plan && status == WEFT_OK)
         status = replan(v, terminal);

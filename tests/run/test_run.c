@@ -10,7 +10,7 @@
 #include "run_rows.h"
 #include "search/planner/planner.h"
 
-enum { STEPS = 10, FEWEST_STEPS = 4 };
+enum { STEPS = 6, FEWEST_STEPS = 4 };
 
 static void test_plans_compute_what_one_rank_does(void **state)
 {
@@ -37,7 +37,7 @@ static void test_random_plans(void **state)
 {
     (void)state;
     const char *only = getenv("WEFT_RUN_ROUND");
-    int rounds = rounds_of(60), wrong = 0;
+    int rounds = rounds_of(40), wrong = 0;
     for (int round = 0; round < rounds; round++) {
         struct rng rng;
         char why[512] = "";

@@ -35,7 +35,8 @@ static void test_beginnings_make_no_difference(void **state)
     static const struct {
         const char *model, *options, *cluster;
         int64_t batch;
-    } CASES[] = {{"gpt3-2.6b", "layers: 8", "dgx-v100:1", 64}, {"t5-3b", NULL, "dgx-v100:1x4", 64}};
+    } CASES[] = {{"gpt3-2.6b", "layers: 8", "dgx-v100:1", 64},
+                 {"t5-3b", "layers: 8, decoder_layers: 8", "dgx-v100:1x4", 64}};
     for (int i = 0; i < cases_of(COUNT_OF(CASES)); i++) {
         int64_t least = INT64_MAX, most = 0;
         struct asked a = open_asked(CASES[i].model, CASES[i].options, CASES[i].cluster,

@@ -211,7 +211,7 @@ static void check_compared(const struct compared *sum, int rounds)
 static void test_as_good_as_trying_everything(void **state)
 {
     (void)state;
-    int rounds = rounds_of(150);
+    int rounds = rounds_of(90);
     struct compared sum = {.worst = 1};
     struct rng rng;
     for (int round = 0, seed = -1; round < rounds; round++) {

@@ -113,7 +113,7 @@ static void print_problem(const struct drawn *d, const struct answer *own,
 static void test_not_worse_than_galvatron(void **state)
 {
     (void)state;
-    int rounds = rounds_of(30), compared = 0, faster = 0, slower = 0;
+    int rounds = rounds_of(20), compared = 0, faster = 0, slower = 0;
     double worst = 0, sum = 0;
     struct rng rng;
     for (int round = 0, seed = -1; round < rounds; round++) {

@@ -116,7 +116,7 @@ static void test_the_grid_is_exact(void **state)
     struct rng rng;
     rng_seed(&rng, 71);
     int64_t points = 0, estimates = 0;
-    for (int round = 0; round < rounds_of(16); round++) {
+    for (int round = 0; round < rounds_of(10); round++) {
         struct problem p = draw_problem(&rng);
         size_t count = 1 + (size_t)rng_below(&rng, 16);
         struct grid best = assert_exact(&p, count, 1 + rng_below(&rng, 16));
@@ -724,7 +724,7 @@ static void test_no_answer_is_called_fitting_that_does_not(void **state)
     const struct planner *all;
     size_t count = planners(&all);
     int fitting = 0, missing = 0;
-    for (uint64_t seed = 0; seed < (uint64_t)rounds_of(6); seed++) {
+    for (uint64_t seed = 0; seed < (uint64_t)rounds_of(4); seed++) {
         struct rng rng;
         rng_seed(&rng, 77 + seed);
         struct problem p = draw_problem(&rng);

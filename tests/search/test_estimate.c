@@ -328,7 +328,7 @@ static struct plan *draw_real_plan(struct rng *rng, struct setting *s, char word
 
 static void real_plans(void **state)
 {
-    compare_drawn(*state, 1, rounds_of(300), draw_real_plan, "real models");
+    compare_drawn(*state, 1, rounds_of(150), draw_real_plan, "real models");
 }
 
 static struct plan *draw_small_plan(struct rng *rng, struct setting *s, char words[WORDS])
@@ -341,7 +341,7 @@ static struct plan *draw_small_plan(struct rng *rng, struct setting *s, char wor
 
 static void small_plans(void **state)
 {
-    compare_drawn(*state, 2, rounds_of(500), draw_small_plan, "random");
+    compare_drawn(*state, 2, rounds_of(250), draw_small_plan, "random");
 }
 
 /* Products beside their own collectives: sequence parallelism, several micro-batches, cuts anywhere. */
@@ -358,7 +358,7 @@ static struct plan *draw_products(struct rng *rng, struct setting *s, char words
 
 static void products_beside_their_collectives(void **state)
 {
-    compare_drawn(*state, 7, rounds_of(60), draw_products, "products");
+    compare_drawn(*state, 7, rounds_of(40), draw_products, "products");
 }
 
 /* Layers with shard 2 among layers without, and many micro-batches: only what goes with every one of
@@ -468,7 +468,7 @@ static void degrees_in_order(void **state)
                             struct degrees d = {.tp = tp,
                                                 .pp = pp,
                                                 .micro_batch = micro,
-                                                .global_batch = 64,
+                                                .global_batch = 32,
                                                 .shard = shard,
                                                 .recompute = (enum recompute)r};
                             struct plan *plan = NULL;

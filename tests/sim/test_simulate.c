@@ -99,7 +99,7 @@ static void test_folded_is_unfolded(void **state)
         "dgx-a100:2",  "dgx-h100:4",   "dgx-v100:2",
         "titan-rtx:1", "piz-daint:12", WEFT_SOURCE_DIR "/data/clusters/two-racks.yaml:2"};
     struct cluster *clusters[FOLD_CLUSTERS];
-    int wanted = rounds_of(300), folded = 0, rounds = 0;
+    int wanted = rounds_of(200), folded = 0, rounds = 0;
     for (size_t i = 0; i < FOLD_CLUSTERS; i++)
         clusters[i] = open_named(NAMES[i]);
     for (; folded < wanted; rounds++)

@@ -88,6 +88,24 @@ static const struct run_column FOLD3D[] = {
     OTHER("flag"),
 };
 
+/* Fold3D, Table 4: computation and copies of its own runs, without the time of an iteration. */
+static const struct run_column FOLD3D_COPIES[] = {
+    TEXT("gpu", gpu),
+    NEEDED("n_gpus", devices),
+    TEXT("model", model),
+    NEEDED("micro_batch", micro_batch),
+    NEEDED("global_batch", global_batch),
+    NEEDED("dp", dp),
+    NEEDED("pp", pp),
+    NEEDED("tp", tp),
+    NEEDED("segments", segments),
+    OTHER("hidden"),
+    OTHER("checkpoint_MB"),
+    MILLISECONDS("fwd_ms", measured.portion_s[PORTION_FORWARD]),
+    MILLISECONDS("bwd_ms", measured.portion_s[PORTION_BACKWARD]),
+    MILLISECONDS("copies_ms", measured.portion_s[PORTION_COPIES]),
+};
+
 /* Proteus, Table V: strategies in the order of their speed. */
 static const struct run_column PROTEUS[] = {
     TEXT("hc", gpu),
@@ -150,6 +168,8 @@ static const struct form FORMS[] = {
      "pieces {vpp|0}|{mbs|0} of {gbs|0}"},
     {"fold3d", FOLD3D, COUNT_OF(FOLD3D), "{gpu} {model} {system}", "{model} on {n_gpus} {gpu}",
      "{gpu} {model} {system}|dp {dp} pp {pp|0} tp {tp}|{global_batch}"},
+    {"fold3d-copies", FOLD3D_COPIES, COUNT_OF(FOLD3D_COPIES), "{gpu} {model}", NULL,
+     "{gpu} {model}|dp {dp} pp {pp} tp {tp}|{global_batch}"},
     {"proteus", PROTEUS, COUNT_OF(PROTEUS), "{hc} dp {dp} x mp {mp} x pp {pp} ({n_micro_batch})",
      "{hc}, batch {global_batch}", "{hc} dp {dp} x mp {mp} x pp {pp} ({n_micro_batch})"},
     {"mlperf", MLPERF, COUNT_OF(MLPERF), "{benchmark} {gpus} x {accelerator}, {round} {submitter}",

@@ -19,7 +19,7 @@ const char *portion_name(enum portion portion)
         [PORTION_FORWARD] = "forward", [PORTION_BACKWARD] = "backward",
         [PORTION_TENSOR] = "tp_comm",  [PORTION_BUBBLE] = "bubble",
         [PORTION_DATA] = "dp_comm",    [PORTION_PIPELINE] = "pp_comm",
-        [PORTION_REST] = "rest"};
+        [PORTION_REST] = "rest",       [PORTION_COPIES] = "copies"};
     _Static_assert(COUNT_OF(NAMES) == PORTION_COUNT, "a portion without a name");
     return NAMES[portion];
 }

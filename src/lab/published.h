@@ -18,7 +18,7 @@
 enum half { HALF_FIT, HALF_HELD_OUT, HALF_COUNT };
 const char *half_name(enum half half); /* "fit", "held-out" */
 
-/* The parts of an iteration in Fold3D's tables; they add up to the iteration. */
+/* The parts of an iteration in Fold3D's tables; all but the last add up to the iteration. */
 enum portion {
     PORTION_FORWARD,
     PORTION_BACKWARD, /* with recomputation */
@@ -26,7 +26,8 @@ enum portion {
     PORTION_BUBBLE,
     PORTION_DATA,
     PORTION_PIPELINE,
-    PORTION_REST, /* optimizer and offload, which are not in the tables */
+    PORTION_REST,   /* optimizer and offload, which are not in the tables */
+    PORTION_COPIES, /* between device and host, beside the others (Table 4) */
     PORTION_COUNT
 };
 const char *portion_name(enum portion portion);

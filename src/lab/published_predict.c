@@ -32,6 +32,19 @@ static void take_portions(const struct prediction *prediction, struct run_outcom
         out->portion_s[PORTIONS[i]] += SECONDS(stage->time_ns[i]);
 }
 
+/* Time that copies between a device and its host take, the mean over devices. */
+static double copies_s(const struct prediction *prediction)
+{
+    const struct graph *graph = prediction->graph;
+    double times =
+        (double)plan_micro_batches(prediction->plan) / (double)plan_micro_batches(graph->plan);
+    int64_t ns = 0;
+    for (int32_t t = 0; t < graph->tasks; t++)
+        if (graph->task[t].purpose == PURPOSE_OFFLOAD)
+            ns += prediction->result.end_ns[t] - prediction->result.start_ns[t];
+    return SECONDS(ns) * times / (double)graph->devices;
+}
+
 static void take_outcome(struct arena *keep, const struct prediction *prediction,
                          struct published *row)
 {
@@ -42,6 +55,8 @@ static void take_outcome(struct arena *keep, const struct prediction *prediction
         .reserved_bytes = (double)peak->reserved,
         .fits = prediction->fits};
     take_portions(prediction, &row->predicted);
+    if (row->measured.portion_s[PORTION_COPIES] > 0)
+        row->predicted.portion_s[PORTION_COPIES] = copies_s(prediction);
     row->like = plan_likeness(prediction->plan);
     row->like.arch = arena_copy_text(keep, row->like.arch);
     row->done = true;

@@ -182,17 +182,31 @@ static bool has_portions(const struct published *row)
     return row->measured.portion_s[PORTION_FORWARD] > 0;
 }
 
+/* The portions that some run of the dataset has measured or, of those that add up, that are predicted. */
+static int portions_shown(const struct validation *v, const struct dataset *dataset)
+{
+    for (size_t i = 0; i < v->rows.len; i++) {
+        const struct published *row = &v->rows.data[i];
+        if (row->dataset == dataset && row->measured.portion_s[PORTION_COPIES] > 0)
+            return PORTION_COUNT;
+    }
+    return PORTION_COPIES;
+}
+
 /* The parts of an iteration, measured and predicted, in ms. */
 static void print_portions(const struct validation *v, const struct dataset *dataset)
 {
     const char *headers[1 + PORTION_COUNT] = {"where time goes, ms: measured, predicted"};
     enum align aligns[1 + PORTION_COUNT] = {ALIGN_LEFT};
     bool any = false;
-    for (int p = 0; p < PORTION_COUNT; p++) {
+    int shown = portions_shown(v, dataset);
+    if (shown == PORTION_COUNT)
+        headers[0] = "ms: measured, predicted";
+    for (int p = 0; p < shown; p++) {
         headers[1 + p] = portion_name((enum portion)p);
         aligns[1 + p] = ALIGN_RIGHT;
     }
-    struct table *table = table_new(v->arena, COUNT_OF(headers), headers, aligns);
+    struct table *table = table_new(v->arena, 1 + (size_t)shown, headers, aligns);
     for (size_t i = 0; i < v->rows.len; i++) {
         const struct published *row = &v->rows.data[i];
         if (row->dataset != dataset || !has_portions(row) || !row->done)
@@ -201,7 +215,7 @@ static void print_portions(const struct validation *v, const struct dataset *dat
         const struct run_outcome *const both[] = {&row->measured, &row->predicted};
         for (size_t k = 0; k < COUNT_OF(both); k++) {
             table_cell(table, "%s", k == 0 ? row->name : "");
-            for (int p = 0; p < PORTION_COUNT; p++)
+            for (int p = 0; p < shown; p++)
                 number_cell(table, both[k]->portion_s[p] > 0, "", 0, both[k]->portion_s[p] * 1e3);
         }
     }

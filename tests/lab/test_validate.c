@@ -58,7 +58,8 @@ static const struct {
     {"mlperf", 114, 98},
     {"primus_mi3xx", 6, 6},
     {"fold3d_table2", 14, 14},
-    {"fold3d_table3", 16, 9},
+    {"fold3d_table3", 16, 12},
+    {"fold3d_table4", 3, 3},
     {"proteus_table5", 13, 13},
 };
 
@@ -293,11 +294,30 @@ static void reasons_are_named(void **state)
                             ->reason,
                         "no preset is called so, and the row has no sizes: DeepSeekV4 Flash");
     struct published_rows fold = rows_of("fold3d_table3");
-    struct published *heads = row_named(&fold, "A100 T-NLG Fold3D");
+    struct published *too_many = row_named(&fold, "A100 T5 Fold3D");
     struct opened_plan opened;
-    assert_int_equal(published_plan(arena, heads, &opened), WEFT_OK);
+    assert_int_equal(published_plan(arena, too_many, &opened), WEFT_OK);
     assert_null(opened.plan);
-    assert_non_null(strstr(heads->reason, "tp 8 does not divide its dim head of 28"));
+    assert_non_null(strstr(too_many->reason, "2.5 times the FLOPs of its shape"));
+}
+
+/* Fold3D's Table 4: the copies of checkpoints at the printed rate to the host, which the table itself beats for 39B
+ * (12 layers, 16 micro-batches, 64 MiB out and back are 25.8 GB: 17.5 GB/s, where 13.6 are printed). */
+static void copies_to_the_host(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double measured_s, predicted_s;
+    } CASES[] = {{"V100 GPT-3 39B", 1.4725, 25.77 / 13.6}, {"V100 CPM", 1.0973, 16.11 / 13.6}};
+    struct published_rows rows = rows_of("fold3d_table4");
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct published *row = row_named(&rows, CASES[i].name);
+        assert_int_equal(published_predict(arena, row), WEFT_OK);
+        double copies_s = row->predicted.portion_s[PORTION_COPIES];
+        assert_true(fabs(row->measured.portion_s[PORTION_COPIES] - CASES[i].measured_s) < 1e-9);
+        assert_true(fabs(copies_s / CASES[i].predicted_s - 1) < 0.02);
+    }
 }
 
 /* The only row of a text of the common columns. */
@@ -730,7 +750,7 @@ static void every_row_is_run_or_refused_with_its_dataset(void **state)
                          sum_of(json_object_get(dataset, "refused"), "rows"));
         refused += sum_of(json_object_get(dataset, "refused"), "rows");
     }
-    assert_int_equal(refused, 7);
+    assert_int_equal(refused, 4);
     json_decref(json);
 }
 
@@ -789,6 +809,7 @@ int main(void)
         cmocka_unit_test(bridge_by_release),
         cmocka_unit_test(mlperf_submissions),
         cmocka_unit_test(reasons_are_named),
+        cmocka_unit_test(copies_to_the_host),
         cmocka_unit_test(sequences_are_shared_as_the_row_says),
         cmocka_unit_test(open_degrees_are_the_fastest),
         cmocka_unit_test(torchtitan_by_its_source),

@@ -108,6 +108,8 @@ static const struct cli_option OPTIONS[] = {
      OPTION_TAKE, .take = take_optimizer},
     {"weight-decay", "D", "(default 0.01 with adamw, else 0)", OPTION_REAL, AT(weight_decay)},
     {"clip", "NORM", "limit of the gradients' norm, 0: none (default 1)", OPTION_REAL, AT(clip)},
+    {"loss-scale", "S", "in fp16: what losses are multiplied by at first (default 65536)",
+     OPTION_REAL, AT(training.loss_scale)},
     {"dropout", "P", "probability (default 0)", OPTION_REAL, AT(dropout), .below = 1},
     {"validation", "FRACTION", "keep the end of the data to measure the loss on (default 0)",
      OPTION_REAL, AT(training.data.validation), .below = 1},

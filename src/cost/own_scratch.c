@@ -1,15 +1,20 @@
 /* own_scratch.c - what Weft's own kernels on a GPU take while they run (own_scratch.h). */
 #include "cost/own_scratch.h"
 
-/* Elements of bf16 in 16 bytes, and in a line of the cache, which padded rows are multiples of; bytes of padded
+/* Elements of 16 bits in 16 bytes, and in a line of the cache, which padded rows are multiples of; bytes of padded
  * rows, which come in multiples of some; elements below which copies cost more than they bring. */
 enum { UNIT = 8, LINE = 64, MOST_BYTES = 256 << 20, ROWS = 128, WORTH = 1 << 16 };
+
+static bool is_half(enum dtype dtype)
+{
+    return dtype == DTYPE_BF16 || dtype == DTYPE_FP16;
+}
 
 struct padded_rows padded_rows(enum dtype dtype, int64_t rows, int64_t outputs, int32_t weights)
 {
     struct padded_rows padded = {.length = ceil_div(outputs, LINE) * LINE};
     bool worth = rows * outputs > WORTH && outputs >= LINE && weights == 1;
-    if (dtype != DTYPE_BF16 || outputs % UNIT == 0 || !worth)
+    if (!is_half(dtype) || outputs % UNIT == 0 || !worth)
         return (struct padded_rows){.length = outputs};
     int64_t most = MOST_BYTES / (padded.length * dtype_bytes(dtype)) / ROWS * ROWS;
     padded.at_once = most < rows ? most : rows;
@@ -32,7 +37,7 @@ bool attention_is_fused(const struct op *op, const int64_t *local, enum dtype dt
     bool plain = !op->window && !op->sinks && !op->shared_depth &&
                  (!op->value_depth || op->value_depth == local[DEPTH]);
     bool square = !op->causal || local[SEQ] == local[KV];
-    return dtype == DTYPE_BF16 && plain && square && local[DEPTH] <= WIDEST &&
+    return is_half(dtype) && plain && square && local[DEPTH] <= WIDEST &&
            local[DEPTH] % UNIT == 0 && local[SEQ] >= SHORTEST && local[KV] >= SHORTEST &&
            local[BATCH] > 0 && local[HEAD] > 0;
 }
@@ -45,13 +50,29 @@ static int64_t attention_scratch(const int64_t *local)
     return queries + (local[GROUP] > 1 ? keys : 0); /* (2) */
 }
 
+/* Where sizes are no multiples of 16 the numbers lie in 16 bits. */
+int64_t own_cast_bytes(int64_t rows, int64_t inputs, int64_t outputs)
+{
+    enum { EACH = 16, BESIDES = 1024 };
+    int64_t all = ceil_div(rows, EACH) * EACH, weights = inputs * outputs;
+    int64_t most = all * (inputs + outputs);
+    most = all * inputs + weights > most ? all * inputs + weights : most;
+    most = all * outputs + weights > most ? all * outputs + weights : most;
+    bool whole = rows % EACH == 0 && inputs % EACH == 0 && outputs % EACH == 0;
+    return most * (whole ? 1 : dtype_bytes(DTYPE_BF16)) + BESIDES;
+}
+
 int64_t own_scratch_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
 {
+    bool cast = dtype_is_cast(dtype) && op->kind == OP_LINEAR;
+    if (dtype_is_cast(dtype))
+        dtype = DTYPE_BF16;
     if (op->kind == OP_ATTENTION && attention_is_fused(op, local, dtype))
         return attention_scratch(local);
     if (op->kind != OP_LINEAR)
         return OWN_WORKSPACE;
     struct padded_rows padded = padded_rows(dtype, local[0] * local[1], local[3], op->weights);
     int64_t inputs = padded.at_once ? local[2] : 0;
-    return OWN_WORKSPACE + inputs * padded.length * dtype_bytes(dtype); /* (1) */
+    return OWN_WORKSPACE + inputs * padded.length * dtype_bytes(dtype) + /* (1), (3) */
+           (cast ? own_cast_bytes(local[0] * local[1], local[2], local[3]) : 0);
 }

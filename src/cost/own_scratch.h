@@ -12,6 +12,10 @@
  * keys, writes the gradients of keys and values for each query head first:
  *
  *   bytes = queries * heads * (depth + 1) * 4 + (heads share keys) * 2 * keys * heads * depth * 2     (2)
+ *
+ * Products in fp8 (run/kernels/fp8.h) cast both operands before each of the three phases:
+ *
+ *   bytes = max(rows * in + in * out, rows * out + in * out, rows * (in + out))                       (3)
  */
 #ifndef WEFT_COST_OWN_SCRATCH_H
 #define WEFT_COST_OWN_SCRATCH_H
@@ -32,7 +36,10 @@ int64_t logits_pitch(enum dtype dtype, int64_t rows, int64_t outputs);
 /* Whether cuDNN is asked for attention with these local sizes, of keys that are whole. */
 bool attention_is_fused(const struct op *op, const int64_t *local, enum dtype dtype);
 
-/* (1) and (2) of an operator with these local sizes; without the sums of columns, below a hundredth of it. */
+/* (3): both operands of a product in fp8, as they are cast; at most twice as much where they are not multiplied so. */
+int64_t own_cast_bytes(int64_t rows, int64_t inputs, int64_t outputs);
+
+/* (1), (2) and (3) of an operator with these local sizes, that computes in this type; without the sums of columns, below a hundredth of it. */
 int64_t own_scratch_bytes(const struct op *op, const int64_t *local, enum dtype dtype);
 
 #endif

@@ -86,9 +86,11 @@ static int64_t scratch_bytes(const struct plan *plan, int32_t stage)
     for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
         for (int64_t k = 0; k < plan->part[part].count; k++) {
             int64_t instance = plan->part[part].first + k, local[OP_MAX_DIMS];
-            const struct op *op = &plan->model->op[plan->instance[instance].op];
+            int32_t number = plan->instance[instance].op;
+            const struct op *op = &plan->model->op[number];
             split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
-            int64_t bytes = own_scratch_bytes(op, local, plan->dtype);
+            int64_t bytes =
+                own_scratch_bytes(op, local, op_dtype(plan->model, number, plan->dtype));
             most = bytes > most ? bytes : most;
         }
     return most;

@@ -120,7 +120,7 @@ static const struct target TARGETS[] = {
       .folds = true, .uneven = true, .sequence = true, .plain = true, .plain_experts = true,
       .half_experts = true, .selective = true, .block = true, .products = true, .offload = true,
       .offload_kept = true, .replicates = true, .experts = EXPERTS_ANYHOW, .shards = SHARD_ANY,
-      .pipeline_shards = SHARD_ANY, .dtypes = WIDE | 1U << DTYPE_BF16, .orders = true,
+      .pipeline_shards = SHARD_ANY, .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP16 | 1U << DTYPE_FP8, .orders = true,
       .policies = MASTERS | 1U << POLICY_DISTRIBUTED,
       .usual_policy = POLICY_MIXED_FP32_GRADIENTS, .may_overlap = OVERLAP_EVERY},
      .any = true},

@@ -127,8 +127,8 @@ static void test_refusals_say_why(void **state)
     (void)state;
     struct row row = {"", GPT, 2, {.dp = 2, .global_batch = 4}, NULL};
     struct plan *plan = plan_of_row(&row);
-    plan->dtype = DTYPE_FP16;
-    check_refused(plan, "dtype fp16: weft has no such products");
+    plan->dtype = DTYPE_NVFP4;
+    check_refused(plan, "dtype nvfp4: weft has no such products");
     plan->dtype = DTYPE_BF16;
     plan->policy = POLICY_PURE_BF16;
     check_refused(plan, "policy pure-bf16 in bf16");

@@ -27,6 +27,7 @@ struct lab {
     int64_t *ids; /* of an embedding, or labels */
     float dropout;
     uint64_t seed;
+    bool fp8;          /* of a product: its operands are cast */
     unsigned unwanted; /* bits of inputs whose gradient nobody wants */
 };
 
@@ -52,21 +53,18 @@ static double stored(enum dtype dtype, const void *from, int64_t i)
 {
     if (dtype == DTYPE_FP32)
         return ((const float *)from)[i];
-    uint32_t bits = (uint32_t)((const uint16_t *)from)[i] << 16;
     float f;
-    memcpy(&f, &bits, sizeof f);
+    widen(dtype, from, i, 1, &f);
     return f;
 }
 
 static void store_at(enum dtype dtype, void *to, int64_t i, double x)
 {
     float f = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
     if (dtype == DTYPE_FP32)
         ((float *)to)[i] = f;
     else
-        ((uint16_t *)to)[i] = (uint16_t)(bits >> 16); /* I1 */
+        narrow(dtype, &f, 1, to, i); /* I1 */
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */
@@ -407,6 +405,7 @@ static void local_op_part(struct local_op *s, const struct lab *lab, const struc
                                    .whole = lab->whole,
                                    .adds_once = part->adds_once,
                                    .dtype = dtype,
+                                   .fp8 = lab->fp8,
                                    .seed = lab->seed,
                                    .dropout = lab->dropout,
                                    .context = s};

@@ -83,6 +83,7 @@ struct trained {
     struct trained_weight weight[MOST_WEIGHTS];
     int weights;
     int64_t peak, host_peak, events;
+    struct loss_scale loss_scale;
     double memory_error; /* of any rank's peak, to the predicted one */
     weft_status status;
     char why[256];
@@ -157,6 +158,7 @@ static weft_status train(struct lab_rank *self, struct transport *transport)
     int64_t besides = lab_backend() == &CPU_KERNELS ? 0 : memory.at_peak[MEMORY_WORKSPACE];
     double error = fabs((double)(memory.peak - besides) / (double)memory.predicted - 1);
     out->memory_error = error > out->memory_error ? error : out->memory_error;
+    out->loss_scale = run_loss_scale(rank);
     out->events += (int64_t)run_events(rank, &events);
     pthread_mutex_unlock(&out->lock);
 done:

@@ -38,11 +38,18 @@ static json_t *settings_json(const struct training_state *state)
 static json_t *body_json(struct arena *scratch, const struct manifest *manifest)
 {
     const struct training_state *state = &manifest->state;
-    return json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "format", FORMAT,
-                     "version", VERSION, "run", hash_text(scratch, state->run), "step",
-                     (json_int_t)state->step, "seed", (json_int_t)state->seed, "samples",
-                     (json_int_t)state->samples, "model", state->model, "plan", state->plan,
-                     "settings", settings_json(state), "files", files_json(scratch, manifest));
+    json_t *body =
+        json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "format", FORMAT, "version",
+                  VERSION, "run", hash_text(scratch, state->run), "step", (json_int_t)state->step,
+                  "seed", (json_int_t)state->seed, "samples", (json_int_t)state->samples, "model",
+                  state->model, "plan", state->plan, "settings", settings_json(state), "files",
+                  files_json(scratch, manifest));
+    if (state->loss_scale > 0)
+        json_object_update_new(body, json_pack("{s:I, s:I, s:I}", "loss_scale",
+                                               (json_int_t)state->loss_scale, "good_steps",
+                                               (json_int_t)state->good_steps, "skipped_steps",
+                                               (json_int_t)state->skipped_steps));
+    return body;
 }
 
 /* (1) */
@@ -119,6 +126,9 @@ static weft_status read_fields(const struct doc *root, struct manifest_fields *o
         {"model", FIELD_TEXT, offsetof(struct manifest_fields, state.model), .required = true},
         {"plan", FIELD_LINES, offsetof(struct manifest_fields, state.plan), .required = true},
         {"settings", FIELD_DOC, offsetof(struct manifest_fields, settings), .required = true},
+        {"loss_scale", FIELD_COUNT, offsetof(struct manifest_fields, state.loss_scale)},
+        {"good_steps", FIELD_INT, offsetof(struct manifest_fields, state.good_steps)},
+        {"skipped_steps", FIELD_INT, offsetof(struct manifest_fields, state.skipped_steps)},
         {"files", FIELD_DOC, offsetof(struct manifest_fields, files), .required = true},
         {"xxh3", FIELD_TEXT, offsetof(struct manifest_fields, hash), .required = true},
     };

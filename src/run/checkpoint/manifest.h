@@ -16,9 +16,11 @@ struct setting {
 };
 /* Where a run stands. */
 struct training_state {
-    int64_t step;             /* steps done */
-    int64_t seed;             /* of the run: order of samples, initial weights */
-    int64_t samples;          /* of training, taken so far */
+    int64_t step;    /* steps done */
+    int64_t seed;    /* of the run: order of samples, initial weights */
+    int64_t samples; /* of training, taken so far */
+    /* In fp16 (rank.h, struct loss_scale); the scale 0: losses are not scaled. */
+    int64_t loss_scale, good_steps, skipped_steps;
     const char *model, *plan; /* the model's name; the plan's text (plan_write) */
     uint64_t run;             /* whose checkpoint it is: a number drawn when the run began */
     const struct setting *setting;

@@ -55,9 +55,9 @@ static void cpu_cast(struct device_stream *stream, enum dtype from_dtype, const 
     if (from_dtype == to_dtype)
         cpu_copy(stream, COPY_ON_DEVICE, to, from, count * dtype_bytes(to_dtype));
     else if (to_dtype == DTYPE_FP32)
-        widen(from, 0, count, to);
+        widen(from_dtype, from, 0, count, to);
     else
-        narrow(from, count, to, 0);
+        narrow(to_dtype, from, count, to, 0);
 }
 
 static void cpu_add(struct device_stream *stream, enum dtype dtype, const void *from, int64_t count,
@@ -69,7 +69,7 @@ static void cpu_add(struct device_stream *stream, enum dtype dtype, const void *
         int64_t now = count - at < TILE ? count - at : TILE;
         float *y = tile_write(dtype, to, at, sum);
         if (y == sum)
-            widen(to, at, now, y);
+            widen(dtype, to, at, now, y);
         row_add(tile_read(dtype, from, at, now, addend), now, y);
         tile_done(dtype, to, at, now, y);
     }

@@ -5,14 +5,14 @@
 
 /* ---- storage --------------------------------------------------------------------------------- */
 
-VECTOR static void widen_all(const uint16_t *restrict from, int64_t count, float *restrict to)
+VECTOR static void widen_bf16(const uint16_t *restrict from, int64_t count, float *restrict to)
 {
     for (int64_t i = 0; i < count; i++)
         to[i] = bits_float((uint32_t)from[i] << 16);
 }
 
 /* To the nearest, ties to even; NaN stays one. */
-VECTOR static void narrow_all(const float *restrict from, int64_t count, uint16_t *restrict to)
+VECTOR static void narrow_bf16(const float *restrict from, int64_t count, uint16_t *restrict to)
 {
     for (int64_t i = 0; i < count; i++) {
         uint32_t bits = float_bits(from[i]);
@@ -22,14 +22,42 @@ VECTOR static void narrow_all(const float *restrict from, int64_t count, uint16_
     }
 }
 
-void widen(const void *from, int64_t first, int64_t count, float *to)
+/* An fp16 number's bits, moved to where fp32 has them, are it times 2^-112: that is also right of numbers below the
+ * smallest normal one. An exponent of ones stays one. */
+VECTOR static void widen_fp16(const uint16_t *restrict from, int64_t count, float *restrict to)
 {
-    widen_all((const uint16_t *)from + first, count, to);
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits = from[i], size = (bits & 0x7fffU) << 13;
+        uint32_t number = float_bits(bits_float(size) * 0x1p112F);
+        uint32_t beyond = size | 0x7f800000U; /* infinite, or no number */
+        to[i] =
+            bits_float((bits & 0x8000U) << 16 | ((bits & 0x7c00U) == 0x7c00U ? beyond : number));
+    }
 }
 
-void narrow(const float *from, int64_t count, void *to, int64_t first)
+/* Below the smallest normal number fp16 counts in steps of 2^-24, which are those of fp32 between 0.5 and 1. From 65520
+ * on, half a step after the largest number, all is infinite. */
+VECTOR static void narrow_fp16(const float *restrict from, int64_t count, uint16_t *restrict to)
 {
-    narrow_all(from, count, (uint16_t *)to + first);
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits = float_bits(from[i]), size = bits & 0x7fffffffU;
+        uint32_t normal = (size - (112U << 23) + 0xfffU + ((size >> 13) & 1U)) >> 13;
+        uint32_t small = float_bits(bits_float(size) + 0.5F) - float_bits(0.5F);
+        uint32_t number = size < (113U << 23) ? small : normal;
+        uint32_t beyond = size > 0x7f800000U ? 0x7e00U : 0x7c00U;
+        to[i] =
+            (uint16_t)((bits >> 16 & 0x8000U) | (size >= float_bits(65520.0F) ? beyond : number));
+    }
+}
+
+void widen(enum dtype dtype, const void *from, int64_t first, int64_t count, float *to)
+{
+    (dtype == DTYPE_FP16 ? widen_fp16 : widen_bf16)((const uint16_t *)from + first, count, to);
+}
+
+void narrow(enum dtype dtype, const float *from, int64_t count, void *to, int64_t first)
+{
+    (dtype == DTYPE_FP16 ? narrow_fp16 : narrow_bf16)(from, count, (uint16_t *)to + first);
 }
 
 void copy_elements(enum dtype dtype, const void *from, int64_t from_first, int64_t count, void *to,

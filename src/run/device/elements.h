@@ -1,4 +1,4 @@
-/* elements.h - numbers in the host's memory as loops see them: fp32 where they lie, bf16 widened a tile at a
+/* elements.h - numbers in the host's memory as loops see them: fp32 where they lie, bf16 and fp16 widened a tile at a
  * time. The CPU's device and its kernels are made of these.
  */
 #ifndef WEFT_RUN_DEVICE_ELEMENTS_H
@@ -44,8 +44,9 @@ INLINE uint32_t float_bits(float value)
 
 enum { TILE = 1024 }; /* elements at a time of what has no rows */
 
-void widen(const void *from, int64_t first, int64_t count, float *to);  /* bf16 to fp32 */
-void narrow(const float *from, int64_t count, void *to, int64_t first); /* fp32 to bf16 */
+/* Of bf16 or fp16 to fp32, and back: to the nearest, ties to even. */
+void widen(enum dtype dtype, const void *from, int64_t first, int64_t count, float *to);
+void narrow(enum dtype dtype, const float *from, int64_t count, void *to, int64_t first);
 
 /* Elements first .. first + count of a buffer as fp32: where they lie, or in `tile`. */
 INLINE const float *tile_read(enum dtype dtype, const void *from, int64_t first, int64_t count,
@@ -53,7 +54,7 @@ INLINE const float *tile_read(enum dtype dtype, const void *from, int64_t first,
 {
     if (dtype == DTYPE_FP32)
         return (const float *)from + first;
-    widen(from, first, count, tile);
+    widen(dtype, from, first, count, tile);
     return tile;
 }
 
@@ -66,7 +67,7 @@ INLINE float *tile_write(enum dtype dtype, void *to, int64_t first, float *tile)
 INLINE void tile_done(enum dtype dtype, void *to, int64_t first, int64_t count, const float *tile)
 {
     if (dtype != DTYPE_FP32)
-        narrow(tile, count, to, first);
+        narrow(dtype, tile, count, to, first);
 }
 void copy_elements(enum dtype dtype, const void *from, int64_t from_first, int64_t count, void *to,
                    int64_t to_first);

@@ -11,7 +11,7 @@
  *       its index in the whole tensor, never on the split.
  *   I3  What needs other devices in the middle of an operator (a loss over a split vocabulary, a batch
  *       norm over a split batch) asks `reduce`; NULL: nobody else has part of it.
- *   I4  Storage is fp32 or bf16; sums are fp32. Statistics and gradients of weights are fp32 always.
+ *   I4  Storage is fp32, bf16 or fp16; sums are fp32. Statistics and gradients of weights are fp32 always.
  *   I5  In a dim that reads_whole names, inputs and their gradients are whole: a part of the outputs
  *       reads elements of other parts. Gradients of such inputs are addends, zero where not reached.
  */
@@ -31,7 +31,8 @@ struct kernel_call {
     const int64_t *begin; /* first index of each */
     const int64_t *whole; /* dims of the whole, the samples of the step included */
     bool adds_once;
-    enum dtype dtype; /* DTYPE_FP32 or DTYPE_BF16 */
+    enum dtype dtype; /* DTYPE_FP32, DTYPE_BF16 or DTYPE_FP16 */
+    bool fp8;         /* of a product of weights in bf16: its operands are cast (fp8.h) */
     uint64_t seed;    /* of dropout: of this run, step and instance */
     float dropout;    /* probability */
     /* Elements from row to row of a product's outputs that only a loss reads, of a loss's inputs, and of the
@@ -114,6 +115,7 @@ const char *blas_core(void);
 /* A core whose kernels are better on a processor with these features, or NULL: `core` is right. */
 const char *better_blas_core(const char *core, uint32_t features);
 
+#include "run/kernels/fp8.h"
 #include "run/kernels/operands.h"
 
 #endif

@@ -182,10 +182,13 @@ struct value *value_as(struct rank *r, struct value *value, enum dtype dtype)
     return out;
 }
 
-/* tf32 is a way to multiply what is stored as fp32. */
+/* tf32 is a way to multiply what is stored as fp32, fp8 what is stored as bf16. */
 enum dtype stored_as(const struct rank *r, enum element element)
 {
-    return element == ELEMENT_COMPUTE && r->plan->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_FP32;
+    static const enum dtype STORED[DTYPE_COUNT] = {
+        [DTYPE_FP32] = DTYPE_FP32, [DTYPE_TF32] = DTYPE_FP32, [DTYPE_FP16] = DTYPE_FP16,
+        [DTYPE_BF16] = DTYPE_BF16, [DTYPE_FP8] = DTYPE_BF16,  [DTYPE_NVFP4] = DTYPE_BF16};
+    return element == ELEMENT_COMPUTE ? STORED[r->plan->dtype] : DTYPE_FP32;
 }
 
 float *floats_new(struct rank *r, enum memory_class memory, int64_t elements)

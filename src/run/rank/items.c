@@ -1,7 +1,7 @@
 /* items.c - operators on the tensors of one micro-batch: what they find, and what they leave.
  *
  *   gradient of an output = sum of what its readers leave, in the order of the uses              (1)
- *   gradient of a loss    = 1 / rows of the global batch                                         (2)
+ *   gradient of a loss    = loss scale / rows of the global batch                                (2)
  *
  *   I1  The gradient of a sum's input is that of its output: the same tensor (lifetimes.h, I5).
  *   I2  Tensors are written once. Only a sum that nobody else sees is added to, and a loss that keeps its logits
@@ -43,6 +43,7 @@ static struct calling calling_of(struct rank *r, struct spot at)
                                   .whole = local_op->whole,
                                   .adds_once = local_op->adds_once,
                                   .dtype = stored_as(r, ELEMENT_COMPUTE),
+                                  .fp8 = local_op->fp8,
                                   .seed = hash_bytes(&r->step, sizeof r->step, local_op->path_hash),
                                   .dropout = r->evaluates ? 0 : r->options->dropout,
                                   .pitch = local_op->pitch,
@@ -274,6 +275,8 @@ static struct value *loss_gradient(struct rank *r, const struct laid *laid)
     struct value *value = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, &laid->output_grad,
                                     layout_local(&laid->output_grad));
     double gradient = laid->op->kind == OP_LOSS ? 1 / rows_of(r, laid->op) : 0; /* (2) */
+    if (r->loss_scale.scale > 0)
+        gradient *= r->loss_scale.scale;
     rank_device(r)->fill(r->work, value->data, (float)gradient, value->count);
     return value_as(r, value, stored_as(r, laid->op->output.element));
 }

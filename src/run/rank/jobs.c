@@ -52,6 +52,19 @@ static void run_items(struct rank *r, const struct task *task)
     }
 }
 
+/* Never below 1: gradients that are too large for fp16 by themselves are the run's own fault. */
+static void adapt_scale(struct loss_scale *s, bool finite)
+{
+    s->good = finite ? s->good + 1 : 0;
+    s->skipped += !finite;
+    if (!finite && s->scale > 1)
+        s->scale /= 2;
+    if (s->good == LOSS_SCALE_GROWTH) {
+        s->scale *= 2;
+        s->good = 0;
+    }
+}
+
 /* A float holds 24 bits: the rest goes beside it. */
 static void scale_back(struct rank *r)
 {
@@ -63,16 +76,20 @@ static void scale_back(struct rank *r)
                               .to = parts,
                               .count = COUNT_OF(parts),
                               .on_host = true});
-    r->gradient_norm = sqrt((double)parts[0] + (double)parts[1]);
+    double scaled = r->loss_scale.scale > 0 ? r->loss_scale.scale : 1;
+    double limit = r->options->clip > 0 ? (double)r->options->clip : INFINITY;
+    r->gradient_norm = sqrt((double)parts[0] + (double)parts[1]) / scaled;
+    bool finite = isfinite(r->gradient_norm);
     r->pace[r->step & 1].scale =
-        isfinite(r->gradient_norm) ? (float)clip_factor(r->gradient_norm, (double)r->options->clip)
-                                   : NAN;
+        finite ? (float)(clip_factor(r->gradient_norm, limit) / scaled) : NAN;
+    if (r->loss_scale.scale > 0)
+        adapt_scale(&r->loss_scale, finite);
 }
 
 static void run_optimizer(struct rank *r)
 {
     tie_rest(r);
-    if (r->options->clip > 0 && !r->evaluates)
+    if (measures_norm(r) && !r->evaluates)
         scale_back(r);
     for (int32_t i = 0; i < r->stores && !has_failed(r); i++) {
         struct store *store = &r->store[i];

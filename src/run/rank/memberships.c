@@ -51,6 +51,8 @@ static void sit(struct rank *r, int64_t instance, struct local_op *local_op)
             local_op->adds_once &= local_op->begin[dim] == 0;
         local_op->begin[dim] *= local_op->size[dim]; /* (1) */
     }
+    int32_t number = (int32_t)(op - r->plan->model->op);
+    local_op->fp8 = op_dtype(r->plan->model, number, r->plan->dtype) == DTYPE_FP8;
     struct arena *scratch = arena_new();
     const char *path = plan_path(scratch, r->plan, instance);
     local_op->path_hash = hash_bytes(path, strlen(path), r->options->seed);

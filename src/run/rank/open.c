@@ -104,6 +104,11 @@ weft_status run_open(const struct run_options *options, struct rank **out)
     r->step = options->first_step;
     r->rate = options->optimizer.rate;
     r->gradient_norm = NAN;
+    r->loss_scale = options->loss_scale;
+    if (options->plan->dtype != DTYPE_FP16)
+        r->loss_scale.scale = 0;
+    else if (r->loss_scale.scale <= 0)
+        r->loss_scale.scale = FIRST_LOSS_SCALE;
     r->started_s = wall_seconds();
     r->work = device_stream(rank_device(r));
     r->copies = device_stream(rank_device(r));
@@ -181,6 +186,11 @@ void run_set_rate(struct rank *r, float rate)
 double run_gradient_norm(const struct rank *r)
 {
     return r->gradient_norm;
+}
+
+struct loss_scale run_loss_scale(const struct rank *r)
+{
+    return r->loss_scale;
 }
 
 weft_status run_evaluate(struct rank *r, const struct batch_source *source, int64_t first,

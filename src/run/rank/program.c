@@ -246,7 +246,7 @@ static void note_sends(struct rank *r)
 static void note_deferred(struct rank *r)
 {
     const struct graph *graph = r->graph;
-    for (int32_t i = 0; i < r->program.jobs && r->options->clip <= 0; i++) {
+    for (int32_t i = 0; i < r->program.jobs && !measures_norm(r); i++) {
         const struct task *task = &graph->task[r->program.job[i].task];
         if (r->program.job[i].kind != JOB_DEFERRED ||
             graph->exchange[task->exchange].pattern == graph->bucket[task->about].across)

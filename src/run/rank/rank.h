@@ -36,6 +36,15 @@
 #include "run/rank/record.h"
 #include "run/transport/transport.h"
 
+/* Small gradients are zero in fp16: losses are multiplied by a scale, gradients divided by it before anything is done with
+ * them. Where they are not finite the step is skipped and the scale halved; after `GROWTH` steps without that it is
+ * doubled (Micikevicius et al., 2018, section 3.2). */
+struct loss_scale {
+    double scale;          /* 0: losses are not scaled */
+    int64_t good, skipped; /* steps since the scale changed; steps that were left out, of all */
+};
+enum { FIRST_LOSS_SCALE = 1 << 16, LOSS_SCALE_GROWTH = 2000 };
+
 struct run_options {
     const struct plan *plan;
     struct transport *transport; /* of as many ranks as the plan has devices */
@@ -45,10 +54,11 @@ struct run_options {
     struct optimizer_step optimizer; /* its kind and rates; the rest is filled in */
     uint64_t seed;
     float dropout;
-    float clip;          /* limit of the gradients' norm; 0: it is not measured */
-    int64_t first_step;  /* steps that were done before, by a run that this one continues */
-    int64_t slice_bytes; /* of gradient buckets that go at once, 0: DEFAULT_SLICE_BYTES */
-    bool trace;          /* record when every task ran */
+    float clip;         /* limit of the gradients' norm; 0: it is not measured */
+    int64_t first_step; /* steps that were done before, by a run that this one continues */
+    struct loss_scale loss_scale; /* to begin with; its scale 0: FIRST_LOSS_SCALE. In fp16 alone */
+    int64_t slice_bytes;          /* of gradient buckets that go at once, 0: DEFAULT_SLICE_BYTES */
+    bool trace;                   /* record when every task ran */
 };
 
 /* A pipeline's transfer may have to wait for one slice: 1 MiB takes a millisecond at 1 GB/s, the
@@ -56,7 +66,7 @@ struct run_options {
 enum { DEFAULT_SLICE_BYTES = 1 << 20 };
 
 struct rank;
-/* Refuses plans that it cannot run: in fp16, fp8 or nvfp4, without fp32 masters, operators without a kernel,
+/* Refuses plans that it cannot run: in nvfp4, without fp32 masters, operators without a kernel,
  * another number of ranks. */
 weft_status run_open(const struct run_options *options, struct rank **out);
 void run_close(struct rank *rank);
@@ -65,8 +75,10 @@ weft_status run_step(struct rank *rank, double *loss);
 /* The learning rate of the steps that follow. */
 void run_set_rate(struct rank *rank, float rate);
 /* Of all gradients of the last step, before they were clipped; not finite: no weight was changed.
- * With `clip`, for which no gradient is left to the next iteration. */
+ * With `clip` or a loss scale, for which no gradient is left to the next iteration. */
 double run_gradient_norm(const struct rank *rank);
+/* After the last step; its scale 0: losses are not scaled. */
+struct loss_scale run_loss_scale(const struct rank *rank);
 /* The mean loss of samples first .. first + global_batch - 1 of another source; no weight is changed,
  * nothing is dropped out. */
 weft_status run_evaluate(struct rank *rank, const struct batch_source *source, int64_t first,

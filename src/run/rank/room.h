@@ -46,7 +46,7 @@ struct value {
     struct layout layout;
     int32_t refs;
     uint8_t memory; /* enum memory_class */
-    uint8_t dtype;  /* as it is stored: fp32 or bf16 */
+    uint8_t dtype;  /* as it is stored: fp32, bf16 or fp16 */
     void *host;     /* where it waits, while data is NULL */
 };
 
@@ -127,6 +127,7 @@ struct local_op {
     int64_t size[OP_MAX_DIMS], begin[OP_MAX_DIMS], whole[OP_MAX_DIMS];
     /* Of a loss: no device before this one has the same rows; its gradient takes the logits' place. */
     bool adds_once, counts, overwrites;
+    bool fp8;      /* kernels.h */
     int32_t sums;  /* the group of its sums in the middle (kernels.h, I3), -1: nobody else */
     int64_t pitch; /* kernels.h; 0: rows follow each other */
     struct border_moves *border; /* NULL: it reads its own part of its inputs */
@@ -302,6 +303,7 @@ struct rank {
     } pace[2];
     float rate;
     double gradient_norm;
+    struct loss_scale loss_scale;
     struct batch_source source; /* of this iteration */
     int64_t first_sample;
     bool evaluates;          /* changes no weight */
@@ -444,6 +446,12 @@ bool tied_by_task(const struct rank *r, int64_t user);
 bool tie_begin(struct rank *r, struct errand *work); /* false: nothing to do */
 /* Those that no task does: before the optimizer's step, by the executor. */
 void tie_rest(struct rank *r);
+
+/* Whether the norm of all gradients is measured before the optimizer's step (jobs.c). */
+static inline bool measures_norm(const struct rank *r)
+{
+    return r->options->clip > 0 || r->loss_scale.scale > 0;
+}
 
 /* ---- jobs.c ---------------------------------------------------------------------------------- */
 

@@ -184,7 +184,7 @@ static struct optimizer_step step_of(const struct rank *r, const struct store *s
                                      const struct step_range *range, int64_t step)
 {
     struct optimizer_step o = r->options->optimizer;
-    o.step = step + 1;
+    o.step = step + 1 - r->loss_scale.skipped;
     o.rate = r->pace[step & 1].rate;
     o.scale = r->pace[step & 1].scale;
     o.count = range->count;

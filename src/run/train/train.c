@@ -174,6 +174,11 @@ static weft_status same_start(struct training *t)
     return status;
 }
 
+static struct loss_scale scale_of_state(const struct training_state *state)
+{
+    return (struct loss_scale){(double)state->loss_scale, state->good_steps, state->skipped_steps};
+}
+
 static weft_status open_rank(void *context)
 {
     struct training *t = context;
@@ -186,9 +191,12 @@ static weft_status open_rank(void *context)
                               .dropout = o->dropout,
                               .clip = o->clip,
                               .first_step = t->out->step,
+                              .loss_scale = {.scale = o->loss_scale},
                               .trace = o->trace};
     weft_status status;
     const char *device = o->device ? o->device : "cpu";
+    if (t->checkpoint && checkpoint_state(t->checkpoint)->loss_scale > 0)
+        run.loss_scale = scale_of_state(checkpoint_state(t->checkpoint));
     TRY(backend_open(device, run.transport->rank, &run.kernels));
     if (run.transport->kind->apart)
         run.carrier = backend_carrier(device);
@@ -235,7 +243,8 @@ static weft_status take_pulse(struct training *t, struct log_row *row)
 /* I3: what it rests on is the same on all ranks. */
 static weft_status check_numbers(struct training *t, const struct log_row *row)
 {
-    bool bad_norm = t->o->clip > 0 && !isfinite(row->grad_norm);
+    bool scaled = run_loss_scale(t->rank).scale > 1; /* and will be less: the step was left out */
+    bool bad_norm = t->o->clip > 0 && !isfinite(row->grad_norm) && !scaled;
     if (isfinite(row->loss) && !bad_norm)
         return WEFT_OK;
     t->agreed = true;
@@ -305,7 +314,11 @@ static weft_status save(struct training *t, struct training_news *news)
     if (!t->o->checkpoint.folder || !is_due(t, t->o->save_every))
         return WEFT_OK;
     struct arena *scratch = arena_new();
+    struct loss_scale scale = run_loss_scale(t->rank);
     struct training_state state = {.step = t->out->step,
+                                   .loss_scale = (int64_t)scale.scale,
+                                   .good_steps = scale.good,
+                                   .skipped_steps = scale.skipped,
                                    .seed = (int64_t)t->seed,
                                    .samples = t->samples_taken,
                                    .model = plan->model->name,

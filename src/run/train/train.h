@@ -36,8 +36,9 @@ struct training_options {
     struct rate_schedule rate;
     struct optimizer_step optimizer; /* its kind and what goes with it */
     float dropout, clip;
-    int64_t validate_every;             /* steps; 0: at the end only */
-    const char *log;                    /* NULL: none */
+    double loss_scale;      /* in fp16: what losses are multiplied by at first; 0: the usual */
+    int64_t validate_every; /* steps; 0: at the end only */
+    const char *log;        /* NULL: none */
     struct checkpoint_place checkpoint; /* folder NULL: none */
     int64_t save_every;                 /* steps; 0: at the end only */
     const char *resume;                 /* a checkpoint; NULL: from the beginning */

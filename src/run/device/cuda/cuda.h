@@ -33,12 +33,13 @@ struct cuda_code {
     void *module;
 };
 /* A kernel of some code, found when it is first started. With `both`, its name has the storage's after it. */
+enum { CUDA_STORAGES = 3 };
 struct cuda_kernel {
     struct cuda_code *code;
     const char *name;
     bool both;
-    void *function[2];  /* by storage: fp32, bf16 */
-    int32_t allowed[2]; /* bytes of shared memory that were asked for so far */
+    void *function[CUDA_STORAGES];  /* by storage: fp32, bf16, fp16 */
+    int32_t allowed[CUDA_STORAGES]; /* bytes of shared memory that were asked for so far */
 };
 struct cuda_grid {
     int64_t x, y, z;

@@ -8,8 +8,8 @@
 
 extern struct cuda_code CUDA_CODE_elements;
 #define KERNEL(text, storages) {.code = &CUDA_CODE_elements, .name = (text), .both = (storages)}
-static struct cuda_kernel FILL = KERNEL("fill", false), WIDEN = KERNEL("widen", false),
-                          NARROW = KERNEL("narrow_all", false), ADD = KERNEL("add", true),
+static struct cuda_kernel FILL = KERNEL("fill", false), WIDEN = KERNEL("widen", true),
+                          NARROW = KERNEL("narrow_all", true), ADD = KERNEL("add", true),
                           COPY_ROWS = KERNEL("copy_rows", true),
                           COPY_LONG_ROWS = KERNEL("copy_long_rows", true),
                           ADD_ROWS = KERNEL("add_rows", true),
@@ -247,8 +247,9 @@ static void cuda_cast(struct device_stream *stream, enum dtype from_dtype, const
     if (from_dtype == to_dtype)
         cuda_copy(stream, COPY_ON_DEVICE, to, from, count * dtype_bytes(to_dtype));
     else
-        CUDA_LAUNCH(stream, to_dtype == DTYPE_FP32 ? &WIDEN : &NARROW, DTYPE_FP32,
-                    pack_grid(2 * count), &from, &to, &count, &packed);
+        CUDA_LAUNCH(stream, to_dtype == DTYPE_FP32 ? &WIDEN : &NARROW,
+                    to_dtype == DTYPE_FP32 ? from_dtype : to_dtype, pack_grid(2 * count), &from,
+                    &to, &count, &packed);
 }
 
 static void cuda_add(struct device_stream *stream, enum dtype dtype, const void *from,

@@ -176,7 +176,7 @@ const struct cuda_facts *cuda_facts(void)
 static CUfunction find(struct cuda_kernel *kernel, int which)
 {
     static pthread_mutex_t finding = PTHREAD_MUTEX_INITIALIZER;
-    static const char *const STORAGE[] = {"_fp32", "_bf16"};
+    static const char *const STORAGE[CUDA_STORAGES] = {"_fp32", "_bf16", "_fp16"};
     char name[96];
     CUmodule module = NULL;
     CUfunction function = NULL;
@@ -212,7 +212,8 @@ static void allow_shared(struct cuda_kernel *kernel, int which, int32_t bytes)
 void cuda_launch(struct device_stream *stream, struct cuda_kernel *kernel, enum dtype dtype,
                  struct cuda_grid grid, const void *const *arguments)
 {
-    int which = kernel->both && dtype == DTYPE_BF16;
+    static const int STORED[DTYPE_COUNT] = {[DTYPE_BF16] = 1, [DTYPE_FP16] = 2};
+    int which = kernel->both ? STORED[dtype] : 0;
     if (!cuda_ready() || grid.x < 1 || grid.y < 1 || grid.z < 1)
         return;
     CUfunction function = kernel->function[which];

@@ -25,15 +25,19 @@ static __device__ __forceinline__ void cast_all(const FROM *from, TO *to, int64_
         to[i] = narrow<TO>(wide(from[i]));
 }
 
-extern "C" __global__ void widen(const bf16 *from, float *to, int64_t count, int packed)
+template <class T> __device__ void widen(const T *from, float *to, int64_t count, int packed)
 {
     cast_all(from, to, count, packed);
 }
+#define WIDEN_PARAMETERS(T) (const T *from, float *to, int64_t count, int packed)
+BOTH(widen, WIDEN_PARAMETERS, (from, to, count, packed))
 
-extern "C" __global__ void narrow_all(const float *from, bf16 *to, int64_t count, int packed)
+template <class T> __device__ void narrow_all(const float *from, T *to, int64_t count, int packed)
 {
     cast_all(from, to, count, packed);
 }
+#define NARROW_PARAMETERS(T) (const float *from, T *to, int64_t count, int packed)
+BOTH(narrow_all, NARROW_PARAMETERS, (from, to, count, packed))
 
 template <class T> __device__ void add(const T *from, T *to, int64_t count, int packed)
 {
@@ -54,7 +58,7 @@ BOTH(add, ADD_PARAMETERS, (from, to, count, packed))
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* 16 bytes are 8 elements of bf16 or 4 of fp32; sizes here are in these. */
+/* 16 bytes are 8 elements of bf16 or fp16, or 4 of fp32; sizes here are in these. */
 extern "C" __global__ void copy_wide_rows(const uint4 *from, uint4 *to, uint32_t rows,
                                           uint32_t width, uint32_t from_step, uint32_t to_step)
 {
@@ -91,9 +95,9 @@ __device__ void copy_rows(const T *from, T *to, int64_t rows, int64_t width, int
         to[i / width * to_step + i % width] = from[i / width * from_step + i % width];
 }
 
-/* Four words from any address of bf16: words are read where they are whole, and put together. Memory ends with a
+/* Four words from any address of numbers of 16 bits: words are read where they are whole, and put together. Memory ends with a
  * whole word (rank/buffers.c, rounded). */
-static __device__ __forceinline__ uint4 words_from(const bf16 *from)
+template <class T> static __device__ __forceinline__ uint4 words_from(const T *from)
 {
     bool between = (uintptr_t)from % 4 != 0;
     const uint32_t *at = (const uint32_t *)((uintptr_t)from - (between ? 2 : 0));
@@ -105,7 +109,7 @@ static __device__ __forceinline__ uint4 words_from(const bf16 *from)
                       __funnelshift_r(c, d, 16), __funnelshift_r(d, e, 16));
 }
 
-static __device__ __forceinline__ uint4 words_from(const float *from)
+template <> __device__ __forceinline__ uint4 words_from<float>(const float *from)
 {
     const uint32_t *at = (const uint32_t *)from;
     return make_uint4(at[0], at[1], at[2], at[3]);

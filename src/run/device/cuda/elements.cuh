@@ -1,20 +1,23 @@
-/* elements.cuh - numbers as CUDA kernels see them: fp32, or bf16 widened in registers; sums over threads.
+/* elements.cuh - numbers as CUDA kernels see them: fp32, or bf16 and fp16 widened in registers; sums over threads.
  *
- *   I1  A kernel NAME is written once for both storages, as `template <class T> void NAME(...)`, and has
- *       the names NAME_fp32 and NAME_bf16 for the host (BOTH).
+ *   I1  A kernel NAME is written once for all storages, as `template <class T> void NAME(...)`, and has
+ *       the names NAME_fp32, NAME_bf16 and NAME_fp16 for the host (BOTH).
  *   I2  Sums of a block are taken in a fixed order: runs repeat bit for bit.
  */
 #ifndef WEFT_RUN_DEVICE_CUDA_ELEMENTS_CUH
 #define WEFT_RUN_DEVICE_CUDA_ELEMENTS_CUH
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <stdint.h>
 
 typedef __nv_bfloat16 bf16;
+typedef __half fp16;
 
 #define BOTH(name, parameters, arguments)                                                          \
     extern "C" __global__ void name##_fp32 parameters(float) { name<float> arguments; }            \
-    extern "C" __global__ void name##_bf16 parameters(bf16) { name<bf16> arguments; }
+    extern "C" __global__ void name##_bf16 parameters(bf16) { name<bf16> arguments; }             \
+    extern "C" __global__ void name##_fp16 parameters(fp16) { name<fp16> arguments; }
 
 static __device__ __forceinline__ float wide(float x)
 {
@@ -23,6 +26,10 @@ static __device__ __forceinline__ float wide(float x)
 static __device__ __forceinline__ float wide(bf16 x)
 {
     return __bfloat162float(x);
+}
+static __device__ __forceinline__ float wide(fp16 x)
+{
+    return __half2float(x);
 }
 
 template <class T> static __device__ __forceinline__ T narrow(float x);
@@ -33,6 +40,10 @@ template <> __device__ __forceinline__ float narrow<float>(float x)
 template <> __device__ __forceinline__ bf16 narrow<bf16>(float x)
 {
     return __float2bfloat16_rn(x);
+}
+template <> __device__ __forceinline__ fp16 narrow<fp16>(float x)
+{
+    return __float2half_rn(x);
 }
 
 /* ---- 16 bytes at a time ---------------------------------------------------------------------- */

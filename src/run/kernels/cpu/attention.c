@@ -175,7 +175,7 @@ static void scatter(enum dtype dtype, const float *from, struct rows rows, void 
         if (dtype == DTYPE_FP32)
             memcpy((float *)to + at, row, (size_t)rows.width * sizeof *row);
         else
-            narrow(row, rows.width, to, at);
+            narrow(dtype, row, rows.width, to, at);
     }
 }
 
@@ -315,7 +315,7 @@ static void merge_rows(struct attention_call *a)
     }
     call->reduce(call->context, REDUCE_SUM, out, rows * a->value);
     if (call->dtype != DTYPE_FP32)
-        narrow(out, rows * a->value, call->output, 0);
+        narrow(call->dtype, out, rows * a->value, call->output, 0);
 }
 
 static void gather_keys(struct attention_call *a, const struct query_block *b)

@@ -186,7 +186,7 @@ static void write_row(const struct kernel_call *call, void *to, int64_t row, int
     if (call->dtype == DTYPE_FP32)
         memcpy((float *)to + row * width, from, (size_t)width * sizeof *from);
     else
-        narrow(from, width, to, row * width);
+        narrow(call->dtype, from, width, to, row * width);
 }
 
 static void gated_norm_forward(const struct kernel_call *call)

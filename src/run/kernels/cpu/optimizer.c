@@ -96,5 +96,5 @@ void store_weights(const struct optimizer_step *step)
     if (step->dtype == DTYPE_FP32)
         memcpy(step->weight, step->master, (size_t)step->count * sizeof(float));
     else
-        narrow(step->master, step->count, step->weight, 0);
+        narrow(step->dtype, step->master, step->count, step->weight, 0);
 }

@@ -112,7 +112,7 @@ static void read_floats(enum dtype dtype, const void *from, int64_t first, int64
     if (dtype == DTYPE_FP32)
         memcpy(to, (const float *)from + first, (size_t)count * sizeof *to);
     else
-        widen(from, first, count, to);
+        widen(dtype, from, first, count, to);
 }
 
 static void write_floats(enum dtype dtype, const float *from, int64_t count, void *to,
@@ -121,7 +121,7 @@ static void write_floats(enum dtype dtype, const float *from, int64_t count, voi
     if (dtype == DTYPE_FP32)
         memcpy((float *)to + first, from, (size_t)count * sizeof *from);
     else
-        narrow(from, count, to, first);
+        narrow(dtype, from, count, to, first);
 }
 
 static void read_vectors(const struct kernel_call *call, const struct pairs *p, int64_t sample)

@@ -131,9 +131,8 @@ void dnn_recipe_free(struct dnn_recipe *recipe)
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 static const cudnnDataType_t TYPES[] = {
-    [DNN_FP32] = CUDNN_DATA_FLOAT,
-    [DNN_BF16] = CUDNN_DATA_BFLOAT16,
-    [DNN_INT32] = CUDNN_DATA_INT32,
+    [DNN_FP32] = CUDNN_DATA_FLOAT,      [DNN_BF16] = CUDNN_DATA_BFLOAT16,
+    [DNN_FP16] = CUDNN_DATA_HALF,       [DNN_INT32] = CUDNN_DATA_INT32,
     [DNN_BOOLEAN] = CUDNN_DATA_BOOLEAN,
 };
 _Static_assert(COUNT_OF(TYPES) == DNN_TYPE_COUNT, "a type without a row");

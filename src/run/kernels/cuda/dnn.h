@@ -15,7 +15,7 @@
 enum { DNN_DIMS = 4, DNN_MOST = 48 }; /* tensors of a recipe, and operations */
 
 /* How elements are stored, and computed. */
-enum dnn_type { DNN_FP32, DNN_BF16, DNN_INT32, DNN_BOOLEAN, DNN_TYPE_COUNT };
+enum dnn_type { DNN_FP32, DNN_BF16, DNN_FP16, DNN_INT32, DNN_BOOLEAN, DNN_TYPE_COUNT };
 enum dnn_operation {
     DNN_ADD,
     DNN_SUBTRACT,

@@ -23,7 +23,7 @@
 /* Compared byte by byte: there is no room between members. */
 struct sizes {
     int64_t batch, head, group, seq, kv, depth;
-    int32_t causal, backward;
+    int32_t causal, backward, type, none; /* type: enum dnn_type */
 };
 
 static struct dnn_tensor tensor(enum dnn_type type, const struct sizes *s, int64_t heads,
@@ -37,7 +37,7 @@ static struct dnn_tensor tensor(enum dnn_type type, const struct sizes *s, int64
 /* (batch, positions, heads, depth) as it lies in memory. */
 static struct dnn_tensor in_memory(const struct sizes *s, int64_t heads, int64_t positions)
 {
-    return (struct dnn_tensor){DNN_BF16,
+    return (struct dnn_tensor){(enum dnn_type)s->type,
                                {s->batch, heads, positions, s->depth},
                                {positions * heads * s->depth, s->depth, heads * s->depth, 1}};
 }
@@ -134,7 +134,7 @@ static void write_forward(const struct recipe *r)
     int sum = reduced(r, REDUCE_SUM, power);
     int log_sum = one_operand(r, DNN_LOGARITHM, sum, r->rows);
     dnn_each(r->dnn, DNN_ADD, most, log_sum, -1, kept);
-    int p = two_operands(r, DNN_DIVIDE, power, sum, of_type(r->scores, DNN_BF16));
+    int p = two_operands(r, DNN_DIVIDE, power, sum, of_type(r->scores, (enum dnn_type)s->type));
     dnn_product(r->dnn, p, v, o);
 }
 
@@ -143,14 +143,14 @@ static void keys_gradient(const struct recipe *r, int scores, int right, int out
 {
     const struct sizes *s = &r->s;
     int64_t heads = s->head * s->group;
-    struct dnn_tensor view = of_type(turned(r->scores), DNN_BF16);
+    struct dnn_tensor view = of_type(turned(r->scores), (enum dnn_type)s->type);
     int across = dnn_between(r->dnn, &view);
     dnn_view(r->dnn, scores, across);
     if (s->group == 1) {
         dnn_product(r->dnn, across, right, out);
         return;
     }
-    int all = product(r, across, right, tensor(DNN_BF16, s, heads, s->kv, s->depth));
+    int all = product(r, across, right, tensor((enum dnn_type)s->type, s, heads, s->kv, s->depth));
     dnn_reduce(r->dnn, REDUCE_SUM, all, out);
 }
 
@@ -248,10 +248,17 @@ static bool is_taken(const struct kernel_call *call, const struct attention_shap
     return whole && attention_is_fused(call->op, call->size, call->dtype) && !wants_own();
 }
 
-static struct sizes sizes_of(const struct attention_shape *s, enum phase phase)
+static struct sizes sizes_of(const struct attention_shape *s, enum dtype dtype, enum phase phase)
 {
-    return (struct sizes){s->batch, s->head,  s->group,  s->seq,
-                          s->kv,    s->depth, s->causal, phase != PHASE_FORWARD};
+    return (struct sizes){.batch = s->batch,
+                          .head = s->head,
+                          .group = s->group,
+                          .seq = s->seq,
+                          .kv = s->kv,
+                          .depth = s->depth,
+                          .causal = s->causal,
+                          .backward = phase != PHASE_FORWARD,
+                          .type = dtype == DTYPE_FP16 ? DNN_FP16 : DNN_BF16};
 }
 
 /* Of the backward pass: D and dQ in fp32, before the workspace. */
@@ -281,7 +288,7 @@ static bool has_gradients(const struct kernel_call *call)
 int64_t fused_attention_bytes(const struct kernel_call *call, enum phase phase)
 {
     struct attention_shape s = attention_shape_of(call);
-    struct sizes sizes = sizes_of(&s, phase);
+    struct sizes sizes = sizes_of(&s, call->dtype, phase);
     if (!is_taken(call, &s))
         return -1;
     const struct dnn_plan *plan = plan_for(&sizes);
@@ -322,7 +329,7 @@ static void run_backward(const struct kernel_call *call, const struct attention_
 bool fused_attention(const struct kernel_call *call, enum phase phase)
 {
     struct attention_shape s = attention_shape_of(call);
-    struct sizes sizes = sizes_of(&s, phase);
+    struct sizes sizes = sizes_of(&s, call->dtype, phase);
     if (!is_taken(call, &s) || (phase != PHASE_FORWARD && !has_gradients(call)))
         return false;
     const struct dnn_plan *plan = plan_for(&sizes);

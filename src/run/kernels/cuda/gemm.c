@@ -68,7 +68,7 @@ struct found_gemm {
 
 static cudaDataType_t type_of(enum dtype dtype)
 {
-    return dtype == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    return dtype == DTYPE_BF16 ? CUDA_R_16BF : dtype == DTYPE_FP16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
 static bool works(cublasStatus_t status)
@@ -78,13 +78,20 @@ static bool works(cublasStatus_t status)
     return status == CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasLtMatrixLayout_t layout(enum dtype dtype, int64_t rows, int64_t columns, int64_t step,
-                                     int64_t batch, int64_t apart)
+/* Of an operand that is cast, or not. */
+static cudaDataType_t operand_type(enum dtype dtype, int32_t cast)
+{
+    static const cudaDataType_t CAST[FP8_FORM_COUNT] = {
+        [FP8_E4M3] = CUDA_R_8F_E4M3, [FP8_E5M2] = CUDA_R_8F_E5M2};
+    return cast ? CAST[cast - 1] : type_of(dtype);
+}
+
+static cublasLtMatrixLayout_t layout(cudaDataType_t type, int64_t rows, int64_t columns,
+                                     int64_t step, int64_t batch, int64_t apart)
 {
     cublasLtMatrixLayout_t out = NULL;
     int32_t count = (int32_t)batch;
-    works(LT(cublasLtMatrixLayoutCreate)(&out, type_of(dtype), (uint64_t)rows, (uint64_t)columns,
-                                         step));
+    works(LT(cublasLtMatrixLayoutCreate)(&out, type, (uint64_t)rows, (uint64_t)columns, step));
     if (batch > 1) {
         works(LT(cublasLtMatrixLayoutSetAttribute)(out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                                    sizeof count));
@@ -103,6 +110,11 @@ static cublasLtMatmulDesc_t describe(const struct gemm *g)
     works(LT(cublasLtMatmulDescCreate)(&out, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     works(LT(cublasLtMatmulDescSetAttribute)(out, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
     works(LT(cublasLtMatmulDescSetAttribute)(out, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
+    if (g->scaled) {
+        int32_t mode = CUBLASLT_POINTER_MODE_DEVICE;
+        works(LT(cublasLtMatmulDescSetAttribute)(out, CUBLASLT_MATMUL_DESC_POINTER_MODE, &mode,
+                                                 sizeof mode));
+    }
     if (g->biased) {
         cudaDataType_t type =
             type_of((enum dtype)g->in); /* of the weights, whatever the output is */
@@ -145,11 +157,11 @@ static void find(struct found_gemm *f, const struct gemm *g)
 {
     f->gemm = *g;
     f->desc = describe(g);
-    f->a = layout((enum dtype)g->in, g->a_turned ? g->k : g->m, g->a_turned ? g->m : g->k,
-                  g->a_step, g->batch, g->a_apart);
-    f->b = layout((enum dtype)g->in, g->b_turned ? g->n : g->k, g->b_turned ? g->k : g->n,
-                  g->b_step, g->batch, g->b_apart);
-    f->c = layout((enum dtype)g->out, g->m, g->n, g->c_step, g->batch, g->c_apart);
+    f->a = layout(operand_type((enum dtype)g->in, g->a_cast), g->a_turned ? g->k : g->m,
+                  g->a_turned ? g->m : g->k, g->a_step, g->batch, g->a_apart);
+    f->b = layout(operand_type((enum dtype)g->in, g->b_cast), g->b_turned ? g->n : g->k,
+                  g->b_turned ? g->k : g->n, g->b_step, g->batch, g->b_apart);
+    f->c = layout(type_of((enum dtype)g->out), g->m, g->n, g->c_step, g->batch, g->c_apart);
     choose(f);
 }
 
@@ -184,8 +196,9 @@ static int32_t unit_of(const void *address)
     return (int32_t)(bits & (~bits + 1));
 }
 
-void multiply(const struct kernel_call *call, const struct gemm *sizes, float alpha, const void *a,
-              const void *b, const void *bias, float beta, void *c)
+static void multiply_by(const struct kernel_call *call, const struct gemm *sizes,
+                        const float *alpha, const float *beta, const void *a, const void *b,
+                        const void *bias, void *c)
 {
     struct gemm g = *sizes;
     if (g.m == 0 || g.n == 0 || CUDA_DEVICE.failed())
@@ -199,10 +212,22 @@ void multiply(const struct kernel_call *call, const struct gemm *sizes, float al
         works(LT(cublasLtMatmulDescSetAttribute)(f->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
                                                  sizeof bias));
     if (!CUDA_DEVICE.failed())
-        works(LT(cublasLtMatmul)(lt.handle, f->desc, &alpha, a, f->a, b, f->b, &beta, c, f->c, c,
+        works(LT(cublasLtMatmul)(lt.handle, f->desc, alpha, a, f->a, b, f->b, beta, c, f->c, c,
                                  f->c, &f->algorithm, call->scratch, WORKSPACE,
                                  cuda_stream_handle(call->stream)));
     pthread_mutex_unlock(&finding);
+}
+
+void multiply(const struct kernel_call *call, const struct gemm *sizes, float alpha, const void *a,
+              const void *b, const void *bias, float beta, void *c)
+{
+    multiply_by(call, sizes, &alpha, &beta, a, b, bias, c);
+}
+
+void multiply_scaled(const struct kernel_call *call, const struct gemm *sizes, const float *factors,
+                     const void *a, const void *b, const void *bias, void *c)
+{
+    multiply_by(call, sizes, &factors[0], &factors[1], a, b, bias, c);
 }
 
 struct gemm gemm_of(enum dtype in, enum dtype out)

@@ -18,10 +18,15 @@ struct gemm {
     int32_t a_turned, b_turned, biased;
     int32_t in, out;                /* enum dtype */
     int32_t a_unit, b_unit, c_unit; /* bytes that the addresses are multiples of */
+    int32_t a_cast, b_cast;         /* 0: as `in` says; else 1 + enum fp8_form */
+    int32_t scaled, none;           /* alpha and beta are in the device's memory */
 };
 struct gemm gemm_of(enum dtype in, enum dtype out); /* one matrix, no sizes yet */
 /* Into the call's stream; its scratch memory begins with WORKSPACE bytes. */
 void multiply(const struct kernel_call *call, const struct gemm *sizes, float alpha, const void *a,
               const void *b, const void *bias, float beta, void *c);
+/* The same with alpha and beta in the device's memory; `scaled` is set. */
+void multiply_scaled(const struct kernel_call *call, const struct gemm *sizes, const float *factors,
+                     const void *a, const void *b, const void *bias, void *c);
 
 #endif

@@ -6,7 +6,7 @@
  *   Y = X W^T + b    as   Y' = W'^T X' + b        dX = dY W   as   dX' = W' dY'
  *   dW += dY^T X     as   dW' += X' dY'^T
  */
-#include "run/kernels/cuda/gemm.h"
+#include "run/kernels/cuda/fp8.h"
 #include "run/kernels/cuda/shape.h"
 
 /* ---- linear ---------------------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ static struct gpu_linear linear_of(const struct kernel_call *call)
 
 /* Where in the scratch memory, after the workspace, rooms begin: for sums of columns, and as above. */
 struct linear_room {
-    int64_t columns, rows, weight, bytes;
+    int64_t columns, rows, weight, casts, bytes;
 };
 
 static int64_t take(struct linear_room *room, int64_t bytes)
@@ -49,6 +49,7 @@ static struct linear_room linear_room(const struct kernel_call *call)
     room.columns = take(&room, call->op->weights > 1 ? column_room(l.rows, l.out) : 0);
     room.rows = take(&room, l.at_once * l.step * each);
     room.weight = take(&room, l.padded ? l.step * l.in * each : 0);
+    room.casts = take(&room, call->fp8 ? own_cast_bytes(l.rows, l.in, l.out) : 0);
     return room;
 }
 
@@ -91,6 +92,16 @@ static void product_forward(const struct kernel_call *call, const struct gpu_lin
     multiply(call, &g, 1, weight, x, call->weight[1], 0, y);
 }
 
+/* Of a product in fp8: a phase of it. */
+static bool runs_fp8(const struct kernel_call *call, const struct gpu_linear *l,
+                     void (*phase)(const struct kernel_call *, const struct fp8_sizes *, void *))
+{
+    if (call->fp8)
+        phase(call, &(struct fp8_sizes){l->rows, l->in, l->out},
+              scratch_at(call, linear_room(call).casts));
+    return call->fp8;
+}
+
 static int64_t rows_from(const struct gpu_linear *l, int64_t first)
 {
     return l->rows - first < l->at_once ? l->rows - first : l->at_once;
@@ -99,6 +110,8 @@ static int64_t rows_from(const struct gpu_linear *l, int64_t first)
 static void linear_forward(const struct kernel_call *call)
 {
     struct gpu_linear l = linear_of(call);
+    if (runs_fp8(call, &l, fp8_forward))
+        return;
     const void *weight = l.padded ? spread_weight(call, &l) : call->weight[0];
     if (!l.at_once) {
         product_forward(call, &l, call->input[0], l.rows, weight, l.step, call->output);
@@ -142,7 +155,7 @@ static void linear_input(const struct kernel_call *call)
 {
     struct gpu_linear l = linear_of(call);
     void *dx = call->input_gradient[0];
-    if (!dx)
+    if (!dx || runs_fp8(call, &l, fp8_input))
         return;
     const void *weight = l.padded ? spread_weight(call, &l) : call->weight[0];
     if (!l.at_once) {
@@ -184,9 +197,10 @@ static void product_weight(const struct kernel_call *call, const struct gpu_line
 static void linear_weight(const struct kernel_call *call)
 {
     struct gpu_linear l = linear_of(call);
-    if (!l.at_once)
+    bool cast = runs_fp8(call, &l, fp8_weight);
+    if (!l.at_once && !cast)
         product_weight(call, &l, call->input[0], call->output_gradient, l.rows, l.step);
-    for (int64_t first = 0; l.at_once && first < l.rows; first += l.at_once)
+    for (int64_t first = 0; l.at_once && !cast && first < l.rows; first += l.at_once)
         product_weight(call, &l, rows_at(call, call->input[0], first, l.in),
                        spread_gradients(call, &l, first), rows_from(&l, first), l.step);
     if (call->op->weights > 1)

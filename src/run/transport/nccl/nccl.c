@@ -200,7 +200,7 @@ static struct device_stream *stream_for(struct nccl *s, int32_t channel, bool re
 
 static ncclDataType_t type_of(const struct transfer *x)
 {
-    return x->dtype == DTYPE_BF16 ? ncclBfloat16 : ncclFloat;
+    return x->dtype == DTYPE_BF16 ? ncclBfloat16 : x->dtype == DTYPE_FP16 ? ncclHalf : ncclFloat;
 }
 
 static ncclResult_t all_to_all(const struct transfer *x, const struct nccl_group *group,

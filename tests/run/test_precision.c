@@ -1,0 +1,222 @@
+/* test_precision.c - kernels in fp16, and products in fp8.
+ *
+ * Casts are held against a search over all numbers of the type. A product in fp8 is that of operands which were cast,
+ * and its results are rounded to bf16 once: with the operands cast beforehand, kernels in fp32 come to
+ *
+ *   |difference| <= 2^-8 |result| + what fp32's sums are off by                                   (1)
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "kernel_cases.h"
+#include "rounds.h"
+
+/* ---- casts ----------------------------------------------------------------------------------- */
+
+static void test_fp16_there_and_back(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits < 1U << 16; bits++) {
+        uint16_t half = (uint16_t)bits, back;
+        float wide;
+        widen(DTYPE_FP16, &half, 0, 1, &wide);
+        narrow(DTYPE_FP16, &wide, 1, &back, 0);
+        bool number = (bits & 0x7fffU) <= 0x7c00U;
+        assert_true(number ? back == half : isnan(wide));
+        double size = ldexp(bits & 0x7c00U ? 1024 + (bits & 0x3ffU) : bits & 0x3ffU,
+                            (int)(bits >> 10 & 31U ? bits >> 10 & 31U : 1) - 25);
+        if ((bits & 0x7fffU) < 0x7c00U)
+            assert_true(wide == (float)(bits >> 15 ? -size : size));
+    }
+}
+
+/* Half way between two neighbours the even one is taken, a little beside it the nearer. */
+static void test_fp16_rounds_to_the_nearest(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits < 0x7c00U; bits++) {
+        uint16_t half[2] = {(uint16_t)bits, (uint16_t)(bits + 1)}, got[3];
+        float wide[2];
+        widen(DTYPE_FP16, half, 0, 2, wide);
+        if (bits == 0x7bffU)
+            wide[1] = 65536; /* as if there were a next one */
+        float middle = (wide[0] + wide[1]) / 2;
+        float x[3] = {nextafterf(middle, 0), middle, nextafterf(middle, INFINITY)};
+        narrow(DTYPE_FP16, x, 3, got, 0);
+        assert_int_equal(got[0], half[0]);
+        assert_int_equal(got[1], bits % 2 ? half[1] : half[0]);
+        assert_int_equal(got[2], half[1]);
+    }
+}
+
+/* The number of fp8 that is nearest to x: of the even ones where two are. */
+static double nearest8(enum fp8_form form, double x)
+{
+    const struct fp8_facts *f = &FP8_FORMS[form];
+    double best = 0, distance = INFINITY;
+    for (int bits = 0; bits < 128; bits++) {
+        int mantissa = bits & ((1 << f->mantissa) - 1), exponent = bits >> f->mantissa;
+        double size = exponent ? ldexp(1 + ldexp(mantissa, -f->mantissa), exponent - 1 + f->least)
+                               : ldexp(mantissa, f->least - f->mantissa);
+        if (size > f->limit)
+            break;
+        double here = fabs(fabs(x) - size);
+        if (here < distance || (here == distance && mantissa % 2 == 0)) {
+            best = size;
+            distance = here;
+        }
+    }
+    return copysign(best, x);
+}
+
+static void test_fp8_is_the_nearest(void **state)
+{
+    (void)state;
+    enum { COUNT = 4096 };
+    for (int form = 0; form < FP8_FORM_COUNT; form++) {
+        static float x[COUNT], before[COUNT];
+        struct rng rng;
+        rng_seed(&rng, (uint64_t)form);
+        for (int i = 0; i < COUNT; i++)
+            x[i] = before[i] = (float)ldexp(rng_uniform(&rng) - 0.5, -(int)rng_below(&rng, 30));
+        x[0] = before[0] = 0.875F; /* the largest: halves of steps are met, too */
+        fp8_round((enum fp8_form)form, x, COUNT);
+        float scale = FP8_FORMS[form].limit / 0.875F;
+        for (int i = 0; i < COUNT; i++)
+            assert_true(x[i] == (float)nearest8((enum fp8_form)form, scale * before[i]) / scale);
+    }
+    float zeros[2] = {0, 0}, endless[2] = {1, INFINITY};
+    fp8_round(FP8_E4M3, zeros, 2);
+    fp8_round(FP8_E4M3, endless, 2);
+    assert_true(zeros[0] == 0 && zeros[1] == 0 && !isfinite(endless[1]));
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static struct part all_of(const struct lab *lab)
+{
+    struct part part = {.adds_once = true};
+    memcpy(part.size, lab->whole, sizeof part.size);
+    return part;
+}
+
+static void check_close(const struct lab *lab, const char *what, const struct operand *operand,
+                        const double *got, const double *want, double share)
+{
+    int64_t count = elements_in(lab->op, operand, lab->whole);
+    double most = 0.05;
+    for (int64_t i = 0; i < count; i++)
+        most = isfinite(want[i]) ? fmax(most, fabs(want[i])) : most;
+    for (int64_t i = 0; i < count; i++)
+        if (got[i] != want[i] && !(fabs(got[i] - want[i]) <= share * most))
+            fail_msg("%s, seed %llu: %s [%lld] is %.9g, expected %.9g",
+                     OP_KINDS[lab->op->kind].name, (unsigned long long)lab->seed, what,
+                     (long long)i, got[i], want[i]);
+}
+
+/* A quarter of what bf16 is allowed (test_kernels.c): it has two bits less. */
+static void test_fp16_is_near_fp32(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++)
+        for (int round = 0; round < rounds_of(CASES[i].rounds / 4 + 1); round++) {
+            struct lab lab;
+            const char *why;
+            lab_open(&lab, CASES[i].make, 1000 * i + (uint64_t)round);
+            struct part part = all_of(&lab);
+            if (lab_backend()->has(lab.op, &why)) {
+                struct answer fp32 = lab_run(&lab, &part, 1, DTYPE_FP32);
+                struct answer fp16 = lab_run(&lab, &part, 1, DTYPE_FP16);
+                check_close(&lab, "output", &lab.op->output, fp16.output, fp32.output, 0.005);
+                for (int k = 0; k < lab.op->inputs; k++)
+                    check_close(&lab, "gradient", &lab.op->input[k], fp16.input_gradient[k],
+                                fp32.input_gradient[k], 0.005);
+                for (int k = 0; k < lab.op->weights; k++)
+                    check_close(&lab, "weight's gradient", &lab.op->weight[k].operand,
+                                fp16.weight_gradient[k], fp32.weight_gradient[k], 0.005);
+            }
+            lab_close(&lab);
+        }
+}
+
+/* Sizes that GPUs multiply in 8 bits, rows apart: those are any number. */
+static void make_even_linear(struct builder *b, struct rng *rng)
+{
+    build_linear(b, "op", sequence(b, 16 * from_to(rng, 1, 8), 16 * from_to(rng, 1, 8)),
+                 16 * from_to(rng, 1, 8), maybe(rng));
+}
+
+static void make_half_even_linear(struct builder *b, struct rng *rng)
+{
+    build_linear(b, "op", sequence(b, from_to(rng, 1, 99), 16 * from_to(rng, 1, 8)),
+                 16 * from_to(rng, 1, 8), maybe(rng));
+}
+
+static void cast_all(const struct lab *lab, enum fp8_form form, const struct operand *operand,
+                     double *x)
+{
+    int64_t count = elements_in(lab->op, operand, lab->whole);
+    float *f = ARENA_ARRAY(lab->arena, float, (size_t)count);
+    for (int64_t i = 0; i < count; i++)
+        f[i] = (float)x[i];
+    fp8_round(form, f, count);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = (double)f[i];
+}
+
+/* (1) */
+static void check_fp8(struct lab *lab)
+{
+    const double share = 0x1p-8 + 1e-5;
+    const struct op *op = lab->op;
+    struct part part = all_of(lab);
+    lab->fp8 = true;
+    struct answer fp8 = lab_run(lab, &part, 1, DTYPE_BF16);
+    lab->fp8 = false;
+    cast_all(lab, FP8_E4M3, &op->input[0], lab->input[0]);
+    cast_all(lab, FP8_E4M3, &op->weight[0].operand, lab->weight[0]);
+    struct answer want = lab_run(lab, &part, 1, DTYPE_FP32);
+    check_close(lab, "output", &op->output, fp8.output, want.output, share);
+    if (op->weights > 1)
+        check_close(lab, "bias's gradient", &op->weight[1].operand, fp8.weight_gradient[1],
+                    want.weight_gradient[1], share);
+    cast_all(lab, FP8_E5M2, &op->output, lab->output_gradient);
+    want = lab_run(lab, &part, 1, DTYPE_FP32);
+    check_close(lab, "gradient", &op->input[0], fp8.input_gradient[0], want.input_gradient[0],
+                share);
+    check_close(lab, "weight's gradient", &op->weight[0].operand, fp8.weight_gradient[0],
+                want.weight_gradient[0], share);
+}
+
+static void test_fp8_multiplies_what_was_cast(void **state)
+{
+    (void)state;
+    static void (*const MAKE[])(struct builder *, struct rng *) = {
+        make_linear, make_even_linear, make_half_even_linear, make_expert_linear};
+    for (size_t i = 0; i < COUNT_OF(MAKE); i++)
+        for (int round = 0; round < rounds_of(20); round++) {
+            struct lab lab;
+            const char *why;
+            lab_open(&lab, MAKE[i], 100 * i + (uint64_t)round);
+            if (lab_backend()->has(lab.op, &why))
+                check_fp8(&lab);
+            lab_close(&lab);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fp16_there_and_back),
+        cmocka_unit_test(test_fp16_rounds_to_the_nearest),
+        cmocka_unit_test(test_fp8_is_the_nearest),
+        cmocka_unit_test(test_fp16_is_near_fp32),
+        cmocka_unit_test(test_fp8_multiplies_what_was_cast),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -110,6 +110,8 @@ static const struct cli_option OPTIONS[] = {
     {"clip", "NORM", "limit of the gradients' norm, 0: none (default 1)", OPTION_REAL, AT(clip)},
     {"loss-scale", "S", "in fp16: what losses are multiplied by at first (default 65536)",
      OPTION_REAL, AT(training.loss_scale)},
+    {"replay", NULL, "record a step's work on a GPU once and replay it (CUDA graphs)", OPTION_FLAG,
+     AT(training.replays)},
     {"dropout", "P", "probability (default 0)", OPTION_REAL, AT(dropout), .below = 1},
     {"validation", "FRACTION", "keep the end of the data to measure the loss on (default 0)",
      OPTION_REAL, AT(training.data.validation), .below = 1},

@@ -23,6 +23,7 @@
 
 struct device_stream;
 struct device_event;
+struct device_replay;
 
 enum copy_way { COPY_ON_DEVICE, COPY_TO_HOST, COPY_FROM_HOST };
 
@@ -96,6 +97,16 @@ struct compute_device {
      * both are given up. */
     struct device_event *(*mark)(struct device_stream *stream);
     double (*between)(struct device_event *from, struct device_event *to);
+
+    /* Replays, all of these or none. From `record_work` on (false: it cannot) what the stream is given, and streams that wait
+     * for its events, is not done but recorded, until `recorded_work`; it is done by every `replay_work`. Memory that
+     * is taken meanwhile is the record's. `uploaded` is where the last upload of a record reads: the host may write there
+     * between two replays. One record of a stream at a time. */
+    bool (*record_work)(struct device_stream *stream);
+    void *(*uploaded)(struct device_stream *stream);
+    struct device_replay *(*recorded_work)(struct device_stream *stream);
+    void (*replay_work)(struct device_stream *stream, struct device_replay *replay);
+    void (*free_work)(struct device_stream *stream, struct device_replay *replay);
 };
 extern const struct compute_device CPU_DEVICE;
 

@@ -61,7 +61,7 @@ enum optimizer {
     OPTIMIZER_SGD,
     OPTIMIZER_ADAM,
     OPTIMIZER_ADAMW,
-    OPTIMIZER_MUON, /* matrices by update_matrices, all else by AdamW */
+    OPTIMIZER_MUON, /* matrices by muon_kernels, all else by AdamW */
     OPTIMIZER_COUNT
 };
 extern const char *const OPTIMIZER_NAMES[OPTIMIZER_COUNT];
@@ -75,11 +75,22 @@ struct optimizer_step {
     void *weight;             /* in the storage dtype, NULL: master is the weight */
     enum dtype dtype;
     int64_t count;
-    int64_t rows, columns; /* of each of the matrices that update_matrices is given */
+    int64_t rows, columns; /* of each of Muon's matrices */
     struct device_stream *stream;
 };
 /* The first step of AdamW at usual rates, to be given its tensors: what is measured. */
 extern const struct optimizer_step ADAMW_STEP;
+
+/* Muon's step (cpu/muon.c): what is done element by element, and what matrices as wholes need in between. */
+struct muon_kernels {
+    void (*momentum)(const struct optimizer_step *step,
+                     float *x); /* leaves what is to become orthogonal */
+    int64_t (*room_bytes)(int64_t rows, int64_t columns);
+    /* Matrices one after the other, each where it lies; `room` as above. */
+    void (*orthogonalise)(struct device_stream *stream, int64_t rows, int64_t columns,
+                          int64_t matrices, float *x, void *room);
+    void (*apply)(const struct optimizer_step *step, const float *x);
+};
 
 struct kernels {
     const char *name;
@@ -92,8 +103,7 @@ struct kernels {
     void (*optimize)(const struct optimizer_step *step);
     bool
         pads_logits; /* it takes calls with a pitch, and of a loss those whose gradient is its input */
-    /* Muon's step on whole matrices, one after the other; NULL: this backend has none. */
-    void (*update_matrices)(const struct optimizer_step *step);
+    const struct muon_kernels *muon;
 };
 extern const struct kernels CPU_KERNELS;
 

@@ -11,7 +11,7 @@
  *   I1  Groups are made in the order of instances, and asked in the order of the executor's items: the
  *       same on all members.
  */
-#include "run/rank/room.h"
+#include "run/rank/borders.h"
 
 bool reads_whole(const struct op *op, int place)
 {

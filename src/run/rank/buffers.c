@@ -74,7 +74,7 @@ static void *take(struct rank *r, enum memory_side side, int64_t size)
     int64_t bytes = rounded(size);
     struct buffer_shelf *shelf = shelf_for(r, side, bytes);
     shelf->asked = ++b->asked;
-    if (shelf->spares.len)
+    if (shelf->spares.len && !r->replay.recording)
         return shelf_pop(b, shelf);
     while (b->now + b->spare + bytes > b->most.peak && throw_away(r)) /* I1 */
         ;
@@ -88,7 +88,7 @@ static void *take(struct rank *r, enum memory_side side, int64_t size)
 static void give(struct rank *r, enum memory_side side, void *memory, int64_t size)
 {
     struct buffer_shelf *shelf = shelf_for(r, side, rounded(size));
-    if (!memory || !KEEPS) {
+    if (!memory || !KEEPS || r->replay.recording) {
         release(r, side, memory);
         return;
     }

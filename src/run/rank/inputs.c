@@ -32,27 +32,36 @@ int64_t elements_per_sample(const struct operand *operand)
     return elements;
 }
 
+void gather_source(const struct rank *r, const struct source_read *read)
+{
+    const struct batch_source *source = &r->source;
+    int64_t each = elements_per_sample(read->operand), now = -1, bytes = read->bytes;
+    int64_t first = r->first_sample + read->micro_batch * r->plan->step_samples;
+    char *whole = malloc((size_t)(each * bytes));
+    if (!whole)
+        memory_ran_out((size_t)(each * bytes));
+    for (int64_t i = 0; i < layout_local(read->layout); i++) {
+        int64_t element = layout_element(read->layout, r->device, i);
+        if (element / each != now) {
+            now = element / each;
+            source->read(source->context, first + now, read->input, whole);
+        }
+        memcpy((char *)read->out + i * bytes, whole + element % each * bytes, (size_t)bytes);
+    }
+    free(whole);
+}
+
 void read_source(struct rank *r, int32_t micro_batch, int32_t input, const struct operand *operand,
                  const struct layout *layout, int64_t bytes, void *out)
 {
-    const struct batch_source *source = &r->source;
-    int64_t each = elements_per_sample(operand), now = -1;
-    int64_t first = r->first_sample + micro_batch * r->plan->step_samples;
-    char *whole = malloc((size_t)(each * bytes));
     struct host_view here =
         host_view(rank_device(r), r->work, out, layout_local(layout) * bytes, false);
-    if (!whole || !here.at)
-        memory_ran_out((size_t)(each * bytes));
-    for (int64_t i = 0; i < layout_local(layout); i++) {
-        int64_t element = layout_element(layout, r->device, i);
-        if (element / each != now) {
-            now = element / each;
-            source->read(source->context, first + now, input, whole);
-        }
-        memcpy((char *)here.at + i * bytes, whole + element % each * bytes, (size_t)bytes);
-    }
+    struct source_read read = {micro_batch, input, operand, layout, bytes, here.at};
+    if (!here.at)
+        memory_ran_out((size_t)(layout_local(layout) * bytes));
+    gather_source(r, &read);
     host_view_end(rank_device(r), r->work, &here, true);
-    free(whole);
+    replay_note_read(r, &read);
 }
 
 struct value *read_input(struct rank *r, int32_t micro_batch, const struct local_op *local_op,

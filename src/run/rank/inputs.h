@@ -13,4 +13,7 @@ void read_source(struct rank *r, int32_t micro_batch, int32_t input, const struc
 struct value *read_input(struct rank *r, int32_t micro_batch, const struct local_op *local_op,
                          int32_t operand);
 
+/* The host's part of that. */
+void gather_source(const struct rank *r, const struct source_read *read);
+
 #endif

@@ -7,6 +7,7 @@
  *   I2  Tensors are written once. Only a sum that nobody else sees is added to, and a loss that keeps its logits
  *       may leave their gradient in their place.
  */
+#include "run/rank/borders.h"
 #include "run/rank/inputs.h"
 
 #include <stdlib.h>

@@ -86,6 +86,11 @@ static void scale_back(struct rank *r)
         adapt_scale(&r->loss_scale, finite);
 }
 
+bool measures_norm(const struct rank *r)
+{
+    return r->options->clip > 0 || r->loss_scale.scale > 0;
+}
+
 static void run_optimizer(struct rank *r)
 {
     tie_rest(r);

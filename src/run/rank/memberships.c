@@ -5,7 +5,8 @@
  *
  *   I1  Groups are made in the order of the graph's tasks, then of instances, which is the same on all members.
  */
-#include "run/rank/room.h"
+#include "run/rank/borders.h"
+#include "run/rank/matrices.h"
 
 #include <string.h>
 
@@ -259,6 +260,7 @@ weft_status make_groups(struct rank *r)
     TRY(make_task_groups(r, scratch));
     TRY(make_pairs(r));
     TRY(make_sum_groups(r, scratch));
+    TRY(make_stage_group(r));
     TRY(group_for(r, all, r->transport->ranks, STREAM_COUNT, &r->world));
 done:
     arena_free(scratch);

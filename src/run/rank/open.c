@@ -36,9 +36,8 @@ static weft_status check_plan(const struct run_options *o)
         else if (o->plan->model->op[i].skewed_experts)
             return bad_argument("leave expert_skew out",
                                 "a run chooses experts itself, and not by a power law");
-    if (o->optimizer.kind == OPTIMIZER_MUON &&
-        (!o->kernels->update_matrices || plan_row(o->plan)->segmented))
-        return bad_argument("use another optimizer, or --device cpu and another schedule",
+    if (o->optimizer.kind == OPTIMIZER_MUON && (!o->kernels->muon || plan_row(o->plan)->segmented))
+        return bad_argument("use another optimizer, or another schedule",
                             "muon updates whole matrices at once, on %s with %s it cannot",
                             o->kernels->name, o->plan->schedule);
     if (devices != o->transport->ranks)
@@ -152,6 +151,7 @@ void run_close(struct rank *r)
 {
     if (!r)
         return;
+    replay_free(r);
     free_values(r);
     free_stores(r);
     floats_free(r, MEMORY_WORKSPACE, r->scratch, r->scratch_bytes / (int64_t)sizeof(float));
@@ -211,6 +211,12 @@ done:
 
 bool shows_weight(const struct rank *r, const struct held_weight *held)
 {
+    bool owner = held->weight > 0 || plan_weight_owner(r->plan, held->instance) == held->instance;
+    return owner && first_of_copies(r, held);
+}
+
+bool first_of_copies(const struct rank *r, const struct held_weight *held)
+{
     const struct store *s = &r->store[held->store];
     const struct pattern *pattern =
         s->shard ? &r->graph->pattern[r->graph->bucket[s->bucket].pattern] : NULL;
@@ -223,7 +229,7 @@ bool shows_weight(const struct rank *r, const struct held_weight *held)
             return false;
         mesh *= degree;
     }
-    return held->weight > 0 || plan_weight_owner(r->plan, held->instance) == held->instance;
+    return true;
 }
 
 /* Elements first .. first + count of those that lie here, without what is after the end. */

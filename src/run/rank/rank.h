@@ -59,6 +59,7 @@ struct run_options {
     struct loss_scale loss_scale; /* to begin with; its scale 0: FIRST_LOSS_SCALE. In fp16 alone */
     int64_t slice_bytes;          /* of gradient buckets that go at once, 0: DEFAULT_SLICE_BYTES */
     bool trace;                   /* record when every task ran */
+    bool replays; /* an iteration's work is recorded once, where that can be (run_cannot_replay) */
 };
 
 /* A pipeline's transfer may have to wait for one slice: 1 MiB takes a millisecond at 1 GB/s, the
@@ -115,6 +116,9 @@ struct run_memory {
 };
 struct run_memory run_memory(const struct rank *rank);
 int64_t run_peak_bytes(const struct rank *rank); /* its peak alone, at no cost */
+
+/* Why an iteration's work cannot be replayed though that was asked for; NULL: it can. */
+const char *run_cannot_replay(const struct rank *rank);
 
 /* What happened, with `trace`: one event per task of the graph that the rank had a part in. */
 struct run_event {

@@ -14,6 +14,7 @@
  *   sends.c     sends between stages
  *   weights.c   the weights of this device, and what they begin with
  *   stores.c    weights, gradients and optimizer state by buckets
+ *   matrices.c  Muon's matrices, of which a part is here
  *   bucket_transfers.c  gradients and weights of a bucket between the members that share it
  *   ties.c      gradients of tied weights
  *   jobs.c      what each kind of task does
@@ -22,6 +23,7 @@
  *   progress_thread.c  which of them looks after transfers
  *   open.c      a rank is opened, runs its steps, shows its weights
  *   record.c    what happened on all ranks, as one trace
+ *   replay.c    an iteration's work recorded once and replayed
  *
  *   I1  What both threads see is changed under `lock`; tensors are counted references, and what a
  *       kernel reads or a transfer fills is not changed meanwhile.
@@ -36,6 +38,7 @@
 #include <pthread.h>
 
 #include "run/rank/rank.h"
+#include "run/rank/replay.h"
 #include "run/rank/spread.h"
 
 /* ---- tensors (buffers.c) --------------------------------------------------------------------- */
@@ -146,7 +149,7 @@ struct held_weight {
     int64_t share,
         place;        /* each member's part of it, and where that is in a member's part of all */
     bool contributes; /* its gradients to the sum: of copies, one does */
-    int64_t rows, columns; /* of each of its matrices, if those are updated whole; else 0 */
+    int64_t rows, columns; /* of each of its matrices, if Muon updates them; else 0 */
 };
 
 /* A bucket's weights, gradients and optimizer state. */
@@ -283,7 +286,7 @@ struct rank {
     ARRAY(struct errand *) active;
     struct asked asked;
     struct pending_transfer *summing; /* what was asked for, on its way: the communicator's */
-    int32_t world;                    /* the group of all ranks */
+    int32_t world, stage_group;       /* of all ranks; of this stage's, -1: not asked for */
     ARRAY(struct pooled) pool;
 
     pthread_mutex_t lock;
@@ -304,6 +307,7 @@ struct rank {
     float rate;
     double gradient_norm;
     struct loss_scale loss_scale;
+    struct replay replay;
     struct batch_source source; /* of this iteration */
     int64_t first_sample;
     bool evaluates;          /* changes no weight */
@@ -346,18 +350,6 @@ weft_status make_groups(struct rank *r);
 /* The transport's group of these ranks, made once. */
 weft_status group_for(struct rank *r, const int32_t *member, int32_t count, int32_t channel,
                       int32_t *out);
-
-/* ---- borders.c ------------------------------------------------------------------------------- */
-
-weft_status find_border(struct rank *r, struct local_op *local_op);
-/* Of one input: the whole of the group's parts; room for its gradient, an addend of the whole; and the
- * own part of the sum of these. Gathering and giving back take over a reference. */
-struct value *border_gather(struct rank *r, const struct border_moves *border, int32_t operand,
-                            struct value *value);
-struct value *border_room(struct rank *r, const struct border_moves *border, int32_t operand,
-                          enum dtype dtype);
-struct value *border_give_back(struct rank *r, const struct border_moves *border, int32_t operand,
-                               struct value *value);
 
 /* ---- liveness.c ------------------------------------------------------------------------------ */
 
@@ -414,6 +406,7 @@ weft_status find_weights(struct rank *r);
 /* Of devices that have the same of a weight the first one shows it; those that share its state each
  * show their part. */
 bool shows_weight(const struct rank *r, const struct held_weight *held);
+bool first_of_copies(const struct rank *r, const struct held_weight *held); /* whoever owns it */
 void make_stores(struct rank *r);
 void fill_weights(struct rank *r);
 void free_stores(struct rank *r);
@@ -447,12 +440,6 @@ bool tie_begin(struct rank *r, struct errand *work); /* false: nothing to do */
 /* Those that no task does: before the optimizer's step, by the executor. */
 void tie_rest(struct rank *r);
 
-/* Whether the norm of all gradients is measured before the optimizer's step (jobs.c). */
-static inline bool measures_norm(const struct rank *r)
-{
-    return r->options->clip > 0 || r->loss_scale.scale > 0;
-}
-
 /* ---- jobs.c ---------------------------------------------------------------------------------- */
 
 /* Runs a job of computation to its end, unless the run fails meanwhile. */
@@ -462,6 +449,7 @@ void start_job(struct rank *r, int32_t number);
 /* After a transfer: whether another one of the job is on its way; else the job is over, and this gone. */
 bool goes_further(struct rank *r, struct errand *work);
 void fail_by_status(struct rank *r);
+bool measures_norm(const struct rank *r); /* of all gradients, before the optimizer's step */
 
 /* ---- order.c, in_order.c --------------------------------------------------------------------- */
 

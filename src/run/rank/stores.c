@@ -11,7 +11,7 @@
  *       which have one moment, then those that are frozen (LoRA), which have neither gradients nor moments nor masters.
  *   I2  Weights in bf16 have a master in fp32 where their optimizer state is; gradients are fp32.
  */
-#include "run/rank/stretch.h"
+#include "run/rank/matrices.h"
 
 #include <math.h>
 
@@ -215,18 +215,21 @@ static void optimize_range(const struct rank *r, const struct store *s,
         r->options->kernels->optimize(&o);
 }
 
-/* I3: the store is plain (weights.c, I3). */
-static void optimize_matrices(const struct rank *r, const struct store *s, int64_t step)
+/* I3: of each the member's part; all devices of the stage come here, also those whose part is empty (matrices.c, I2). */
+static void optimize_matrices(struct rank *r, const struct store *s, int64_t step)
 {
     for (int32_t i = s->first_weight; i < s->first_weight + s->trained_weights; i++) {
         const struct held_weight *held = &r->weight[i];
-        float *master = (s->master ? s->master : (float *)s->weights) + held->first;
-        struct step_range range = {held->count, held->first, held->first, held->first, master};
+        struct stretch all = {held, 0, 0, held->share};
+        int64_t own = s->member * held->share;
+        if (!held->rows)
+            continue;
+        struct step_range range = {real_count(&all, s->member), held->place,
+                                   element_of(&all, s->member), stored_at(s, held, own),
+                                   master_data(r, held, own)};
         struct optimizer_step o = step_of(r, s, &range, step);
-        o.rows = held->rows;
-        o.columns = held->columns;
-        if (held->rows && steps_now(r, &o))
-            r->options->kernels->update_matrices(&o);
+        if (!r->evaluates && isfinite(o.scale))
+            update_matrix(r, held, &o);
     }
 }
 
@@ -238,9 +241,8 @@ void optimize_store(struct rank *r, struct store *s, int64_t first, int64_t end,
         int64_t last = end < s->second_part ? end : s->second_part;
         optimize_range(
             r, s, &(struct step_range){last - first, first, first, first, master + first}, step);
-        optimize_matrices(r, s, step);
     } else
-        FOR_STRETCHES(r, s, first, end, at)
+        FOR_STRETCHES(r, s, first, end < s->second_part ? end : s->second_part, at)
         {
             int64_t own = s->member * at.held->share + at.at;
             optimize_range(r, s,
@@ -250,6 +252,8 @@ void optimize_store(struct rank *r, struct store *s, int64_t first, int64_t end,
                                                 master_data(r, at.held, own)},
                            step);
         }
+    if (end > s->second_part)
+        optimize_matrices(r, s, step);
     clear_gradients(r, s, first, end);
 }
 

@@ -9,7 +9,6 @@
  * 2015, Eq. 10), of an adapter's second product 0.
  *
  *   I1  A copy of a tied weight (plan/tied.c) has the owner's name and so its numbers.
- *   I3  A matrix that Muon updates is whole on its device, and so is its state.
  *   I2  With state sharding each weight is cut into equal shares by its elements here, so that copies of a tied
  *       weight that lie alike are cut alike; a member's part of a bucket is its shares of all.
  */
@@ -140,8 +139,7 @@ static void fill_store(struct rank *r, struct store *store)
     add_weights(r, store, UPDATED_NEVER);
 }
 
-/* I3 */
-static weft_status find_matrices(struct rank *r)
+static void find_matrices(struct rank *r)
 {
     for (int32_t i = 0; i < r->weights; i++) {
         struct held_weight *held = &r->weight[i];
@@ -151,14 +149,7 @@ static weft_status find_matrices(struct rank *r)
             continue;
         held->rows = operand->size[operand->axes - 2];
         held->columns = operand->size[operand->axes - 1];
-        bool whole = op->kind == OP_EXPERT_LINEAR ? plan_expert_tp(r->plan) == 1
-                                                  : layout_is_copies(&held->layout);
-        if (!whole || r->store[held->store].shard)
-            return bad_argument("use tp 1, etp 1 and zero 0, or another optimizer",
-                                "muon updates whole matrices, and '%s' is %s", held->name,
-                                whole ? "shared out" : "split");
     }
-    return WEFT_OK;
 }
 
 static weft_status count_weights(const struct rank *r, size_t *count)
@@ -192,7 +183,7 @@ weft_status find_weights(struct rank *r)
         r->store_of[b] = r->stores++;
         fill_store(r, store);
     }
-    TRY(find_matrices(r));
+    find_matrices(r);
     for (int64_t i = 0; i < r->instances; i++) { /* I1 */
         int64_t owner = plan_weight_owner(r->plan, i);
         if (owner != i && !plan_holds_weights(r->plan, i))

@@ -192,6 +192,7 @@ static weft_status open_rank(void *context)
                               .clip = o->clip,
                               .first_step = t->out->step,
                               .loss_scale = {.scale = o->loss_scale},
+                              .replays = o->replays,
                               .trace = o->trace};
     weft_status status;
     const char *device = o->device ? o->device : "cpu";
@@ -203,6 +204,8 @@ static weft_status open_rank(void *context)
     TRY(run_open(&run, &t->rank));
     if (run_note(t->rank) && run.transport->ranks > 1)
         note(t, run_note(t->rank));
+    if (run_cannot_replay(t->rank))
+        note(t, arena_printf(t->keep, "work is not replayed: %s", run_cannot_replay(t->rank)));
     if (t->checkpoint)
         TRY(load_state(t->rank, t->checkpoint));
     else if (o->from)

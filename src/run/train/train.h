@@ -46,6 +46,7 @@ struct training_options {
      * written as at its end. NULL: none. */
     const char *from, *to;
     unsigned allowed;         /* 1 << enum change: settings that a resumed run may change */
+    bool replays;             /* rank.h; where it cannot be, that is said */
     const char *trace;        /* a file for what happened; NULL: none */
     struct slowdown slowdown; /* of ranks that are threads */
     struct request *request;  /* whose memory they take; NULL: that of the caller */

@@ -35,6 +35,8 @@ static void *cuda_allocate(struct device_stream *stream, int64_t bytes)
     CUdeviceptr memory = 0;
     if (!cuda_ready())
         return &nothing;
+    if (cuda_records(stream))
+        return cuda_record_take(stream, bytes > 0 ? bytes : 1);
     CUresult result =
         CUDA(cuMemAllocAsync)(&memory, (size_t)(bytes > 0 ? bytes : 1), stream->stream);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -45,7 +47,7 @@ static void *cuda_allocate(struct device_stream *stream, int64_t bytes)
 
 static void cuda_release(struct device_stream *stream, void *memory)
 {
-    if (memory && cuda_ready())
+    if (memory && cuda_ready() && !cuda_record_give(stream, memory))
         cuda_works(CUDA(cuMemFreeAsync)(address(memory), stream->stream), "memory is released");
 }
 
@@ -206,6 +208,10 @@ static void upload_half(struct device_stream *s, char *to, const char *from, int
 
 static void cuda_upload(struct device_stream *s, void *to, const void *from, int64_t bytes)
 {
+    if (cuda_ready() && cuda_records(s)) {
+        cuda_record_upload(s, to, from, bytes);
+        return;
+    }
     pthread_mutex_lock(&s->lock);
     for (int64_t done = 0; done < bytes && cuda_ready(); done += STAGING / 2) {
         int64_t now = bytes - done < STAGING / 2 ? bytes - done : STAGING / 2;
@@ -383,4 +389,9 @@ const struct compute_device CUDA_DEVICE = {
     .over = cuda_over,
     .mark = cuda_mark,
     .between = cuda_between,
+    .record_work = cuda_replay_record,
+    .uploaded = cuda_uploaded,
+    .recorded_work = cuda_replay_recorded,
+    .replay_work = cuda_replay,
+    .free_work = cuda_replay_free,
 };

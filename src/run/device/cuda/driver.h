@@ -38,6 +38,14 @@
     X(cuMemFreeHost, "cuMemFreeHost")                                                              \
     X(cuMemcpyAsync, "cuMemcpyAsync")                                                              \
     X(cuMemsetD8Async, "cuMemsetD8Async")                                                          \
+    X(cuMemAlloc, "cuMemAlloc_v2")                                                                 \
+    X(cuMemFree, "cuMemFree_v2")                                                                   \
+    X(cuStreamBeginCapture, "cuStreamBeginCapture_v2")                                             \
+    X(cuStreamEndCapture, "cuStreamEndCapture")                                                    \
+    X(cuGraphInstantiate, "cuGraphInstantiateWithFlags")                                           \
+    X(cuGraphLaunch, "cuGraphLaunch")                                                              \
+    X(cuGraphDestroy, "cuGraphDestroy")                                                            \
+    X(cuGraphExecDestroy, "cuGraphExecDestroy")                                                    \
     X(cuGetErrorString, "cuGetErrorString")
 
 struct cuda_driver {
@@ -59,7 +67,22 @@ struct device_stream {
     pthread_mutex_t lock; /* of what follows: any thread may upload */
     char *staging;        /* pinned, in two halves */
     int64_t at;
-    CUevent read[2]; /* when the GPU has read a half */
+    CUevent read[2];                            /* when the GPU has read a half */
+    struct device_replay *recording, *recorded; /* replay.c */
 };
+
+/* ---- replay.c --------------------------------------------------------------------------------- */
+
+bool cuda_records(const struct device_stream *stream);
+/* While it records; giving back also afterwards: whether the memory is a replay's own, or is released later. */
+void *cuda_record_take(struct device_stream *stream, int64_t bytes);
+bool cuda_record_give(struct device_stream *stream, void *memory);
+void cuda_record_upload(struct device_stream *stream, void *to, const void *from, int64_t bytes);
+/* The table's. */
+bool cuda_replay_record(struct device_stream *stream);
+void *cuda_uploaded(struct device_stream *stream);
+struct device_replay *cuda_replay_recorded(struct device_stream *stream);
+void cuda_replay(struct device_stream *stream, struct device_replay *replay);
+void cuda_replay_free(struct device_stream *stream, struct device_replay *replay);
 
 #endif

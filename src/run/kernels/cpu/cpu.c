@@ -69,8 +69,8 @@ static void cpu_run(const struct kernel_call *call, enum phase phase)
 }
 
 const struct kernels CPU_KERNELS = {
-    "cpu",   &CPU_DEVICE,  cpu_has, cpu_kept_bytes,      cpu_scratch_bytes,
-    cpu_run, cpu_optimize, false,   cpu_update_matrices,
+    "cpu",   &CPU_DEVICE,  cpu_has, cpu_kept_bytes, cpu_scratch_bytes,
+    cpu_run, cpu_optimize, false,   &CPU_MUON,
 };
 
 /* ---- operands ------------------------------------------------------------------------------ */

@@ -31,7 +31,7 @@ extern const struct cpu_kernel CPU_EMBEDDING, CPU_LINEAR, CPU_SCORE, CPU_CONTEXT
     CPU_LOSS, CPU_RESHAPE, CPU_EMBEDDING_BAG, CPU_INTERACTION, CPU_ROUTER, CPU_DISPATCH,
     CPU_EXPERT_LINEAR, CPU_COMBINE, CPU_CONV1D, CPU_SCAN, CPU_GATED_NORM, CPU_DELTA;
 void cpu_optimize(const struct optimizer_step *step);
-void cpu_update_matrices(const struct optimizer_step *step);
+extern const struct muon_kernels CPU_MUON;
 void store_weights(const struct optimizer_step *step); /* as they are stored, if not in fp32 */
 
 /* ---- exponentials --------------------------------------------------------------------------- */

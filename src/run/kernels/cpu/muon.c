@@ -11,7 +11,6 @@
  *   I1  All in fp32. Products of matrices are OpenBLAS's, on this thread.
  */
 #include <math.h>
-#include <stdlib.h>
 
 #include "run/kernels/cpu/cpu.h"
 
@@ -44,54 +43,63 @@ static void iterate(struct orthogonal *o)
     o->next = before;
 }
 
-/* (1): leaves the momentum, and X as the matrix lies or transposed. */
-static void begin(const struct optimizer_step *s, int64_t first, bool turned, struct orthogonal *o)
+/* (1), without the norm. */
+static void cpu_momentum(const struct optimizer_step *s, float *x)
 {
-    const float *gradient = s->gradient + first;
-    float *m = s->moment1 + first;
-    double squares = 0;
-    for (int64_t i = 0; i < s->rows; i++)
-        for (int64_t k = 0; k < s->columns; k++) {
-            float g = s->scale * gradient[i * s->columns + k], *own = &m[i * s->columns + k];
-            *own = s->momentum * *own + g;
-            float x = g + s->momentum * *own;
-            o->x[turned ? k * s->rows + i : i * s->columns + k] = x;
-            squares += (double)x * (double)x;
-        }
-    float inverse =
-        (float)(1 / (sqrt(squares) + 1e-7)); /* of a gradient of zeros nothing is left */
-    for (int64_t i = 0; i < s->rows * s->columns; i++)
-        o->x[i] *= inverse;
-}
-
-static void finish(const struct optimizer_step *s, int64_t first, bool turned,
-                   const struct orthogonal *o) /* (3) */
-{
-    float *w = s->master + first;
-    float rest = 1 - s->rate * s->decay;
-    float rate = s->rate * 0.2F * sqrtf((float)o->columns);
-    for (int64_t i = 0; i < s->rows; i++)
-        for (int64_t k = 0; k < s->columns; k++) {
-            float x = o->x[turned ? k * s->rows + i : i * s->columns + k];
-            w[i * s->columns + k] = w[i * s->columns + k] * rest - rate * x;
-        }
-}
-
-void cpu_update_matrices(const struct optimizer_step *step)
-{
-    bool turned = step->rows > step->columns;
-    int64_t r = turned ? step->columns : step->rows, c = turned ? step->rows : step->columns;
-    int64_t each = r * c;
-    float *room = malloc((size_t)(2 * each + 2 * r * r) * sizeof *room);
-    if (!room)
-        memory_ran_out((size_t)(2 * each + 2 * r * r) * sizeof *room);
-    for (int64_t first = 0; first + each <= step->count; first += each) {
-        struct orthogonal o = {r, c, room, room + 2 * each, room + 2 * each + r * r, room + each};
-        begin(step, first, turned, &o);
-        for (int i = 0; i < ITERATIONS; i++)
-            iterate(&o);
-        finish(step, first, turned, &o);
+    for (int64_t i = 0; i < s->count; i++) {
+        float g = s->scale * s->gradient[i];
+        s->moment1[i] = s->momentum * s->moment1[i] + g;
+        x[i] = g + s->momentum * s->moment1[i];
     }
-    free(room);
-    store_weights(step);
 }
+
+/* Of a gradient of zeros nothing is left. */
+static float inverse_norm(const float *x, int64_t count)
+{
+    double squares = 0;
+    for (int64_t i = 0; i < count; i++)
+        squares += (double)x[i] * (double)x[i];
+    return (float)(1 / (sqrt(squares) + 1e-7));
+}
+
+/* A matrix, or its transpose, from `from` to `to`: of `rows` rows before. */
+static void turn(int64_t rows, int64_t columns, bool turned, float factor, const float *from,
+                 float *to)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0; k < columns; k++)
+            to[turned ? k * rows + i : i * columns + k] = factor * from[i * columns + k];
+}
+
+static int64_t cpu_room_bytes(int64_t rows, int64_t columns)
+{
+    int64_t r = rows < columns ? rows : columns;
+    return (2 * rows * columns + 2 * r * r) * (int64_t)sizeof(float);
+}
+
+static void cpu_orthogonalise(struct device_stream *stream, int64_t rows, int64_t columns,
+                              int64_t matrices, float *x, void *memory)
+{
+    bool turned = rows > columns;
+    int64_t r = turned ? columns : rows, c = turned ? rows : columns, each = r * c;
+    float *room = memory;
+    (void)stream;
+    for (int64_t i = 0; i < matrices; i++, x += each) {
+        struct orthogonal o = {r, c, room, room + 2 * each, room + 2 * each + r * r, room + each};
+        turn(rows, columns, turned, inverse_norm(x, each), x, o.x);
+        for (int k = 0; k < ITERATIONS; k++)
+            iterate(&o);
+        turn(r, c, turned, 1, o.x, x);
+    }
+}
+
+static void cpu_apply(const struct optimizer_step *s, const float *x) /* (3) */
+{
+    float rest = 1 - s->rate * s->decay;
+    float rate = s->rate * 0.2F * sqrtf((float)(s->rows > s->columns ? s->rows : s->columns));
+    for (int64_t i = 0; i < s->count; i++)
+        s->master[i] = s->master[i] * rest - rate * x[i];
+    store_weights(s);
+}
+
+const struct muon_kernels CPU_MUON = {cpu_momentum, cpu_room_bytes, cpu_orthogonalise, cpu_apply};

@@ -25,6 +25,7 @@ extern const struct gpu_kind GPU_EMBEDDING, GPU_LINEAR, GPU_SCORE, GPU_CONTEXT, 
     GPU_DROPOUT_ADD, GPU_ADD, GPU_ROTARY, GPU_LOSS, GPU_ROUTER, GPU_DISPATCH, GPU_EXPERT_LINEAR,
     GPU_COMBINE;
 void gpu_optimize(const struct optimizer_step *step);
+extern const struct muon_kernels GPU_MUON;
 /* What is missing, where products cannot be had. */
 weft_status products_open(void);
 

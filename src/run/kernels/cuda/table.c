@@ -55,7 +55,7 @@ static void gpu_run(const struct kernel_call *call, enum phase phase)
 
 static const struct kernels CUDA_KERNELS = {
     "cuda",  &CUDA_DEVICE, gpu_has, gpu_kept_bytes, gpu_scratch_bytes,
-    gpu_run, gpu_optimize, true,    NULL,
+    gpu_run, gpu_optimize, true,    &GPU_MUON,
 };
 
 weft_status cuda_kernels(int32_t place, const struct kernels **out)

@@ -13,7 +13,7 @@ struct source_read {
     void *out;     /* in the host's memory */
 };
 /* replay.c */
-struct replay {
+struct rank_replay {
     int32_t warm; /* iterations so far */
     bool refused, recording;
     struct device_replay *recorded; /* NULL: not yet */

@@ -307,7 +307,7 @@ struct rank {
     float rate;
     double gradient_norm;
     struct loss_scale loss_scale;
-    struct replay replay;
+    struct rank_replay replay;
     struct batch_source source; /* of this iteration */
     int64_t first_sample;
     bool evaluates;          /* changes no weight */

@@ -13,14 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct owned {
+struct replay_memory {
     char *memory;
     int64_t bytes;
     bool taken;
 };
 struct device_replay {
     CUgraphExec exec;
-    ARRAY(struct owned) owned;
+    ARRAY(struct replay_memory) owned;
     ARRAY(void *) uploads; /* pinned */
     ARRAY(void *) later;   /* I2 */
     struct arena *arena;
@@ -37,11 +37,11 @@ bool cuda_records(const struct device_stream *stream)
 }
 
 /* The smallest that is free, and not more than twice as large. */
-static struct owned *fitting(struct device_replay *p, int64_t bytes)
+static struct replay_memory *fitting(struct device_replay *p, int64_t bytes)
 {
-    struct owned *best = NULL;
+    struct replay_memory *best = NULL;
     for (size_t i = 0; i < p->owned.len; i++) {
-        struct owned *o = &p->owned.data[i];
+        struct replay_memory *o = &p->owned.data[i];
         if (!o->taken && o->bytes >= bytes && o->bytes <= 2 * bytes &&
             (!best || o->bytes < best->bytes))
             best = o;
@@ -52,7 +52,7 @@ static struct owned *fitting(struct device_replay *p, int64_t bytes)
 void *cuda_record_take(struct device_stream *stream, int64_t bytes)
 {
     struct device_replay *p = stream->recording;
-    struct owned *o = fitting(p, bytes);
+    struct replay_memory *o = fitting(p, bytes);
     CUdeviceptr memory = 0;
     if (o) {
         o->taken = true;
@@ -62,7 +62,7 @@ void *cuda_record_take(struct device_stream *stream, int64_t bytes)
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return NULL;
     cuda_works(result, "memory is taken");
-    struct owned made = {(char *)(uintptr_t)memory, bytes, true};
+    struct replay_memory made = {(char *)(uintptr_t)memory, bytes, true};
     array_push(p->arena, &p->owned, made);
     return made.memory;
 }

@@ -15,7 +15,7 @@ static struct cuda_kernel LARGEST = {.code = &CUDA_CODE_fp8, .name = "largest"};
 enum { UNIT = 16 };
 
 /* The start of the room: the largest number of either operand, then alpha and beta of the product. */
-struct numbers {
+struct cast_numbers {
     uint32_t most[2];
     float factor[2];
 };
@@ -77,7 +77,7 @@ static void cast(const struct kernel_call *call, const struct operand8 *o, const
 
 /* I1: both as rows of k numbers. */
 static void multiply_cast(const struct kernel_call *call, const struct product8 *p,
-                          const struct numbers *n, char *left, char *right)
+                          const struct cast_numbers *n, char *left, char *right)
 {
     struct gemm g = gemm_of(DTYPE_BF16, p->out);
     g.batch = p->left.matrices;
@@ -106,7 +106,7 @@ static void cast_wide(const struct kernel_call *call, const struct operand8 *o,
 
 /* The same numbers in bf16, each as it lies. */
 static void multiply_wide(const struct kernel_call *call, const struct product8 *p,
-                          const struct numbers *n, char *left, char *right)
+                          const struct cast_numbers *n, char *left, char *right)
 {
     const struct operand8 *a = &p->left, *b = &p->right;
     struct gemm g = gemm_of(DTYPE_BF16, p->out);
@@ -141,7 +141,7 @@ static bool is_aligned(const void *address)
 
 /* What is found before the casts. */
 static void find_numbers(const struct kernel_call *call, const struct operand8 *left,
-                         const struct operand8 *right, float before, struct numbers *n)
+                         const struct operand8 *right, float before, struct cast_numbers *n)
 {
     const uint32_t *most = n->most;
     float *factor = n->factor;
@@ -154,7 +154,7 @@ static void find_numbers(const struct kernel_call *call, const struct operand8 *
 
 static void run_product(const struct kernel_call *call, const struct product8 *p, void *room)
 {
-    struct numbers *n = room;
+    struct cast_numbers *n = room;
     bool units = p->m % UNIT == 0 && p->n % UNIT == 0 && is_aligned(p->left.from) &&
                  is_aligned(p->right.from) && is_aligned(p->to) && is_aligned(p->bias);
     bool casts =
@@ -211,14 +211,14 @@ void fp8_weight(const struct kernel_call *call, const struct fp8_sizes *s, void 
 
 int64_t fp8_pair_bytes(int64_t left, int64_t right)
 {
-    return up(sizeof(struct numbers)) + up(left * dtype_bytes(DTYPE_BF16)) +
+    return up(sizeof(struct cast_numbers)) + up(left * dtype_bytes(DTYPE_BF16)) +
            up(right * dtype_bytes(DTYPE_BF16));
 }
 
 struct fp8_pair fp8_pair(const struct kernel_call *call, const struct fp8_tensor *left,
                          const struct fp8_tensor *right, float before, void *room)
 {
-    struct numbers *n = room;
+    struct cast_numbers *n = room;
     struct operand8 a = {left->from, left->form, 1, 1, left->count, false};
     struct operand8 b = {right->from, right->form, 1, 1, right->count, false};
     char *to = (char *)room + up(sizeof *n);

@@ -95,23 +95,34 @@ static void test_variants_by_hand(void **state)
 
 /* ---- P2 -------------------------------------------------------------------------------------- */
 
-static void assert_bounded(const struct layer_source *source, const struct layer_question *q,
-                           int32_t kind, const struct strategy *strategy)
+static void assert_bounded(struct arena *arena, const struct layer_source *source,
+                           const struct layer_question *q, int32_t kind,
+                           const struct strategy *strategy)
 {
-    struct layer_cost cost;
-    int64_t least[2];
+    struct layer_cost cost, rough;
+    int64_t least;
     assert_int_equal(source->layer(source->context, q, kind, strategy, &cost), WEFT_OK);
-    for (int closer = 0; closer < 2; closer++)
-        assert_int_equal(source->least(source->context, q, kind, strategy, closer, &least[closer]),
-                         WEFT_OK);
+    assert_int_equal(source->least(source->context, q, kind, strategy, &least), WEFT_OK);
+    assert_int_equal(source->roughly(source->context, q, kind, strategy, &rough), WEFT_OK);
     if (cost.steady_ns == LAYERWISE_NEVER) {
-        assert_true(least[0] == LAYERWISE_NEVER && least[1] == LAYERWISE_NEVER);
+        assert_true(least == LAYERWISE_NEVER && rough.steady_ns == LAYERWISE_NEVER);
         return;
     }
-    if (least[0] > cost.steady_ns || least[1] > cost.steady_ns)
-        fail_msg("kind %d, stage %d of %d, %lld samples: %lld and %lld above %lld ns", kind,
-                 q->stage, q->stages, (long long)q->step_samples, (long long)least[0],
-                 (long long)least[1], (long long)cost.steady_ns);
+    const struct {
+        const char *what;
+        int64_t bound, cost;
+    } rows[] = {{"least ns", least, cost.steady_ns},
+                {"ns", rough.steady_ns, cost.steady_ns},
+                {"ns once", rough.once_ns, cost.once_ns},
+                {"bytes kept", rough.kept_bytes, cost.kept_bytes},
+                {"bytes at the peak", rough.peak_bytes, cost.peak_bytes},
+                {"bytes of state", rough.state_bytes, cost.state_bytes}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (rows[i].bound > rows[i].cost)
+            fail_msg("kind %d, %s, stage %d of %d, %lld samples: %lld above %lld %s", kind,
+                     strategy_text(arena, strategy, q->stages), q->stage, q->stages,
+                     (long long)q->step_samples, (long long)rows[i].bound, (long long)rows[i].cost,
+                     rows[i].what);
 }
 
 static void test_bounds_of_layers(void **state)
@@ -138,7 +149,7 @@ static void test_bounds_of_layers(void **state)
             space_strategies(p.arena, space_find("weft"), q.devices / stages, &strategies);
             for (size_t s = 0; s < strategies.len; s++)
                 for (int32_t kind = 0; kind < source->kinds; kind++)
-                    assert_bounded(source, &q, kind, &strategies.data[s]);
+                    assert_bounded(p.arena, source, &q, kind, &strategies.data[s]);
         }
         layer_costs_free(costs);
         plan_free(plan);

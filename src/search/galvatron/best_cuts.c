@@ -211,6 +211,26 @@ static int64_t steady_below(const struct layer_table *table, int64_t below_ns, i
     return below_ns > sum_ns ? ceil_div(below_ns - sum_ns, table->micro_batches - 1) : 0;
 }
 
+bool cuts_are_slower(struct cutter *cutter, int64_t below_ns)
+{
+    const struct layer_table *table = cutter->table;
+    struct arena *scratch = arena_new();
+    struct cut_paths paths = paths_new(scratch, table, NULL);
+    int32_t *count = ARENA_ARRAY(scratch, int32_t, (size_t)table->stages);
+    int64_t sum = table->least_time_ns[paths.width - 1];
+    bool slower = false, tighter = true;
+    paths.below_ns = INT64_MAX;
+    while (!slower && tighter) {
+        int64_t below = steady_below(table, below_ns, sum);
+        tighter = below < paths.below_ns;
+        paths.below_ns = tighter ? below : paths.below_ns;
+        sum = shortest_path(cutter, &paths, count);
+        slower = sum == INT64_MAX || sum >= below_ns;
+    }
+    arena_free(scratch);
+    return slower;
+}
+
 weft_status best_cuts(struct cutter *cutter, const int32_t *fixed, int64_t below_ns,
                       struct cuts *best)
 {

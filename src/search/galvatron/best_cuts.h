@@ -46,6 +46,8 @@ struct cutter cutter_new(struct arena *keep, struct layer_table *table,
                          const struct run_hashes *hashes);
 struct stage_run *cutter_run(struct cutter *cutter, int32_t stage, struct layer_run run);
 
+/* Whether a path of bounds alone shows that every partition takes at least below_ns (I1). */
+bool cuts_are_slower(struct cutter *cutter, int64_t below_ns);
 /* Finds the best partition, or, with `fixed`, the best options of that one, and stores it in *best
  * if it is faster than that and than below_ns. Gives up after the problem's most_work, unless
  * fixed. */

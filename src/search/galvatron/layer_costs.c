@@ -79,9 +79,8 @@ static bool keeps_pins(const struct strategy_row *row, const struct layer_questi
            (!pins->has_recompute || s->recompute == (pins->recompute == RECOMPUTE_FULL));
 }
 
-/* The row of a strategy; NULL: the strategy is impossible here, or against the pins. */
-static weft_status allowed_row(struct layer_costs *c, const struct layer_question *q,
-                               const struct strategy *strategy, const struct strategy_row **out)
+weft_status allowed_row(struct layer_costs *c, const struct layer_question *q,
+                        const struct strategy *strategy, const struct strategy_row **out)
 {
     weft_status status;
     TRY(strategy_row_find(c->rows, strategy, out));
@@ -199,119 +198,13 @@ done:
     return status;
 }
 
-/* ---- bounds of them -------------------------------------------------------------------------- */
-
-/* Time of the operators on the device, with nothing sent. Operators around layers may have inputs
- * whose gradients nobody wants. */
-static int64_t operators_ns(const struct layer_costs *c, const struct layer_question *q,
-                            int32_t kind, const struct choice *choice)
-{
-    const struct plan *walk = tables_walk(c->estimator->tables);
-    const struct layer_kind *own = &c->kinds.data[kind];
-    int64_t ns = 0;
-    for (int64_t i = own->first; i < own->last; i++) {
-        int32_t number = walk->instance[i].op;
-        const struct op *op = &walk->model->op[number];
-        enum dtype dtype = op_dtype(walk->model, number, c->settings.dtype);
-        int64_t local[OP_MAX_DIMS];
-        split_local(op, &choice[number].split, q->step_samples, local);
-        for (int phase = 0; phase < PHASE_COUNT; phase++) {
-            struct work work = op_work(op, local, dtype, (enum phase)phase);
-            bool wanted = phase != PHASE_BACKWARD_INPUT || kind == c->usual;
-            bool again = phase == PHASE_FORWARD && choice[number].recompute;
-            if (wanted && (work.flops > 0 || work.read_bytes + work.write_bytes > 0))
-                ns += cost_on_device(c->estimator->cost, &work).ns * (again ? 2 : 1);
-        }
-    }
-    return ns;
-}
-
-/* operators_ns, which depends on nothing but these words, and is found once for them. */
-static int64_t known_operators_ns(struct layer_costs *c, const struct layer_question *q,
-                                  int32_t kind, const struct strategy_row *row)
-{
-    const struct strategy *strategy = &row->strategy;
-    const int64_t words[] = {strategy_degree(strategy, WAY_TP),
-                             strategy_degree(strategy, WAY_CP),
-                             strategy_degree(strategy, WAY_EP),
-                             q->step_samples / row->batch_degree,
-                             kind,
-                             strategy->sequence,
-                             strategy->recompute};
-    int64_t *ns = hash_at(&c->operators_ns, c->arena, hash_bytes(words, sizeof words, 7) | 1);
-    if (*ns < 0)
-        *ns = operators_ns(c, q, kind, row->choice);
-    return *ns;
-}
-
-/* The strategy without the flags that do not change the layout of samples and features. */
-static struct strategy plain(const struct strategy *strategy)
-{
-    struct strategy plain = *strategy;
-    plain.shard = 0;
-    plain.recompute = false;
-    for (int32_t i = 0; i < plain.levels; i++)
-        if (plain.level[i].way == WAY_SDP)
-            plain.level[i].way = WAY_DP;
-    return plain;
-}
-
-/* The part of the plain strategy's time that another may save because it hides more: with gradients or optimizer state
- * sharded a sixteenth, with recomputation a thirty-second (test_bounds_of_layers sees 6 % and nothing). */
-static int64_t hidden_ns(const struct strategy *strategy, int64_t plain_ns)
-{
-    enum { SHARDED = 16, RECOMPUTED = 32 };
-    bool state = strategy->shard == 1 || strategy->shard == 2;
-    return state ? plain_ns / SHARDED : strategy->recompute ? plain_ns / RECOMPUTED : 0;
-}
-
-/* I4: gathers and recomputation add to the time of the plain strategy. */
-static weft_status plain_ns(struct layer_costs *c, const struct layer_question *q, int32_t kind,
-                            const struct strategy_row *row, int64_t *ns)
-{
-    const struct layer_kind *layer = &c->kinds.data[kind];
-    struct strategy whole = plain(&row->strategy);
-    const struct strategy_row *least_row;
-    struct run_estimate estimate;
-    weft_status status;
-    TRY(strategy_row_find(c->rows, &whole, &least_row));
-    struct run_question question =
-        run_question(q, layer->first, layer->last, is_legal(least_row, q) ? least_row : row);
-    TRY(estimate_run(c->estimator, &question, &estimate));
-    *ns = estimate.forward_ns + estimate.backward_ns;
-done:
-    return status;
-}
-
-/* The bounds of I3 and I4. */
-static weft_status least(void *context, const struct layer_question *q, int32_t kind,
-                         const struct strategy *strategy, bool closer, int64_t *ns)
-{
-    struct layer_costs *c = context;
-    const struct strategy_row *row;
-    int64_t operators = 0;
-    weft_status status;
-    *ns = LAYERWISE_NEVER;
-    TRY(allowed_row(c, q, strategy, &row));
-    if (!row)
-        goto done;
-    closer &= kind == c->usual;
-    if (!closer || strategy->recompute)
-        *ns = operators = known_operators_ns(c, q, kind, row);
-    if (closer) {
-        TRY(plain_ns(c, q, kind, row, ns));
-        *ns -= hidden_ns(strategy, *ns);
-    }
-    *ns = *ns > operators ? *ns : operators;
-done:
-    return status;
-}
+/* ---- layouts ------------------------------------------------------------------------------- */
 
 /* The layout of the plain strategy's row; -1 for all that are impossible. */
 static int32_t layout(void *context, const struct strategy *strategy)
 {
     struct layer_costs *c = context;
-    struct strategy own = plain(strategy);
+    struct strategy own = plain_strategy(strategy);
     const struct strategy_row *row;
     if (strategy_row_find(c->rows, &own, &row) || !row->choice)
         return -1;
@@ -323,7 +216,7 @@ static weft_status reshard(void *context, const struct layer_question *q, int32_
 {
     struct layer_costs *c = context;
     const struct layer_kind *kind = &c->kinds.data[c->boundaries.data[boundary] >> 32];
-    struct strategy left = plain(before), right = plain(after);
+    struct strategy left = plain_strategy(before), right = plain_strategy(after);
     const struct strategy_row *from, *to;
     weft_status status;
     *ns = 0;
@@ -371,7 +264,8 @@ static void open_source(struct layer_costs *c)
                                       .context = c,
                                       .place = place,
                                       .layer = layer,
-                                      .least = least,
+                                      .least = layer_least,
+                                      .roughly = layer_roughly,
                                       .layout = layout,
                                       .reshard = reshard,
                                       .beside = layer_beside,

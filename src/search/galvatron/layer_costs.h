@@ -22,10 +22,9 @@
  *       state twice if both layers lay it out differently, which no layer knows by itself.
  *   I3  A layer takes at least the time of its operators on a device, which depends only on degrees
  *       and the samples of a replica: found once for each, without compiling anything.
- *   I4  For a closer bound, the cost of the usual layer is found as for a table, with nothing
- *       recomputed or sharded: most settings are ruled out before the other strategies are looked
- *       at. What recomputation and sharding may hide is taken off (hidden_ns): an allowance that a
- *       test checks, not a proof.
+ *   I4  Where that does not rule a setting out, all costs are bounded without finding times: by I3's time, what
+ *       usual layers keep in the strategy that shards nothing, and its state, as if all devices shared it if any
+ *       do. What that strategy holds of a sample depends on few words, and is found once for them.
  */
 #ifndef WEFT_SEARCH_GALVATRON_LAYER_COSTS_H
 #define WEFT_SEARCH_GALVATRON_LAYER_COSTS_H

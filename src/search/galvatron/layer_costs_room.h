@@ -13,6 +13,12 @@ struct layer_kind {
     bool has_tied_user;
 };
 
+/* What a layer holds where nothing is sharded, with so many samples of a replica. */
+struct whole_bytes {
+    int64_t samples, kept, state;
+    double gathered; /* its weights, where they are gathered */
+};
+
 struct layer_costs {
     struct arena *arena;
     struct estimate_settings settings, short_settings;
@@ -24,8 +30,10 @@ struct layer_costs {
     struct layer_walk whole, shortened;
     ARRAY(struct layer_kind) kinds;
     struct hash_map operators_ns; /* by what they depend on (I3) */
-    ARRAY(int64_t) boundaries;    /* per kind of boundary: the kinds before and after */
-    int32_t usual;                /* the kind of most layers */
+    struct hash_map bytes_of;     /* numbers in `bytes`, by what they depend on (I4) */
+    ARRAY(struct whole_bytes) bytes;
+    ARRAY(int64_t) boundaries; /* per kind of boundary: the kinds before and after */
+    int32_t usual;             /* the kind of most layers */
     double slowdown;
     const struct degrees *pins; /* NULL: none */
 };
@@ -56,6 +64,16 @@ static inline int64_t above_zero(int64_t value)
     return value > 0 ? value : 0;
 }
 
+/* The row of a strategy; NULL: the strategy is impossible here, or against the pins. */
+weft_status allowed_row(struct layer_costs *c, const struct layer_question *q,
+                        const struct strategy *strategy, const struct strategy_row **out);
+/* The strategy without the flags that do not change the layout of samples and features. */
+struct strategy plain_strategy(const struct strategy *strategy);
+/* The functions `least` (I3) and `roughly` (I4) of struct layer_source (layer_bounds.c). */
+weft_status layer_least(void *context, const struct layer_question *q, int32_t kind,
+                        const struct strategy *strategy, int64_t *ns);
+weft_status layer_roughly(void *context, const struct layer_question *q, int32_t kind,
+                          const struct strategy *strategy, struct layer_cost *out);
 /* The function `beside` of struct layer_source, for a struct layer_costs (layer_beside.c). */
 weft_status layer_beside(void *context, const struct layer_question *q, struct layer_cost *out);
 

@@ -24,6 +24,7 @@
 
 #include "search/galvatron/balanced.h"
 #include "search/galvatron/best_cuts.h"
+#include "search/galvatron/setting_bounds.h"
 #include "search/galvatron/words.h"
 
 enum { NEAR_PERCENT = 5, LEAST_GAIN_PERCENT = 1, KNOWN_PERCENT = 1 };
@@ -201,79 +202,6 @@ static void report(const struct driver *d, int64_t batch)
                              any ? (int64_t)(d->best_ns_per_sample * (double)batch) : 0);
 }
 
-/* A lower bound for the fastest strategy of any layer of a kind on a stage. Strategies are looked
- * at more closely, the lowest first, until all others are above. */
-static weft_status least_of_kind(const struct driver *d, const struct group_options *options,
-                                 const struct layer_question *question, int32_t kind, bool closer,
-                                 int64_t *least)
-{
-    const struct layer_source *source = d->problem->source;
-    const struct strategy *strategy = options->strategies.data;
-    size_t count = options->strategies.len, first;
-    struct arena *scratch = arena_new();
-    int64_t *ns = ARENA_ARRAY(scratch, int64_t, count);
-    weft_status status = WEFT_OK;
-    for (size_t s = 0; s < count; s++)
-        TRY(source->least(source->context, question, kind, &strategy[s], false, &ns[s]));
-    do {
-        first = 0;
-        for (size_t s = 1; s < count; s++)
-            first = ns[s] < ns[first] ? s : first;
-        if (ns[first] >= *least)
-            break;
-        if (!closer)
-            *least = ns[first];
-        else {
-            TRY(source->least(source->context, question, kind, &strategy[first], true, &ns[first]));
-            *least = ns[first] < *least ? ns[first] : *least;
-            ns[first] = LAYERWISE_NEVER;
-        }
-    } while (closer);
-done:
-    arena_free(scratch);
-    return status;
-}
-
-/* Whether an earlier stage of the setting has the same position. */
-static bool is_placed(const struct driver *d, const struct layer_question *question)
-{
-    const struct layer_source *source = d->problem->source;
-    struct layer_question other = *question;
-    int32_t own = source->place ? source->place(source->context, question) : question->stage;
-    for (other.stage = 0; other.stage < question->stage; other.stage++)
-        if ((source->place ? source->place(source->context, &other) : other.stage) == own)
-            return true;
-    return false;
-}
-
-/* Eq. 9 with these bounds alone, on the stages where they are least. INT64_MAX: a layer has no
- * strategy. */
-static weft_status least_of_setting(const struct driver *d, const struct group_options *options,
-                                    struct layer_question question, bool closer, int64_t *bound_ns)
-{
-    const struct layer_source *source = d->problem->source;
-    int64_t sum = 0, slowest = 0;
-    weft_status status = WEFT_OK;
-    for (int32_t kind = 0; kind < source->kinds; kind++) {
-        int64_t least = LAYERWISE_NEVER, count = 0;
-        for (question.stage = 0; question.stage < (closer ? question.stages : 1); question.stage++)
-            if (!is_placed(d, &question))
-                TRY(least_of_kind(d, options, &question, kind, closer, &least));
-        for (int32_t l = 0; l < source->layers; l++)
-            count += source->kind[l] == kind;
-        if (least == LAYERWISE_NEVER) {
-            *bound_ns = INT64_MAX;
-            goto done;
-        }
-        sum += count * least;
-        slowest = least > slowest ? least : slowest;
-    }
-    int64_t shared = ceil_div(sum, question.stages);
-    *bound_ns = (question.micro_batches - 1) * (shared > slowest ? shared : slowest) + sum;
-done:
-    return status;
-}
-
 /* Whether a setting is ruled out before its table is made, which takes longer (I3). */
 static weft_status is_slower(const struct driver *d, size_t pp, int64_t batch,
                              int64_t micro_batches, bool *out)
@@ -282,17 +210,11 @@ static weft_status is_slower(const struct driver *d, size_t pp, int64_t batch,
                                       .stages = (int32_t)d->pp.data[pp],
                                       .step_samples = batch / micro_batches,
                                       .micro_batches = micro_batches};
-    weft_status status = WEFT_OK;
     *out = false;
-    if (!d->problem->known_ns || !d->problem->source->least)
+    if (!d->problem->known_ns)
         return WEFT_OK;
-    for (int closer = 0; closer < 2 && !*out; closer++) {
-        int64_t bound_ns;
-        TRY(least_of_setting(d, &d->options[pp], question, closer, &bound_ns));
-        *out = bound_ns >= worth_below_ns(d, batch);
-    }
-done:
-    return status;
+    return setting_is_slower(d->problem, &d->options[pp], &d->hashes, question,
+                             worth_below_ns(d, batch), out);
 }
 
 static weft_status add_setting(struct driver *d, struct arena *scratch, size_t pp, int64_t batch,

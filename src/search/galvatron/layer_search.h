@@ -40,6 +40,10 @@ struct layer_cost {
     int64_t state_bytes;
 };
 
+typedef weft_status layer_cost_function(void *context, const struct layer_question *question,
+                                        int32_t kind, const struct strategy *strategy,
+                                        struct layer_cost *out);
+
 struct layer_source {
     int32_t layers, kinds, boundaries;
     const int32_t *kind;     /* per layer (I1) */
@@ -51,12 +55,12 @@ struct layer_source {
     /* Questions about stages of the same place have the same answers; NULL: each stage has its
      * own. */
     int32_t (*place)(void *context, const struct layer_question *question);
-    weft_status (*layer)(void *context, const struct layer_question *question, int32_t kind,
-                         const struct strategy *strategy, struct layer_cost *out);
-    /* A quick lower bound of steady_ns, or, if `closer`, a better one that takes longer;
-     * LAYERWISE_NEVER if impossible. NULL: there is no bound. */
+    layer_cost_function *layer;
+    /* A quick lower bound of steady_ns; LAYERWISE_NEVER if impossible. NULL: there is no bound. */
     weft_status (*least)(void *context, const struct layer_question *question, int32_t kind,
-                         const struct strategy *strategy, bool closer, int64_t *ns);
+                         const struct strategy *strategy, int64_t *ns);
+    /* Quick lower bounds of all numbers of `layer`; NULL: there are none. */
+    layer_cost_function *roughly;
     /* Strategies of one layout reshard alike, and not between each other; NULL: each has its own
      * layout. */
     int32_t (*layout)(void *context, const struct strategy *strategy);

@@ -52,22 +52,28 @@ static struct place_costs *place_new(struct layer_table *t, int32_t number, int3
     return place;
 }
 
+void place_cost(struct place_costs *place, size_t at, const struct layer_cost *cost)
+{
+    bool never = cost->steady_ns == LAYERWISE_NEVER;
+    place->steady_ns[at] = cost->steady_ns;
+    place->time_ns[at] = never ? LAYERWISE_NEVER : cost->steady_ns + cost->once_ns;
+    place->kept_bytes[at] = never ? 0 : cost->kept_bytes;
+    place->peak_bytes[at] = never ? 0 : cost->peak_bytes;
+    place->state_bytes[at] = never ? 0 : cost->state_bytes;
+}
+
 static weft_status ask_layers(struct layer_table *t, struct place_costs *place)
 {
     const struct layer_source *source = t->problem->source;
     struct layer_question question = question_of(t, place->stage);
+    layer_cost_function *answer = t->rough ? source->roughly : source->layer;
     weft_status status = WEFT_OK;
     size_t at = 0;
     for (int32_t kind = 0; kind < source->kinds; kind++)
         for (size_t s = 0; s < t->strategies->len; s++, at++) {
             struct layer_cost cost = {.steady_ns = LAYERWISE_NEVER};
-            TRY(source->layer(source->context, &question, kind, &t->strategies->data[s], &cost));
-            bool never = cost.steady_ns == LAYERWISE_NEVER;
-            place->steady_ns[at] = cost.steady_ns;
-            place->time_ns[at] = never ? LAYERWISE_NEVER : cost.steady_ns + cost.once_ns;
-            place->kept_bytes[at] = never ? 0 : cost.kept_bytes;
-            place->peak_bytes[at] = never ? 0 : cost.peak_bytes;
-            place->state_bytes[at] = never ? 0 : cost.state_bytes;
+            TRY(answer(source->context, &question, kind, &t->strategies->data[s], &cost));
+            place_cost(place, at, &cost);
         }
 done:
     return status;
@@ -248,6 +254,16 @@ static bool sum_least(struct layer_table *t)
     return true;
 }
 
+static weft_status find_classes(struct layer_table *t)
+{
+    weft_status status = WEFT_OK;
+    t->class_of = ARENA_ARRAY(t->keep, int32_t, (size_t)t->stages);
+    for (int32_t stage = 0; stage < t->stages; stage++)
+        TRY(find_class(t, stage));
+done:
+    return status;
+}
+
 weft_status layer_table_new(struct arena *keep, const struct layer_problem *problem,
                             const struct group_options *options, int64_t batch, int32_t stages,
                             int64_t micro_batches, bool *possible, struct layer_table *out)
@@ -260,10 +276,29 @@ weft_status layer_table_new(struct arena *keep, const struct layer_problem *prob
                                 .stages = stages,
                                 .strategies = &options->strategies,
                                 .layout_of = options->layout_of};
-    out->class_of = ARENA_ARRAY(keep, int32_t, (size_t)stages);
-    for (int32_t stage = 0; stage < stages; stage++)
-        TRY(find_class(out, stage));
+    TRY(find_classes(out));
     leave_out(out);
+    *possible = out->strategies->len && sum_least(out);
+done:
+    return status;
+}
+
+weft_status layer_table_roughly(struct arena *keep, const struct layer_problem *problem,
+                                const struct group_options *options,
+                                const struct layer_question *question, bool *possible,
+                                struct layer_table *out)
+{
+    weft_status status = WEFT_OK;
+    *out = (struct layer_table){.problem = problem,
+                                .keep = keep,
+                                .batch = question->step_samples * question->micro_batches,
+                                .micro_batches = question->micro_batches,
+                                .stages = question->stages,
+                                .strategies = &options->strategies,
+                                .layout_of = options->layout_of,
+                                .rough = true};
+    TRY(find_classes(out));
+    count_kinds(out);
     *possible = out->strategies->len && sum_least(out);
 done:
     return status;
@@ -330,17 +365,26 @@ static void price_kind(const struct layer_table *t, struct stage_class *c, int32
 static void price_class(struct layer_table *t, struct stage_class *c)
 {
     size_t kinds = (size_t)t->problem->source->kinds, entries = kinds * t->strategies->len;
-    c->kept_bytes = ARENA_ARRAY(t->keep, int64_t, entries);
+    if (!c->kept_bytes) {
+        c->kept_bytes = ARENA_ARRAY(t->keep, int64_t, entries);
+        c->steady_at = ARENA_ARRAY(t->keep, double, kinds *PRICES);
+        c->time_at = ARENA_ARRAY(t->keep, double, kinds *PRICES);
+    }
     for (size_t i = 0; i < entries; i++)
         c->kept_bytes[i] = c->in_flight * c->place->kept_bytes[i];
     double usual = usual_price(t, c);
-    c->steady_at = ARENA_ARRAY(t->keep, double, kinds *PRICES);
-    c->time_at = ARENA_ARRAY(t->keep, double, kinds *PRICES);
     for (int i = 0; i < PRICES; i++) {
         c->price[i] = i ? usual * exp2(i - PRICES + 4) : 0;
         for (size_t kind = 0; kind < kinds; kind++)
             price_kind(t, c, (int32_t)kind, i);
     }
+}
+
+bool layer_table_prices(struct layer_table *t)
+{
+    for (size_t i = 0; i < t->classes.len; i++)
+        price_class(t, &t->classes.data[i]);
+    return sum_least(t);
 }
 
 void layer_table_classes(struct layer_table *t)

@@ -53,6 +53,7 @@ struct layer_table {
     int32_t *kinds_before; /* per layer, and one past the last, then kind: how many are before it */
     /* Per layer, and one past the last: sums over the layers before it, in any place. */
     int64_t *least_steady_ns, *least_time_ns;
+    bool rough; /* costs are bounds, but for those that were found since */
 };
 
 /* The index of a place's reshard at a boundary; with layouts, the index in `asked`. */
@@ -75,6 +76,15 @@ struct group_options group_options_new(struct arena *keep, const struct layer_pr
 weft_status layer_table_new(struct arena *keep, const struct layer_problem *problem,
                             const struct group_options *options, int64_t batch, int32_t stages,
                             int64_t micro_batches, bool *possible, struct layer_table *out);
+/* The same with bounds of costs (layer_search.h, `roughly`), of all strategies. */
+weft_status layer_table_roughly(struct arena *keep, const struct layer_problem *problem,
+                                const struct group_options *options,
+                                const struct layer_question *question, bool *possible,
+                                struct layer_table *out);
+void place_cost(struct place_costs *place, size_t at, const struct layer_cost *cost);
+/* Finds prices and least times of a rough table; to be called again after costs were found. False: a layer has no
+ * strategy. */
+bool layer_table_prices(struct layer_table *table);
 /* A lower bound of any iteration. */
 int64_t layer_table_bound_ns(const struct layer_table *table);
 /* Makes room for reshards, and finds prices; to be called before runs are looked at. */

@@ -1,0 +1,182 @@
+/* layer_bounds.c - bounds of what a layer costs, sooner found than the costs (layer_costs.h, I3 and I4). */
+#include "search/galvatron/layer_costs_room.h"
+
+/* ---- times ----------------------------------------------------------------------------------- */
+
+/* Time of the operators on the device, with nothing sent. Operators around layers may have inputs
+ * whose gradients nobody wants. */
+static int64_t operators_ns(const struct layer_costs *c, const struct layer_question *q,
+                            int32_t kind, const struct choice *choice)
+{
+    const struct plan *walk = tables_walk(c->estimator->tables);
+    const struct layer_kind *own = &c->kinds.data[kind];
+    int64_t ns = 0;
+    for (int64_t i = own->first; i < own->last; i++) {
+        int32_t number = walk->instance[i].op;
+        const struct op *op = &walk->model->op[number];
+        enum dtype dtype = op_dtype(walk->model, number, c->settings.dtype);
+        int64_t local[OP_MAX_DIMS];
+        split_local(op, &choice[number].split, q->step_samples, local);
+        for (int phase = 0; phase < PHASE_COUNT; phase++) {
+            struct work work = op_work(op, local, dtype, (enum phase)phase);
+            bool wanted = phase != PHASE_BACKWARD_INPUT || kind == c->usual;
+            bool again = phase == PHASE_FORWARD && choice[number].recompute;
+            if (wanted && (work.flops > 0 || work.read_bytes + work.write_bytes > 0))
+                ns += cost_on_device(c->estimator->cost, &work).ns * (again ? 2 : 1);
+        }
+    }
+    return ns;
+}
+
+/* operators_ns, which depends on nothing but these words, and is found once for them. */
+static int64_t known_operators_ns(struct layer_costs *c, const struct layer_question *q,
+                                  int32_t kind, const struct strategy_row *row)
+{
+    const struct strategy *strategy = &row->strategy;
+    const int64_t words[] = {strategy_degree(strategy, WAY_TP),
+                             strategy_degree(strategy, WAY_CP),
+                             strategy_degree(strategy, WAY_EP),
+                             q->step_samples / row->batch_degree,
+                             kind,
+                             strategy->sequence,
+                             strategy->recompute};
+    int64_t *ns = hash_at(&c->operators_ns, c->arena, hash_bytes(words, sizeof words, 7) | 1);
+    if (*ns < 0)
+        *ns = operators_ns(c, q, kind, row->choice);
+    return *ns;
+}
+
+struct strategy plain_strategy(const struct strategy *strategy)
+{
+    struct strategy plain = *strategy;
+    plain.shard = 0;
+    plain.recompute = false;
+    for (int32_t i = 0; i < plain.levels; i++)
+        if (plain.level[i].way == WAY_SDP)
+            plain.level[i].way = WAY_DP;
+    return plain;
+}
+
+weft_status layer_least(void *context, const struct layer_question *q, int32_t kind,
+                        const struct strategy *strategy, int64_t *ns)
+{
+    struct layer_costs *c = context;
+    const struct strategy_row *row;
+    weft_status status;
+    *ns = LAYERWISE_NEVER;
+    TRY(allowed_row(c, q, strategy, &row));
+    if (row)
+        *ns = known_operators_ns(c, q, kind, row);
+done:
+    return status;
+}
+
+/* ---- bytes (I4) ------------------------------------------------------------------------------ */
+
+/* The row of the strategy that shards nothing, and recomputes what this one does; its own, where that is impossible. */
+static weft_status whole_row(struct layer_costs *c, const struct layer_question *q,
+                             const struct strategy_row *row, const struct strategy_row **out)
+{
+    struct strategy whole = plain_strategy(&row->strategy);
+    whole.recompute = row->strategy.recompute;
+    weft_status status = strategy_row_find(c->rows, &whole, out);
+    if (!status && !is_legal(*out, q))
+        *out = row;
+    return status;
+}
+
+/* What a strategy that shards nothing holds of one sample depends on these words alone: how features, positions and
+ * experts are split, and how far apart the devices are that share them. */
+static uint64_t bytes_key(int32_t kind, const struct strategy *strategy)
+{
+    int64_t words[3 + 3 * WAY_COUNT] = {kind, strategy->recompute, strategy->sequence};
+    int64_t stride = 1;
+    size_t count = 3;
+    for (int32_t i = strategy->levels - 1; i >= 0; i--) {
+        const struct level *level = &strategy->level[i];
+        if (level->way != WAY_DP && level->way != WAY_SDP) {
+            words[count++] = level->way;
+            words[count++] = level->degree;
+            words[count++] = stride;
+        }
+        stride *= level->degree;
+    }
+    return hash_bytes(words, count * sizeof *words, 13) | 1;
+}
+
+/* The layer's weights of a device, as they are gathered where they are sharded. */
+static double gathered_bytes(const struct layer_costs *c, const struct layer_question *q,
+                             int32_t kind, const struct choice *choice)
+{
+    const struct plan *walk = tables_walk(c->estimator->tables);
+    double elements = 0;
+    for (int64_t i = c->kinds.data[kind].first; i < c->kinds.data[kind].last; i++) {
+        int32_t number = walk->instance[i].op;
+        const struct op *op = &walk->model->op[number];
+        int64_t local[OP_MAX_DIMS];
+        split_local(op, &choice[number].split, q->step_samples, local);
+        for (int32_t w = 0; w < op->weights; w++)
+            elements += operand_elements(op, &op->weight[w].operand, local);
+    }
+    return elements * policy_gather_bytes(c->settings.policy, c->settings.dtype);
+}
+
+/* What the row of the strategy that shards nothing holds, found once for its words with any number of samples: what is
+ * kept is proportional to these. */
+static weft_status whole_bytes(struct layer_costs *c, const struct layer_question *q, int32_t kind,
+                               const struct strategy_row *row, struct whole_bytes *out)
+{
+    const struct layer_kind *own = &c->kinds.data[kind];
+    uint64_t key = bytes_key(kind, &row->strategy);
+    int64_t number = hash_get(&c->bytes_of, key);
+    const struct strategy_row *whole;
+    struct run_estimate estimate;
+    weft_status status = WEFT_OK;
+    if (number >= 0) {
+        *out = c->bytes.data[number];
+        return WEFT_OK;
+    }
+    TRY(whole_row(c, q, row, &whole));
+    struct run_question question = run_question(q, own->first, own->last, whole);
+    TRY(estimate_run(c->estimator, &question, &estimate));
+    *out =
+        (struct whole_bytes){q->step_samples / row->batch_degree, above_zero(estimate.kept_bytes),
+                             whole == row && row->strategy.shard ? 0 : estimate.state_bytes,
+                             gathered_bytes(c, q, kind, row->choice)};
+    *hash_at(&c->bytes_of, c->arena, key) = (int64_t)c->bytes.len;
+    array_push(c->arena, &c->bytes, *out);
+done:
+    return status;
+}
+
+/* What a layer keeps at least. Where weights are sharded, those of the layer before may be there when it begins, and
+ * are not when it ends; of the rest, test_bounds_of_layers sees 0.1 % less than where nothing is sharded. */
+static int64_t kept_at_least(const struct whole_bytes *whole, const struct layer_question *q,
+                             const struct strategy_row *row)
+{
+    static const double SHARE = 0.98;
+    double samples = (double)q->step_samples / (double)row->batch_degree;
+    double bytes = SHARE * (double)whole->kept * samples / (double)whole->samples;
+    bytes -= row->strategy.shard == 3 ? whole->gathered : 0;
+    return above_zero((int64_t)bytes);
+}
+
+weft_status layer_roughly(void *context, const struct layer_question *q, int32_t kind,
+                          const struct strategy *strategy, struct layer_cost *out)
+{
+    struct layer_costs *c = context;
+    const struct strategy_row *row;
+    struct whole_bytes whole;
+    weft_status status;
+    *out = (struct layer_cost){.steady_ns = LAYERWISE_NEVER};
+    TRY(allowed_row(c, q, strategy, &row));
+    if (!row)
+        goto done;
+    TRY(whole_bytes(c, q, kind, row, &whole));
+    *out = (struct layer_cost){
+        .steady_ns = known_operators_ns(c, q, kind, row),
+        .kept_bytes = kind == c->usual ? kept_at_least(&whole, q, row) : 0,
+        .state_bytes = strategy->shard ? whole.state / strategy_devices(strategy) : whole.state};
+done:
+    return status;
+}

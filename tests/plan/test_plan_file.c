@@ -18,7 +18,22 @@
 static void examples_load(void **state)
 {
     (void)state;
-    static const char *const FILES[] = {"gpt3-13b", "gpt3-13b-by-hand", "small-moe", "uneven"};
+    static const char *const FILES[] = {"gpt3-13b",
+                                        "gpt3-13b-by-hand",
+                                        "small-moe",
+                                        "uneven",
+                                        "proteus/resnet50-s1",
+                                        "proteus/resnet50-s2",
+                                        "proteus/inception-s1",
+                                        "proteus/inception-s2",
+                                        "proteus/vgg19-s1",
+                                        "proteus/vgg19-s2",
+                                        "proteus/gpt2-s1",
+                                        "proteus/gpt2-s2",
+                                        "proteus/gpt1.5b-s1",
+                                        "proteus/gpt1.5b-s2",
+                                        "proteus/dlrm-s1",
+                                        "proteus/dlrm-s2"};
     for (size_t i = 0; i < COUNT_OF(FILES); i++) {
         char path[512];
         struct opened_plan opened;

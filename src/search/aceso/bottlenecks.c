@@ -28,9 +28,9 @@ void rank_stages(const struct stage_use *cost, int32_t stages, bool memory, int3
 }
 
 /* Heuristic 2: resources by this stage's share of what all stages use. Memory comes first where a
- * config does not fit, and otherwise last. */
-void rank_resources(const struct stage_use *cost, int32_t stages, int32_t stage, bool memory,
-                    enum resource *order)
+ * config does not fit, and otherwise last, or where a study says so by its share (bench_aceso_paper.c compares). */
+void rank_resources(const struct stage_use *cost, int32_t stages, int32_t stage,
+                    enum memory_rank rank, enum resource *order)
 {
     double share[RESOURCE_COUNT];
     for (int r = 0; r < RESOURCE_COUNT; r++) {
@@ -39,7 +39,8 @@ void rank_resources(const struct stage_use *cost, int32_t stages, int32_t stage,
             all += cost[s].used[r];
         share[r] = all > 0 ? cost[stage].used[r] / all : 0;
     }
-    share[RESOURCE_MEMORY] = memory ? 2 : -1;
+    if (rank != MEMORY_BY_SHARE)
+        share[RESOURCE_MEMORY] = rank == MEMORY_FIRST ? 2 : -1;
     for (int r = 0; r < RESOURCE_COUNT; r++) {
         int at = r;
         for (; at > 0 && share[r] > share[order[at - 1]]; at--)

@@ -28,7 +28,8 @@ void rank_stages(const struct stage_use *cost, int32_t stages, bool memory, int3
 }
 
 /* Heuristic 2: resources by this stage's share of what all stages use. Memory comes first where a
- * config does not fit, and otherwise last, or where a study says so by its share (bench_aceso_paper.c compares). */
+ * config does not fit, and is otherwise ranked like the others, unless a study ranks it last (bench_aceso_paper.c
+ * compares). */
 void rank_resources(const struct stage_use *cost, int32_t stages, int32_t stage,
                     enum memory_rank rank, enum resource *order)
 {

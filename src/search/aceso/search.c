@@ -96,9 +96,9 @@ static weft_status try_resources(struct search_state *s, struct asking *asking, 
 {
     enum resource order[RESOURCE_COUNT];
     weft_status status = WEFT_OK;
-    enum memory_rank rank = asking->verdict.excess_bytes > 0     ? MEMORY_FIRST
-                            : s->problem->study->memory_by_share ? MEMORY_BY_SHARE
-                                                                 : MEMORY_LAST;
+    enum memory_rank rank = asking->verdict.excess_bytes > 0 ? MEMORY_FIRST
+                            : s->problem->study->memory_last ? MEMORY_LAST
+                                                             : MEMORY_BY_SHARE;
     rank_resources(asking->cost, asking->from->stages, asking->stage, rank, order);
     for (int r = 0; r < RESOURCE_COUNT && !*improved && s->nodes >= 0; r++) {
         if (depth == 0)

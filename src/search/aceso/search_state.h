@@ -50,7 +50,7 @@ void sort_by_verdict(const struct proposals *list, int32_t *order);
 /* Heuristic 1: the stages, the worst first. */
 void rank_stages(const struct stage_use *cost, int32_t stages, bool memory, int32_t *order);
 /* Heuristic 2: resources by this stage's share of what all stages use. Memory comes first where a config
- * does not fit, and otherwise last. */
+ * does not fit. */
 enum memory_rank { MEMORY_LAST, MEMORY_FIRST, MEMORY_BY_SHARE };
 void rank_resources(const struct stage_use *cost, int32_t stages, int32_t stage,
                     enum memory_rank rank, enum resource *order);

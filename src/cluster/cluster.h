@@ -294,11 +294,31 @@ int64_t communicator_bytes(const struct cluster *cluster, const struct group *gr
  * nearest socket (no traffic if none can be reached). A link is listed once per call. */
 struct ledger;
 struct ledger *ledger_new(const struct cluster *cluster, struct arena *keep);
-weft_status ledger_collective(struct ledger *ledger, enum collective collective,
-                              const struct group *group, int64_t bytes, struct arena *keep,
-                              struct traffic_list *out);
 weft_status ledger_copy(struct ledger *ledger, int64_t device, bool to_host, int64_t bytes,
                         struct arena *keep, struct traffic_list *out);
+
+/* What a call puts on the links of one node. Nodes on which it is the same share one record, which lives as long as
+ * its ledger. */
+struct node_load {
+    int32_t number; /* within the ledger, from 0 */
+    int32_t links;
+    const int32_t *at; /* 2 * link + reverse; after the links 2 * (links + nic) + downwards */
+    const double *bytes;
+};
+struct node_use {
+    int64_t node;
+    const struct node_load *load;
+};
+struct node_uses {
+    struct node_use *data;
+    size_t len, cap;
+};
+/* The lists are replaced: the group's nodes in ascending order, and the links of tiers. */
+weft_status ledger_collective(struct ledger *ledger, enum collective collective,
+                              const struct group *group, int64_t bytes, struct arena *keep,
+                              struct node_uses *nodes, struct traffic_list *uplinks);
+weft_status ledger_copy_use(struct ledger *ledger, int64_t device, bool to_host, int64_t bytes,
+                            struct node_use *out);
 
 /* Rings through the devices of one node, found on its link graph. */
 struct ring {

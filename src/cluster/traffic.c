@@ -9,35 +9,61 @@
  *   I1  Within one node, the bytes on all hops of all rings add up to n * V (broadcast: (n-1) * V).
  *   I2  A tree moves what a ring moves to within 1/n, and is charged the same.
  *   I3  The result of a call is linear in its bytes.
- *   I4  The cost of a call is proportional to the group's members and the list's links: the paths
- *       inside a node are found once per device set (node_loads.c).
+ *   I4  The cost of a call is proportional to the group's nodes and, to find these, to its members: what a node's links
+ *       carry follows from the members there and from what passes them, and is written down once for all nodes on
+ *       which both are the same (struct charges). The paths inside a node are found once per device set
+ *       (node_loads.c).
  */
 #include <string.h>
 
+#include "base/hash_map.h"
 #include "cluster/placement.h"
+
+/* What a node is charged with. Bytes below 0: the load is not there. */
+struct charges {
+    struct device_set set;
+    double inside, leaving, entering; /* bytes of these loads */
+    int32_t inside_kind;              /* enum load_kind */
+    int32_t turned;                   /* 1: all links the other way */
+};
+_Static_assert(sizeof(struct charges) == sizeof(struct device_set) + 32,
+               "charges are compared as bytes");
+
+/* A record and what it was made from. */
+struct charged {
+    struct charges charges;
+    struct node_load load;
+};
 
 struct ledger {
     const struct cluster *cluster;
     struct arena *arena; /* owns everything below, for as long as the ledger exists */
     struct share_list shares;
     const struct channels *channels; /* of the set that was looked up last */
-    double *bytes;                   /* on the current node, by place (struct load) */
-    int32_t *touched;                /* places with bytes */
+    ARRAY(struct charged *) charged; /* by number */
+    struct hash_map by_charges;
+    const struct charged *last;
+    double *bytes;    /* on the current node, by place (struct load) */
+    int32_t *touched; /* places with bytes */
     int32_t touches;
     struct arena *keep; /* of the current call */
-    struct traffic_list *out;
+    struct node_uses *nodes;
+    struct traffic_list *uplinks;
+    int32_t turned;
 };
 
 static void post(struct ledger *ledger, struct link_id link, double bytes)
 {
     if (bytes > 0)
-        array_push(ledger->keep, ledger->out, ((struct traffic){link, bytes}));
+        array_push(ledger->keep, ledger->uplinks, ((struct traffic){link, bytes}));
 }
+
+/* ---- what one node carries ------------------------------------------------------------------- */
 
 static void charge(struct ledger *ledger, enum load_kind kind, double bytes)
 {
     const struct load_list *list = &ledger->channels->load[kind];
-    for (int32_t i = 0; i < list->count; i++) {
+    for (int32_t i = 0; bytes >= 0 && i < list->count; i++) {
         int32_t at = list->load[i].at;
         if (ledger->bytes[at] == 0)
             ledger->touched[ledger->touches++] = at;
@@ -45,19 +71,22 @@ static void charge(struct ledger *ledger, enum load_kind kind, double bytes)
     }
 }
 
-/* Writes out what the node's links and NICs carry, and clears the sums for the next node. */
-static void close_node(struct ledger *ledger, int64_t node)
+/* Writes down what the node's links and NICs carry, and clears the sums for the next record. */
+static struct node_load write_load(struct ledger *ledger, int32_t number, int32_t turned)
 {
-    int32_t links = ledger->cluster->node.links;
+    int32_t *at = ARENA_ARRAY(ledger->arena, int32_t, (size_t)ledger->touches + 1);
+    double *bytes = ARENA_ARRAY(ledger->arena, double, (size_t)ledger->touches + 1);
+    struct node_load load = {.number = number, .at = at, .bytes = bytes};
     for (int32_t i = 0; i < ledger->touches; i++) {
-        int32_t at = ledger->touched[i];
-        struct link_id link = {node, -1, (int16_t)(at / 2), at % 2};
-        if (at >= 2 * links)
-            link = (struct link_id){node, 0, (int16_t)(at / 2 - links), at % 2};
-        post(ledger, link, ledger->bytes[at]);
-        ledger->bytes[at] = 0;
+        int32_t place = ledger->touched[i];
+        if (ledger->bytes[place] > 0) {
+            at[load.links] = place ^ turned;
+            bytes[load.links++] = ledger->bytes[place];
+        }
+        ledger->bytes[place] = 0;
     }
     ledger->touches = 0;
+    return load;
 }
 
 static weft_status open_node(struct ledger *ledger, const struct device_set *set)
@@ -65,6 +94,48 @@ static weft_status open_node(struct ledger *ledger, const struct device_set *set
     if (ledger->channels && memcmp(&ledger->channels->set, set, sizeof *set) == 0)
         return WEFT_OK;
     return channels_get(ledger->cluster, set, ledger->arena, &ledger->channels);
+}
+
+static bool same_charges(const void *things, int64_t value, const void *wanted)
+{
+    const struct charged *const *charged = things;
+    return memcmp(&charged[value]->charges, wanted, sizeof(struct charges)) == 0;
+}
+
+static weft_status record_of(struct ledger *ledger, const struct charges *c,
+                             const struct node_load **out)
+{
+    weft_status status = WEFT_OK;
+    if (!ledger->last || memcmp(&ledger->last->charges, c, sizeof *c) != 0) {
+        int64_t *number =
+            hash_at_same(&ledger->by_charges, ledger->arena, hash_bytes(c, sizeof *c, 0),
+                         same_charges, ledger->charged.data, c);
+        if (*number < 0) {
+            TRY(open_node(ledger, &c->set));
+            *number = (int64_t)ledger->charged.len;
+            struct charged *charged = ARENA_NEW(ledger->arena, struct charged);
+            charge(ledger, (enum load_kind)c->inside_kind, c->inside);
+            charge(ledger, LOAD_LEAVING, c->leaving);
+            charge(ledger, LOAD_ENTERING, c->entering);
+            charged->charges = *c;
+            charged->load = write_load(ledger, (int32_t)*number, c->turned);
+            array_push(ledger->arena, &ledger->charged, charged);
+        }
+        ledger->last = ledger->charged.data[*number];
+    }
+    *out = &ledger->last->load;
+done:
+    return status;
+}
+
+static weft_status use_node(struct ledger *ledger, int64_t node, const struct charges *charges)
+{
+    struct node_use use = {.node = node};
+    weft_status status;
+    TRY(record_of(ledger, charges, &use.load));
+    array_push(ledger->keep, ledger->nodes, use);
+done:
+    return status;
 }
 
 /* ---- rings ----------------------------------------------------------------------------------- */
@@ -95,19 +166,22 @@ static weft_status ring_traffic(struct ledger *ledger, enum collective collectiv
 {
     double volume = ring_volume(collective, at->devices) * bytes;
     bool open = collective == COLLECTIVE_BROADCAST || collective == COLLECTIVE_SEND;
+    weft_status status = WEFT_OK;
     for (int64_t i = 0; i < at->nodes; i++) {
-        weft_status status = open_node(ledger, &shares[i].set);
-        if (status != WEFT_OK)
-            return status;
-        charge(ledger, at->nodes == 1 && !open ? LOAD_RING : LOAD_OPEN_RING, volume);
-        if (at->nodes > 1 && !(open && i + 1 == at->nodes))
-            charge(ledger, LOAD_LEAVING, volume);
-        if (at->nodes > 1 && !(open && i == 0))
-            charge(ledger, LOAD_ENTERING, volume);
-        close_node(ledger, shares[i].node);
+        bool leaves = at->nodes > 1 && !(open && i + 1 == at->nodes);
+        bool enters = at->nodes > 1 && !(open && i == 0);
+        struct charges charges = {.set = shares[i].set,
+                                  .inside_kind =
+                                      at->nodes == 1 && !open ? LOAD_RING : LOAD_OPEN_RING,
+                                  .inside = volume,
+                                  .leaving = leaves ? volume : -1,
+                                  .entering = enters ? volume : -1,
+                                  .turned = ledger->turned};
+        TRY(use_node(ledger, shares[i].node, &charges));
     }
     post_ring_uplinks(ledger, shares, at, volume, open);
-    return WEFT_OK;
+done:
+    return status;
 }
 
 /* ---- all-to-all ------------------------------------------------------------------------------ */
@@ -137,31 +211,37 @@ static weft_status exchange_traffic(struct ledger *ledger, const struct node_sha
 {
     double piece = bytes / (double)at->devices, far = piece * exchange_crossing(crossing);
     int32_t members[MAX_NODE_DEVICES];
+    weft_status status = WEFT_OK;
     for (int64_t i = 0; i < at->nodes; i++) {
-        weft_status status = open_node(ledger, &shares[i].set);
-        if (status != WEFT_OK)
-            return status;
         double local = set_members(&shares[i].set, members);
-        double leaving = far * local * ((double)at->devices - local);
-        charge(ledger, LOAD_PAIRS, piece * exchange_inside(crossing, (double)at->devices, local));
-        if (at->nodes > 1) {
-            charge(ledger, LOAD_LEAVING, leaving);
-            charge(ledger, LOAD_ENTERING, leaving);
-        }
-        close_node(ledger, shares[i].node);
+        double leaving = at->nodes > 1 ? far * local * ((double)at->devices - local) : -1;
+        struct charges charges = {.set = shares[i].set,
+                                  .inside_kind = LOAD_PAIRS,
+                                  .inside =
+                                      piece * exchange_inside(crossing, (double)at->devices, local),
+                                  .leaving = leaving,
+                                  .entering = leaving,
+                                  .turned = ledger->turned};
+        TRY(use_node(ledger, shares[i].node, &charges));
     }
     post_exchange_uplinks(ledger, shares, at, far);
-    return WEFT_OK;
+done:
+    return status;
 }
 
 /* A send to a device with a lower number uses the same links in the other direction. */
-static void turn_round(struct traffic *traffic, size_t count)
+static bool goes_down(enum collective collective, const struct group *group)
 {
-    for (size_t i = 0; i < count; i++)
-        traffic[i].link.reverse = !traffic[i].link.reverse;
+    return collective == COLLECTIVE_SEND && group_device(group, 0) > group_device(group, 1);
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+static void turn_round(struct traffic_list *list)
+{
+    for (size_t i = 0; i < list->len; i++)
+        list->data[i].link.reverse = !list->data[i].link.reverse;
+}
+
+/* ---- the lists ------------------------------------------------------------------------------- */
 
 struct ledger *ledger_new(const struct cluster *cluster, struct arena *keep)
 {
@@ -175,38 +255,62 @@ struct ledger *ledger_new(const struct cluster *cluster, struct arena *keep)
 
 weft_status ledger_collective(struct ledger *ledger, enum collective collective,
                               const struct group *group, int64_t bytes, struct arena *keep,
-                              struct traffic_list *out)
+                              struct node_uses *nodes, struct traffic_list *uplinks)
 {
     struct footprint at = {0};
     weft_status status;
     ledger->keep = keep;
-    ledger->out = out;
+    ledger->nodes = nodes;
+    ledger->uplinks = uplinks;
+    nodes->len = uplinks->len = 0;
     TRY(group_shares(ledger->cluster, group, ledger->arena, &ledger->shares, &at));
     if (at.devices < 2 || bytes <= 0)
         goto done;
-    size_t before = out->len;
+    ledger->turned = goes_down(collective, group);
     if (collective == COLLECTIVE_ALL_TO_ALL)
         TRY(exchange_traffic(ledger, ledger->shares.data, &at, group->crossing, (double)bytes));
     else
         TRY(ring_traffic(ledger, collective, ledger->shares.data, &at, (double)bytes));
-    if (collective == COLLECTIVE_SEND && group_device(group, 0) > group_device(group, 1))
-        turn_round(out->data + before, out->len - before);
+    if (ledger->turned)
+        turn_round(uplinks);
 done:
     return status;
+}
+
+weft_status ledger_copy_use(struct ledger *ledger, int64_t device, bool to_host, int64_t bytes,
+                            struct node_use *out)
+{
+    int64_t per_node = ledger->cluster->node.devices;
+    struct charges charges = {.inside_kind = to_host ? LOAD_TO_HOST : LOAD_FROM_HOST,
+                              .inside = (double)bytes,
+                              .leaving = -1,
+                              .entering = -1};
+    set_add(&charges.set, device % per_node);
+    out->node = device / per_node;
+    return record_of(ledger, &charges, &out->load);
+}
+
+/* A node's links one by one. */
+static void list_links(const struct cluster *cluster, const struct node_use *use,
+                       struct arena *keep, struct traffic_list *out)
+{
+    int32_t links = cluster->node.links;
+    for (int32_t i = 0; i < use->load->links; i++) {
+        int32_t at = use->load->at[i];
+        struct link_id link = {use->node, -1, (int16_t)(at / 2), at % 2};
+        if (at >= 2 * links)
+            link = (struct link_id){use->node, 0, (int16_t)(at / 2 - links), at % 2};
+        array_push(keep, out, ((struct traffic){link, use->load->bytes[i]}));
+    }
 }
 
 weft_status ledger_copy(struct ledger *ledger, int64_t device, bool to_host, int64_t bytes,
                         struct arena *keep, struct traffic_list *out)
 {
-    struct device_set set = {{0}};
-    int64_t per_node = ledger->cluster->node.devices;
+    struct node_use use;
     weft_status status;
-    ledger->keep = keep;
-    ledger->out = out;
-    set_add(&set, device % per_node);
-    TRY(open_node(ledger, &set));
-    charge(ledger, to_host ? LOAD_TO_HOST : LOAD_FROM_HOST, (double)bytes);
-    close_node(ledger, device / per_node);
+    TRY(ledger_copy_use(ledger, device, to_host, bytes, &use));
+    list_links(ledger->cluster, &use, keep, out);
 done:
     return status;
 }
@@ -216,8 +320,16 @@ weft_status collective_traffic(const struct cluster *cluster, enum collective co
                                struct traffic_list *out)
 {
     struct arena *scratch = arena_new();
-    weft_status status =
-        ledger_collective(ledger_new(cluster, scratch), collective, group, bytes, keep, out);
+    struct node_uses nodes = {0};
+    struct traffic_list uplinks = {0};
+    weft_status status;
+    TRY(ledger_collective(ledger_new(cluster, scratch), collective, group, bytes, scratch, &nodes,
+                          &uplinks));
+    for (size_t i = 0; i < nodes.len; i++)
+        list_links(cluster, &nodes.data[i], keep, out);
+    for (size_t i = 0; i < uplinks.len; i++)
+        array_push(keep, out, uplinks.data[i]);
+done:
     arena_free(scratch);
     return status;
 }

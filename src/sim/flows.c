@@ -108,14 +108,24 @@ static double times_of(const struct class_use *use)
     return fabs(times - whole) < SURVEY_NOISE * times ? whole : times;
 }
 
+static void emit_link(struct flow_finding *finding, const struct row_use *row, double bytes)
+{
+    struct link_use use = {link_number(finding, row->place, row->place), bytes * row->share, 1};
+    array_push(finding->keep, &finding->uses, use);
+}
+
 static void emit_row(struct flow_finding *finding, const struct traffic_load *load, int64_t group,
                      double bytes)
 {
-    for (int64_t i = load->first[group]; i < load->first[group + 1] && bytes > 0; i++) {
-        struct row_use row = row_use_at(load, i);
-        int32_t link = link_number(finding, row.place, row.place);
-        struct link_use use = {link, bytes * row.share, 1};
-        array_push(finding->keep, &finding->uses, use);
+    const struct survey *survey = &finding->set->survey;
+    for (int64_t i = load->first[group]; i < load->first[group + 1] && bytes > 0; i++)
+        for (int32_t k = 0; k < survey->rows->row.data[load->use[i].row].links; k++) {
+            struct row_use row = node_use_at(survey, load, load->use[i], k);
+            emit_link(finding, &row, bytes);
+        }
+    for (int64_t i = load->first_up[group]; i < load->first_up[group + 1] && bytes > 0; i++) {
+        struct row_use row = uplink_use_at(load, i);
+        emit_link(finding, &row, bytes);
     }
 }
 

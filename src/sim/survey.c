@@ -22,78 +22,110 @@ struct link_class {
 
 /* ---- nodes that are alike (I4) --------------------------------------------------------------- */
 
+static uint64_t node_hash(const struct traffic_load *load, int32_t node)
+{
+    int32_t tally = load->tally_of[node];
+    return tally < 0 ? 0 : load->node_hash[tally];
+}
+
 static void find_nodes_alike(struct survey *survey)
 {
     int32_t nodes = (int32_t)survey->span.nodes;
     struct hash_map first = {0};
-    survey->like = ARENA_ARRAY(survey->scratch, int32_t, (size_t)nodes + 1);
-    survey->like[nodes] = nodes; /* links of tiers */
+    survey->like = ARENA_ARRAY(survey->scratch, int32_t, (size_t)nodes);
+    survey->stand_in = ARENA_ARRAY(survey->scratch, int32_t, (size_t)nodes);
     for (int32_t n = 0; n < nodes; n++) {
         uint64_t hash = 0;
         for (int32_t l = 0; l < survey->loads; l++)
-            hash += mix((uint64_t)l + 1, survey->load[l].node_hash[n]);
+            hash += mix((uint64_t)l + 1, node_hash(&survey->load[l], n));
         int64_t *node = hash_at(&first, survey->scratch, hash);
-        *node = *node < 0 ? n : *node;
+        if (*node < 0) {
+            *node = n;
+            survey->stand_in[n] = survey->stand_ins++;
+        }
         survey->like[n] = (int32_t)*node;
     }
 }
 
-static bool stands_in(const struct survey *survey, const struct link_sum *link)
-{
-    return survey->like[link->node] == link->node;
-}
-
-/* The link that stands for this one. */
-static int64_t place_like(const struct survey *survey, const struct link_sum *link)
-{
-    int64_t nodes = link->node - survey->like[link->node];
-    return link->place - nodes * survey->span.per_node;
-}
-
 /* ---- classes of links ------------------------------------------------------------------------ */
+
+/* Where the colour of a link is: that of the link which stands for it. */
+static int64_t colour_at(const struct survey *survey, int64_t place)
+{
+    const struct span *span = &survey->span;
+    if (place >= span_in_nodes(span))
+        return place - span_in_nodes(span) + (int64_t)survey->stand_ins * span->per_node;
+    int32_t node = survey->like[place / span->per_node];
+    return (int64_t)survey->stand_in[node] * span->per_node + place % span->per_node;
+}
+
+static void colour_link(struct survey *survey, uint64_t load, int64_t place, double sum)
+{
+    uint64_t *colour = &survey->colour[colour_at(survey, place)];
+    if (*colour == 0)
+        *colour = mix(0, survey_quantum(survey_s_per_byte(survey, place) * NS_PER_S));
+    *colour += mix(load, survey_quantum(sum));
+}
 
 /* Step 3. */
 static void colour(struct survey *survey, const struct traffic_load *load)
 {
     uint64_t name = (uint64_t)(load - survey->load) + 1;
-    for (int64_t i = 0; i < load->links; i++) {
-        int32_t place = load->link[i].place;
-        if (!stands_in(survey, &load->link[i]))
+    int32_t per_node = survey->span.per_node;
+    for (int32_t n = 0; n < (int32_t)survey->span.nodes; n++) {
+        if (survey->like[n] != n || load->tally_of[n] < 0)
             continue;
-        if (survey->colour[place] == 0)
-            survey->colour[place] =
-                mix(0, survey_quantum(survey_s_per_byte(survey, place) * NS_PER_S));
-        survey->colour[place] += mix(name, survey_quantum(load->link[i].sum));
+        const double *sum = load->sum + (int64_t)load->tally_of[n] * per_node;
+        for (int32_t at = 0; at < per_node; at++)
+            if (sum[at] > 0)
+                colour_link(survey, name, (int64_t)n * per_node + at, sum[at]);
     }
+    for (int64_t i = 0; i < load->links; i++)
+        colour_link(survey, name, load->link[i].place, load->link[i].sum);
 }
 
 static struct link_class *class_at(struct survey *survey, int64_t place)
 {
-    if (!survey->class_of[place]) {
-        int64_t *class = hash_at(&survey->colours, survey->scratch, survey->colour[place]);
+    int64_t at = colour_at(survey, place);
+    if (!survey->class_of[at]) {
+        int64_t *class = hash_at(&survey->colours, survey->scratch, survey->colour[at]);
         if (*class < 0) {
             *class = (int64_t)survey->classes.len;
             array_push(survey->scratch, &survey->classes, ((struct link_class){.place = place}));
         }
-        survey->class_of[place] = (int32_t)*class + 1;
+        survey->class_of[at] = (int32_t)*class + 1;
     }
-    return &survey->classes.data[survey->class_of[place] - 1];
+    return &survey->classes.data[survey->class_of[at] - 1];
 }
 
-/* The classes of a load's links, each with how busy the load keeps it. */
-static void list_classes(struct survey *survey, struct traffic_load *load)
+static void list_class(struct survey *survey, struct traffic_load *load, const struct row_use *use)
 {
     int32_t number = (int32_t)(load - survey->load);
-    for (int64_t i = 0; i < load->links; i++) {
-        const struct link_sum *link = &load->link[i];
-        if (!stands_in(survey, link))
-            continue;
-        struct link_class *class = class_at(survey, link->place);
-        if (class->busy.len && class->busy.data[class->busy.len - 1].load == number)
-            continue;
-        struct busy busy = {number, link->sum * survey_s_per_byte(survey, link->place)};
-        array_push(survey->scratch, &class->busy, busy);
-        array_push(survey->scratch, &load->classes, survey->class_of[link->place] - 1);
+    struct link_class *class = class_at(survey, use->place);
+    if (class->busy.len && class->busy.data[class->busy.len - 1].load == number)
+        return;
+    struct busy busy = {number, use->sum * survey_s_per_byte(survey, use->place)};
+    array_push(survey->scratch, &class->busy, busy);
+    array_push(survey->scratch, &load->classes, (int32_t)(class - survey->classes.data));
+}
+
+/* The classes of a load's links in the order of its rows, each with how busy the load keeps it. */
+static void list_classes(struct survey *survey, struct traffic_load *load)
+{
+    for (int64_t g = 0; g < load->groups; g++) {
+        for (int64_t i = load->first[g]; i < load->first[g + 1]; i++) {
+            struct node_at on = load->use[i];
+            if (survey->like[on.node] != on.node)
+                continue;
+            for (int32_t k = 0; k < survey->rows->row.data[on.row].links; k++) {
+                struct row_use use = node_use_at(survey, load, on, k);
+                list_class(survey, load, &use);
+            }
+        }
+        for (int64_t i = load->first_up[g]; i < load->first_up[g + 1]; i++) {
+            struct row_use use = uplink_use_at(load, i);
+            list_class(survey, load, &use);
+        }
     }
 }
 
@@ -127,22 +159,58 @@ static void find_covered(struct survey *survey)
 
 /* ---- which groups are alike ------------------------------------------------------------------ */
 
-/* What each link of a load adds to signatures. */
-static uint64_t *link_words(struct survey *survey, const struct traffic_load *load)
+/* What a link adds to signatures. */
+static uint64_t link_word(struct survey *survey, int64_t place)
 {
-    uint64_t *word = ARENA_ARRAY(survey->scratch, uint64_t, (size_t)load->links);
-    for (int64_t i = 0; i < load->links; i++) {
-        int64_t place = place_like(survey, &load->link[i]);
-        word[i] = class_at(survey, place)->covered ? 0 : mix(1, survey->colour[place]);
-    }
-    return word;
+    return class_at(survey, place)->covered ? 0 : mix(1, survey->colour[colour_at(survey, place)]);
 }
 
-static uint64_t signature(const struct traffic_load *load, const uint64_t *word, int64_t group)
+/* What a record adds on nodes that are alike, and what each link of tiers does. */
+struct words {
+    struct hash_map known;
+    ARRAY(uint64_t) word;
+    struct node_at last; /* with the node that stands for it */
+    uint64_t last_word;
+    uint64_t *uplink;
+};
+
+static struct words words_of(struct survey *survey, const struct traffic_load *load)
+{
+    struct words words = {.last = {-1, -1}};
+    words.uplink = ARENA_ARRAY(survey->scratch, uint64_t, (size_t)load->links + 1);
+    for (int64_t i = 0; i < load->links; i++)
+        words.uplink[i] = link_word(survey, load->link[i].place);
+    return words;
+}
+
+static uint64_t node_word(struct survey *survey, struct words *words, struct node_at use)
+{
+    const struct node_row *row = &survey->rows->row.data[use.row];
+    use.node = survey->like[use.node];
+    if (use.node == words->last.node && use.row == words->last.row)
+        return words->last_word;
+    int64_t *at =
+        hash_at(&words->known, survey->scratch, mix((uint64_t)use.node, (uint64_t)use.row));
+    if (*at < 0) {
+        uint64_t sum = 0;
+        for (int32_t i = 0; i < row->links; i++)
+            sum += link_word(survey, (int64_t)use.node * survey->span.per_node + row->at[i]);
+        *at = (int64_t)words->word.len;
+        array_push(survey->scratch, &words->word, sum);
+    }
+    words->last = use;
+    words->last_word = words->word.data[*at];
+    return words->last_word;
+}
+
+static uint64_t signature(struct survey *survey, const struct traffic_load *load,
+                          struct words *words, int64_t group)
 {
     uint64_t sum = mix(0, survey_quantum(load->member[group].peak));
     for (int64_t i = load->first[group]; i < load->first[group + 1]; i++)
-        sum += word[load->use[i].link];
+        sum += node_word(survey, words, load->use[i]);
+    for (int64_t i = load->first_up[group]; i < load->first_up[group + 1]; i++)
+        sum += words->uplink[load->up[i].link];
     return sum;
 }
 
@@ -151,10 +219,10 @@ static void classify(struct survey *survey, struct traffic_load *load)
 {
     struct hash_map table = {0};
     ARRAY(struct member) distinct = {0};
-    const uint64_t *word = link_words(survey, load);
+    struct words words = words_of(survey, load);
     for (int64_t g = 0; g < load->groups; g++) {
         struct member member = load->member[g];
-        member.signature = signature(load, word, g);
+        member.signature = signature(survey, load, &words, g);
         uint64_t key = mix(member.place, survey_quantum(member.alone_s * NS_PER_S));
         int64_t *known = hash_at(&table, survey->scratch, mix(key, member.signature));
         if (*known >= 0)
@@ -170,13 +238,6 @@ static void classify(struct survey *survey, struct traffic_load *load)
 /* ---- rows by class --------------------------------------------------------------------------- */
 
 typedef ARRAY(struct class_use) row_list;
-
-/* The class of the link of an entry of the rows. */
-static const struct link_class *class_like(struct survey *survey, const struct traffic_load *load,
-                                           int64_t at)
-{
-    return class_at(survey, place_like(survey, &load->link[load->use[at].link]));
-}
 
 /* For each class of links, the one that the group fills most. */
 static void merge_use(struct survey *survey, row_list *row, const struct link_class *of,
@@ -195,35 +256,62 @@ static void merge_use(struct survey *survey, row_list *row, const struct link_cl
     }
 }
 
+/* A row while its links are visited in order. */
+struct row_scan {
+    row_list row;
+    double peak, most; /* on links that nothing covers, and on all */
+    struct row_use busiest;
+    struct hash_map seen; /* records on nodes alike: further ones change nothing */
+};
+
+static void scan_link(struct survey *survey, struct row_scan *scan, const struct row_use *use)
+{
+    const struct link_class *class = class_at(survey, use->place);
+    if (use->share > scan->most)
+        scan->busiest = *use;
+    scan->most = fmax(scan->most, use->share);
+    if (class->covered)
+        return;
+    scan->peak = fmax(scan->peak, use->share);
+    merge_use(survey, &scan->row, class, use);
+}
+
+static void scan_node(struct survey *survey, const struct traffic_load *load, struct row_scan *scan,
+                      struct node_at on)
+{
+    uint64_t key = mix((uint64_t)load->tally_of[on.node], (uint64_t)on.row);
+    int64_t *seen =
+        hash_at(&scan->seen, survey->scratch, mix(key, (uint64_t)survey->like[on.node]));
+    for (int32_t i = 0; *seen < 0 && i < survey->rows->row.data[on.row].links; i++) {
+        struct row_use use = node_use_at(survey, load, on, i);
+        scan_link(survey, scan, &use);
+    }
+    *seen = 1;
+}
+
 void survey_row(struct survey *survey, const struct traffic_load *load, struct member *member)
 {
-    int64_t from = load->first[member->group], to = load->first[member->group + 1];
-    int64_t busiest = from;
-    double peak = 0, most = 0;
-    row_list row = {0};
-    for (int64_t i = from; i < to; i++) {
-        struct row_use use = row_use_at(load, i);
-        const struct link_class *class = class_like(survey, load, i);
-        busiest = use.share > most ? i : busiest;
-        most = fmax(most, use.share);
-        if (class->covered)
-            continue;
-        peak = fmax(peak, use.share);
-        merge_use(survey, &row, class, &use);
+    int64_t g = member->group;
+    struct row_scan scan = {0};
+    for (int64_t i = load->first[g]; i < load->first[g + 1]; i++)
+        scan_node(survey, load, &scan, load->use[i]);
+    for (int64_t i = load->first_up[g]; i < load->first_up[g + 1]; i++) {
+        struct row_use use = uplink_use_at(load, i);
+        scan_link(survey, &scan, &use);
     }
-    if (peak < member->peak * (1 - SURVEY_NOISE)) {
-        struct row_use use = row_use_at(load, busiest);
-        merge_use(survey, &row, class_like(survey, load, busiest), &use);
-    }
-    member->use = row.data;
-    member->uses = (int32_t)row.len;
+    if (scan.peak < member->peak * (1 - SURVEY_NOISE))
+        merge_use(survey, &scan.row, class_at(survey, scan.busiest.place), &scan.busiest);
+    member->use = scan.row.data;
+    member->uses = (int32_t)scan.row.len;
 }
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static void fold(struct survey *survey)
 {
-    size_t links = (size_t)survey->span.links;
     find_nodes_alike(survey);
+    int64_t uplinks = survey->span.links - span_in_nodes(&survey->span);
+    size_t links = (size_t)survey->stand_ins * (size_t)survey->span.per_node + (size_t)uplinks;
     survey->class_of = ARENA_ARRAY(survey->scratch, int32_t, links);
     survey->colour = ARENA_ARRAY(survey->scratch, uint64_t, links);
     for (int32_t l = 0; l < survey->loads; l++)
@@ -238,7 +326,6 @@ static void fold(struct survey *survey)
 weft_status survey_links(struct survey *survey)
 {
     weft_status status;
-    survey->ledger = ledger_new(survey->cluster, survey->scratch);
     TRY(survey_fill_loads(survey));
     if (survey->folded)
         fold(survey);

@@ -45,81 +45,6 @@ double traffic_passes(const struct exchange *exchange)
     return exchange->kind == EXCHANGE_COLLECTIVE ? TRAFFIC_OF[exchange->collective].passes : 1;
 }
 
-/* ---- the span of links ----------------------------------------------------------------------- */
-
-static void span_devices(struct span *span, int64_t first, int64_t devices, int64_t per_node)
-{
-    int64_t low = first / per_node, high = (first + devices - 1) / per_node;
-    int64_t end = span->first_node + span->nodes;
-    if (span->nodes == 0 || low < span->first_node)
-        span->first_node = low;
-    if (end < high + 1)
-        end = high + 1;
-    span->nodes = end - span->first_node;
-}
-
-/* The devices of a pattern. Groups of tied weights reach from their stage to another one, before or after it. */
-static void span_pattern(struct span *span, const struct pattern *p, int64_t per_node)
-{
-    int64_t low = 0, high = p->devices;
-    if (p->order.run) { /* every stage is all over the cluster */
-        span_devices(span, 0, p->order.stages * p->order.each, per_node);
-        return;
-    }
-    for (int32_t i = 0; i < p->digits; i++) {
-        int64_t reach = p->stride[i] * (p->degree[i] - 1), end = p->devices / p->degree[i] + reach;
-        low = reach < low ? reach : low;
-        high = end > high ? end : high;
-    }
-    span_devices(span, p->first + low, high - low, per_node);
-    if (p->collective == COLLECTIVE_SEND)
-        span_devices(span, p->from_first, p->from_devices, per_node);
-}
-
-static struct span span_of(const struct survey *survey)
-{
-    const struct cluster *cluster = survey->cluster;
-    struct span span = {.node_links = cluster->node.links,
-                        .per_node = 2 * (cluster->node.links + cluster->node.nics)};
-    for (int32_t l = 0; l < survey->loads; l++)
-        span_pattern(&span, &survey->pattern[survey->load[l].pattern], cluster->node.devices);
-    span.nodes += span.nodes == 0; /* no loads */
-    span.links = span.nodes * span.per_node;
-    for (int32_t t = 1; t < cluster->fabric.tiers; t++) {
-        int64_t unit = cluster->fabric.tier[t - 1].nodes;
-        span.tier_first[t] = span.links;
-        span.unit_first[t] = span.first_node / unit;
-        span.links += 2 * ((span.first_node + span.nodes) / unit - span.unit_first[t] + 1);
-    }
-    return span;
-}
-
-static int64_t span_place(const struct span *span, struct link_id link)
-{
-    if (link.tier > 0)
-        return span->tier_first[link.tier] + 2 * (link.unit - span->unit_first[link.tier]) +
-               link.reverse;
-    int32_t at = 2 * (link.tier < 0 ? link.link : span->node_links + link.link) + link.reverse;
-    return (link.unit - span->first_node) * span->per_node + at;
-}
-
-struct link_id survey_link(const struct survey *survey, int64_t place)
-{
-    const struct span *span = &survey->span;
-    if (place >= span->nodes * span->per_node) {
-        int32_t t = survey->cluster->fabric.tiers - 1;
-        while (place < span->tier_first[t])
-            t--;
-        int64_t at = place - span->tier_first[t];
-        return (struct link_id){span->unit_first[t] + at / 2, (int16_t)t, 0, at % 2};
-    }
-    int64_t node = span->first_node + place / span->per_node;
-    int32_t at = (int32_t)(place % span->per_node);
-    if (at < 2 * span->node_links)
-        return (struct link_id){node, -1, (int16_t)(at / 2), at % 2};
-    return (struct link_id){node, 0, (int16_t)(at / 2 - span->node_links), at % 2};
-}
-
 /* ---- loads ----------------------------------------------------------------------------------- */
 
 static int32_t *load_number(const struct survey *survey, const struct exchange *exchange)
@@ -180,155 +105,239 @@ struct survey survey_new(struct arena *scratch, const struct cluster *cluster,
     return survey;
 }
 
-static weft_status group_traffic(struct survey *survey, const struct traffic_load *load,
-                                 int64_t group, struct traffic_list *out, uint64_t *place)
-{
-    struct group devices = pattern_group_at(&survey->pattern[load->pattern], group);
-    weft_status status;
-    out->len = 0;
-    if (load->kind == TRAFFIC_TO_HOST || load->kind == TRAFFIC_FROM_HOST)
-        return ledger_copy(survey->ledger, devices.first, load->kind == TRAFFIC_TO_HOST, LOAD_BYTES,
-                           survey->scratch, out);
-    TRY(group_place(survey->cluster, &devices, place));
-    TRY(ledger_collective(survey->ledger, ASKED_FOR[load->kind], &devices, LOAD_BYTES,
-                          survey->scratch, out));
-done:
-    return status;
-}
-
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* The rows of a load while they are found. */
 struct rows {
-    ARRAY(struct packed_use) uses;
+    struct node_uses nodes;      /* of the current group */
+    struct traffic_list uplinks; /* likewise */
+    ARRAY(struct node_at) uses;
+    ARRAY(struct uplink_use) ups;
     ARRAY(struct link_sum) links;
-    ARRAY(double) shares;
-    struct hash_map by_share;
-    int32_t last_share;
+    uint64_t *sequence; /* per node: a hash of its records so far, 0: none */
 };
 
-static int32_t link_number(struct survey *survey, struct rows *rows, int64_t place)
+static weft_status group_traffic(struct survey *survey, const struct traffic_load *load,
+                                 int64_t group, struct rows *rows, uint64_t *place)
 {
-    int32_t *number = &survey->link_at[place];
+    struct ledger *ledger = survey->rows->ledger;
+    struct group devices = pattern_group_at(&survey->pattern[load->pattern], group);
+    weft_status status;
+    if (load->kind == TRAFFIC_TO_HOST || load->kind == TRAFFIC_FROM_HOST) {
+        struct node_use use;
+        rows->nodes.len = rows->uplinks.len = 0;
+        TRY(ledger_copy_use(ledger, devices.first, load->kind == TRAFFIC_TO_HOST, LOAD_BYTES,
+                            &use));
+        array_push(survey->scratch, &rows->nodes, use);
+        return WEFT_OK;
+    }
+    TRY(group_place(survey->cluster, &devices, place));
+    TRY(ledger_collective(ledger, ASKED_FOR[load->kind], &devices, LOAD_BYTES, survey->scratch,
+                          &rows->nodes, &rows->uplinks));
+done:
+    return status;
+}
+
+/* A record that is met for the first time has the number after the last. */
+static int32_t row_number(struct node_rows *rows, const struct node_load *load)
+{
+    if ((size_t)load->number == rows->row.len) {
+        double *share = ARENA_ARRAY(rows->arena, double, (size_t)load->links + 1);
+        struct node_row row = {.links = load->links, .at = load->at, .share = share};
+        for (int32_t i = 0; i < row.links; i++) {
+            share[i] = load->bytes[i] / (double)LOAD_BYTES;
+            row.peak = fmax(row.peak, share[i]);
+            row.alone_s = fmax(row.alone_s, share[i] * rows->place_s[row.at[i]]);
+        }
+        array_push(rows->arena, &rows->row, row);
+    }
+    return load->number;
+}
+
+static int32_t uplink_number(struct survey *survey, struct rows *rows, int64_t place)
+{
+    int32_t *number = &survey->link_at[place - span_in_nodes(&survey->span)];
     if (!*number) {
-        int64_t node = place / survey->span.per_node, nodes = survey->span.nodes;
-        struct link_sum link = {(int32_t)place, (int32_t)(node < nodes ? node : nodes), 0};
-        array_push(survey->scratch, &rows->links, link);
+        array_push(survey->scratch, &rows->links, ((struct link_sum){.place = (int32_t)place}));
         *number = (int32_t)rows->links.len;
     }
     return *number - 1;
 }
 
-/* Most links have the share of the one before. */
-static int32_t share_number(struct survey *survey, struct rows *rows, double share)
+/* Adds the row of one group to the list, and to the sums of links of tiers. */
+static void note_row(struct survey *survey, struct rows *rows)
 {
-    uint64_t bits;
-    if (rows->shares.len && rows->shares.data[rows->last_share] == share)
-        return rows->last_share;
-    memcpy(&bits, &share, sizeof bits);
-    int64_t *number = hash_at(&rows->by_share, survey->scratch, mix(1, bits));
-    if (*number < 0) {
-        *number = (int64_t)rows->shares.len;
-        array_push(survey->scratch, &rows->shares, share);
-    }
-    rows->last_share = (int32_t)*number;
-    return rows->last_share;
-}
-
-/* Adds the row of one group to the list, and to the links' sums. */
-static void note_row(struct survey *survey, const struct traffic_list *list, struct rows *rows)
-{
-    for (size_t i = 0; i < list->len; i++) {
-        double share = list->data[i].bytes / (double)LOAD_BYTES;
-        int32_t link = link_number(survey, rows, span_place(&survey->span, list->data[i].link));
-        struct packed_use use = {link, share_number(survey, rows, share)};
-        rows->links.data[link].sum += share;
+    for (size_t i = 0; i < rows->nodes.len; i++) {
+        const struct node_use *on = &rows->nodes.data[i];
+        struct node_at use = {(int32_t)(on->node - survey->span.first_node),
+                              row_number(survey->rows, on->load)};
+        rows->sequence[use.node] = mix(rows->sequence[use.node], (uint64_t)use.row);
         array_push(survey->scratch, &rows->uses, use);
     }
-}
-
-/* survey.h, I4 */
-static const uint64_t *hash_nodes(const struct survey *survey, const struct traffic_load *load)
-{
-    uint64_t *hash = ARENA_ARRAY(survey->scratch, uint64_t, (size_t)survey->span.nodes + 1);
-    for (int64_t i = 0; i < load->links; i++) {
-        const struct link_sum *link = &load->link[i];
-        uint64_t at =
-            (uint64_t)link->place - (uint64_t)link->node * (uint64_t)survey->span.per_node;
-        hash[link->node] += mix(at + 1, survey_quantum(link->sum));
+    for (size_t i = 0; i < rows->uplinks.len; i++) {
+        const struct traffic *traffic = &rows->uplinks.data[i];
+        struct uplink_use up = {
+            uplink_number(survey, rows, span_place(&survey->span, traffic->link)),
+            traffic->bytes / (double)LOAD_BYTES};
+        rows->links.data[up.link].sum += up.share;
+        array_push(survey->scratch, &rows->ups, up);
     }
-    return hash;
 }
 
 static void close_rows(struct survey *survey, const struct rows *rows, struct traffic_load *load)
 {
     load->use = rows->uses.data;
+    load->up = rows->ups.data;
     load->link = rows->links.data;
     load->links = (int64_t)rows->links.len;
-    load->share = rows->shares.data;
-    load->shares = (int64_t)rows->shares.len;
-    for (int64_t i = 0; i < load->links; i++)
-        survey->link_at[load->link[i].place] = 0; /* for the next load */
-    load->node_hash = survey->folded ? hash_nodes(survey, load) : NULL;
+    for (int64_t i = 0; i < load->links; i++) /* for the next load */
+        survey->link_at[load->link[i].place - span_in_nodes(&survey->span)] = 0;
 }
 
 /* Step 1. */
-static weft_status tally(struct survey *survey, struct traffic_load *load)
+static weft_status list_rows(struct survey *survey, struct traffic_load *load, struct rows *rows)
 {
     weft_status status = WEFT_OK;
-    struct traffic_list list = {0};
-    struct rows rows = {0};
     int64_t *first = ARENA_ARRAY(survey->scratch, int64_t, (size_t)load->groups + 1);
+    int64_t *first_up = ARENA_ARRAY(survey->scratch, int64_t, (size_t)load->groups + 1);
+    rows->sequence = ARENA_ARRAY(survey->scratch, uint64_t, (size_t)survey->span.nodes);
     load->member = ARENA_ARRAY(survey->scratch, struct member, (size_t)load->groups);
     for (int64_t g = 0; g < load->groups; g++) {
         load->member[g].group = g;
-        TRY(group_traffic(survey, load, g, &list, &load->member[g].place));
+        TRY(group_traffic(survey, load, g, rows, &load->member[g].place));
         if (g == 0) /* most of the others are like the first */
-            array_reserve(survey->scratch, &rows.uses, list.len * (size_t)load->groups);
-        note_row(survey, &list, &rows);
-        first[g + 1] = (int64_t)rows.uses.len;
+            array_reserve(survey->scratch, &rows->uses, rows->nodes.len * (size_t)load->groups);
+        note_row(survey, rows);
+        first[g + 1] = (int64_t)rows->uses.len;
+        first_up[g + 1] = (int64_t)rows->ups.len;
     }
     load->members = load->groups;
     load->first = first;
-    close_rows(survey, &rows, load);
+    load->first_up = first_up;
+    close_rows(survey, rows, load);
 done:
     return status;
 }
+
+/* ---- sums of links of nodes ------------------------------------------------------------------ */
 
 uint64_t survey_quantum(double value)
 {
     return (uint64_t)llround(value * QUANTA); /* I2 of survey.h */
 }
 
-double survey_s_per_byte(const struct survey *survey, int64_t place)
+/* survey.h, I4 */
+static const uint64_t *hash_tallies(const struct survey *survey, const struct traffic_load *load)
 {
-    const struct span *span = &survey->span;
-    if (place < span->nodes * span->per_node)
-        return survey->place_s[place % span->per_node];
-    return 1 / link_reached_per_s(survey->cluster, survey_link(survey, place));
+    uint64_t *hash = ARENA_ARRAY(survey->scratch, uint64_t, (size_t)load->tallies + 1);
+    int32_t per_node = survey->span.per_node;
+    for (int32_t t = 0; t < load->tallies; t++)
+        for (int32_t at = 0; at < per_node; at++) {
+            double sum = load->sum[(int64_t)t * per_node + at];
+            if (sum > 0)
+                hash[t] += mix((uint64_t)at + 1, survey_quantum(sum));
+        }
+    return hash;
 }
 
-/* Per link of a load: seconds per byte. */
-static const double *link_seconds(const struct survey *survey, const struct traffic_load *load)
+/* Numbers the tallies by the first node of each, which is listed. */
+static void number_tallies(struct survey *survey, const struct rows *rows,
+                           struct traffic_load *load, int32_t *first)
 {
-    double *s = ARENA_ARRAY(survey->scratch, double, (size_t)load->links);
-    for (int64_t i = 0; i < load->links; i++)
-        s[i] = survey_s_per_byte(survey, load->link[i].place);
-    return s;
+    struct hash_map by_sequence = {0};
+    int32_t *tally_of = ARENA_ARRAY(survey->scratch, int32_t, (size_t)survey->span.nodes);
+    for (int32_t n = 0; n < (int32_t)survey->span.nodes; n++) {
+        tally_of[n] = -1;
+        if (!rows->sequence[n])
+            continue;
+        int64_t *tally = hash_at(&by_sequence, survey->scratch, rows->sequence[n]);
+        if (*tally < 0) {
+            first[load->tallies] = n;
+            *tally = load->tallies++;
+        }
+        tally_of[n] = (int32_t)*tally;
+    }
+    load->tally_of = tally_of;
 }
 
-/* Step 2. */
+/* survey.h, I1: sums are added up on the first node of each tally. */
+static void find_tallies(struct survey *survey, const struct rows *rows, struct traffic_load *load)
+{
+    int32_t per_node = survey->span.per_node;
+    int32_t *first = ARENA_ARRAY(survey->scratch, int32_t, (size_t)survey->span.nodes + 1);
+    number_tallies(survey, rows, load, first);
+    double *sum = ARENA_ARRAY(survey->scratch, double, (size_t)load->tallies *(size_t)per_node + 1);
+    for (int64_t u = 0; u < load->first[load->groups]; u++) {
+        const struct node_row *row = &survey->rows->row.data[load->use[u].row];
+        int32_t tally = load->tally_of[load->use[u].node];
+        for (int32_t i = 0; first[tally] == load->use[u].node && i < row->links; i++)
+            sum[(int64_t)tally * per_node + row->at[i]] += row->share[i];
+    }
+    load->sum = sum;
+    load->node_hash = hash_tallies(survey, load);
+}
+
+/* ---- times (step 2) -------------------------------------------------------------------------- */
+
+/* Seconds per byte of all groups on the slowest link of a record. */
+static double sibling_s(const struct survey *survey, const struct traffic_load *load,
+                        struct node_at use)
+{
+    double most = 0;
+    for (int32_t i = 0; i < survey->rows->row.data[use.row].links; i++) {
+        struct row_use on = node_use_at(survey, load, use, i);
+        most = fmax(most, on.sum * survey->rows->place_s[on.place % survey->span.per_node]);
+    }
+    return most;
+}
+
+/* The same for all nodes of a tally. */
+struct sibling_memo {
+    struct hash_map known;
+    ARRAY(double) s;
+};
+
+static double sibling_known(const struct survey *survey, const struct traffic_load *load,
+                            struct node_at use, struct sibling_memo *memo)
+{
+    uint64_t key = mix((uint64_t)load->tally_of[use.node], (uint64_t)use.row);
+    int64_t *at = hash_at(&memo->known, survey->scratch, key);
+    if (*at < 0) {
+        *at = (int64_t)memo->s.len;
+        array_push(survey->scratch, &memo->s, sibling_s(survey, load, use));
+    }
+    return memo->s.data[*at];
+}
+
+static void measure_nodes(const struct survey *survey, const struct traffic_load *load,
+                          struct sibling_memo *memo, struct member *member)
+{
+    const int64_t from = load->first[member->group], to = load->first[member->group + 1];
+    struct node_at last = {-1, -1};
+    for (int64_t i = from; i < to; i++) {
+        struct node_at use = load->use[i];
+        if (use.row == last.row && load->tally_of[use.node] == load->tally_of[last.node])
+            continue;
+        const struct node_row *row = &survey->rows->row.data[use.row];
+        member->peak = fmax(member->peak, row->peak);
+        member->alone_s = fmax(member->alone_s, row->alone_s);
+        member->sibling_s = fmax(member->sibling_s, sibling_known(survey, load, use, memo));
+        last = use;
+    }
+}
+
 static void measure(const struct survey *survey, struct traffic_load *load)
 {
-    const double *s = link_seconds(survey, load);
+    struct sibling_memo memo = {0};
     for (int64_t g = 0; g < load->groups; g++) {
         struct member *member = &load->member[g];
-        for (int64_t i = load->first[g]; i < load->first[g + 1]; i++) {
-            int32_t link = load->use[i].link;
-            double share = load->share[load->use[i].share];
-            member->peak = fmax(member->peak, share);
-            member->alone_s = fmax(member->alone_s, share * s[link]);
-            member->sibling_s = fmax(member->sibling_s, load->link[link].sum * s[link]);
+        measure_nodes(survey, load, &memo, member);
+        for (int64_t i = load->first_up[g]; i < load->first_up[g + 1]; i++) {
+            struct row_use on = uplink_use_at(load, i);
+            double s = survey_s_per_byte(survey, on.place);
+            member->peak = fmax(member->peak, on.share);
+            member->alone_s = fmax(member->alone_s, on.share * s);
+            member->sibling_s = fmax(member->sibling_s, on.sum * s);
         }
     }
 }
@@ -337,6 +346,7 @@ static void measure(const struct survey *survey, struct traffic_load *load)
 
 struct load_cache {
     struct arena *arena;
+    struct node_rows *rows;
     ARRAY(struct traffic_load) loads;
     struct hash_map by_key;
     size_t bytes;
@@ -358,19 +368,23 @@ static void *copied(struct load_cache *cache, const void *data, size_t bytes)
     return copy;
 }
 
-static void keep_rows(struct load_cache *cache, int64_t nodes, const struct traffic_load *load,
-                      int64_t *number)
+static void keep_rows(struct load_cache *cache, const struct span *span,
+                      const struct traffic_load *load, int64_t *number)
 {
     size_t groups = (size_t)load->groups, rows = (size_t)load->first[load->groups];
+    size_t ups = (size_t)load->first_up[load->groups], tallies = (size_t)load->tallies;
     struct traffic_load kept = *load;
     if (cache->bytes + rows * sizeof *load->use > KEPT_BYTES)
         return;
     kept.member = copied(cache, load->member, groups * sizeof *load->member);
     kept.first = copied(cache, load->first, (groups + 1) * sizeof *load->first);
+    kept.first_up = copied(cache, load->first_up, (groups + 1) * sizeof *load->first_up);
     kept.use = copied(cache, load->use, rows * sizeof *load->use);
+    kept.up = copied(cache, load->up, ups * sizeof *load->up);
     kept.link = copied(cache, load->link, (size_t)load->links * sizeof *load->link);
-    kept.share = copied(cache, load->share, (size_t)load->shares * sizeof *load->share);
-    kept.node_hash = copied(cache, load->node_hash, (size_t)nodes * sizeof *load->node_hash);
+    kept.tally_of = copied(cache, load->tally_of, (size_t)span->nodes * sizeof *load->tally_of);
+    kept.sum = copied(cache, load->sum, tallies * (size_t)span->per_node * sizeof *load->sum);
+    kept.node_hash = copied(cache, load->node_hash, tallies * sizeof *load->node_hash);
     *number = (int64_t)cache->loads.len;
     array_push(cache->arena, &cache->loads, kept);
 }
@@ -383,8 +397,10 @@ static uint64_t rows_key(const struct survey *survey, const struct traffic_load 
 
 static weft_status find_rows(struct survey *survey, struct traffic_load *load)
 {
+    struct rows rows = {0};
     weft_status status;
-    TRY(tally(survey, load));
+    TRY(list_rows(survey, load, &rows));
+    find_tallies(survey, &rows, load);
     measure(survey, load);
 done:
     return status;
@@ -404,19 +420,29 @@ static weft_status fill_load(struct survey *survey, struct traffic_load *load)
         return WEFT_OK;
     }
     TRY(find_rows(survey, load));
-    keep_rows(cache, survey->span.nodes, load, number);
+    keep_rows(cache, &survey->span, load, number);
 done:
     return status;
+}
+
+/* The records are kept where the rows are. */
+static struct node_rows *open_rows(const struct survey *survey)
+{
+    struct load_cache *cache = survey->cache;
+    if (!cache)
+        return node_rows_new(survey->scratch, survey->cluster);
+    if (!cache->rows)
+        cache->rows = node_rows_new(cache->arena, survey->cluster);
+    return cache->rows;
 }
 
 weft_status survey_fill_loads(struct survey *survey)
 {
     weft_status status = WEFT_OK;
-    survey->span = span_of(survey);
-    survey->link_at = ARENA_ARRAY(survey->scratch, int32_t, (size_t)survey->span.links);
-    survey->place_s = ARENA_ARRAY(survey->scratch, double, (size_t)survey->span.per_node + 1);
-    for (int32_t at = 0; at < survey->span.per_node; at++)
-        survey->place_s[at] = 1 / link_reached_per_s(survey->cluster, survey_link(survey, at));
+    survey->span = survey_span(survey);
+    survey->rows = open_rows(survey);
+    int64_t uplinks = survey->span.links - span_in_nodes(&survey->span);
+    survey->link_at = ARENA_ARRAY(survey->scratch, int32_t, (size_t)uplinks + 1);
     for (int32_t l = 0; l < survey->loads; l++)
         TRY(fill_load(survey, &survey->load[l]));
 done:

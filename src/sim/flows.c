@@ -269,10 +269,32 @@ struct flow_cache *flow_cache_for(const struct cluster *cluster)
     return cache;
 }
 
+bool flow_cache_serves(const struct flow_cache *cache, const struct cluster *cluster)
+{
+    return cache && cache->cluster == cluster;
+}
+
 void flow_cache_free(struct flow_cache *cache)
 {
     if (cache)
         arena_free(cache->arena);
+}
+
+/* A cache that threads share is one thread's at a time. */
+static void cache_take(struct flow_cache *cache, struct hold *hold)
+{
+    if (!cache->cluster)
+        return;
+    pthread_mutex_lock(&cache->lock);
+    hold_push(hold, hold_unlock, &cache->lock);
+}
+
+static void cache_leave(struct flow_cache *cache, struct hold *hold)
+{
+    if (!cache->cluster)
+        return;
+    hold_pop(hold);
+    pthread_mutex_unlock(&cache->lock);
 }
 
 static weft_status recall(struct flow_cache *cache, struct survey *survey, struct known **out)
@@ -361,11 +383,9 @@ weft_status flows_find_kept(struct flow_cache *cache, const struct cluster *clus
                                    .alike = true,
                                    .out = out};
     struct hold hold;
-    pthread_mutex_lock(&cache->lock);
-    hold_push(&hold, hold_unlock, &cache->lock);
+    cache_take(cache, &hold);
     weft_status status = find_together(cache, &finding, &all, exchanges, exchange_count);
-    hold_pop(&hold);
-    pthread_mutex_unlock(&cache->lock);
+    cache_leave(cache, &hold);
     arena_free(scratch);
     return status;
 }
@@ -403,6 +423,23 @@ static struct flow_sets sort_out(struct arena *scratch, const struct pattern *pa
     return sets;
 }
 
+/* A survey for each list. */
+static weft_status survey_sets(struct flow_cache *cache, struct flow_finding *finding,
+                               const struct flow_sets *sets, const struct pattern *patterns,
+                               int32_t pattern_count, struct flow_set *set)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < sets->lists.len; i++) {
+        const struct exchange_list *list = sets->lists.data[i];
+        set[i].survey = survey_new(finding->scratch, finding->cluster, patterns, pattern_count,
+                                   list->exchanges.data, (int32_t)list->exchanges.len, true);
+        TRY(survey_set(cache, finding->scratch, &set[i]));
+        open_set(finding, &set[i]);
+    }
+done:
+    return status;
+}
+
 weft_status flows_find_again(struct flow_cache *cache, const struct cluster *cluster,
                              const struct pattern *patterns, int32_t pattern_count,
                              const struct exchange *exchanges, int32_t exchange_count,
@@ -418,21 +455,15 @@ weft_status flows_find_again(struct flow_cache *cache, const struct cluster *clu
                                    .times_arena = cache->arena,
                                    .alike = true,
                                    .out = out};
-    weft_status status = WEFT_OK;
-    for (size_t i = 0; i < sets.lists.len; i++) {
-        const struct exchange_list *list = sets.lists.data[i];
-        struct known *known;
-        set[i].survey = survey_new(scratch, cluster, patterns, pattern_count, list->exchanges.data,
-                                   (int32_t)list->exchanges.len, true);
-        set[i].survey.cache = cache->loads;
-        TRY(recall(cache, &set[i].survey, &known));
-        set[i].times = &known->times;
-        open_set(&finding, &set[i]);
-    }
+    struct hold hold;
+    weft_status status;
     for (int32_t i = 0; i < exchange_count; i++)
         set_of[i] = &set[sets.number[i]];
+    cache_take(cache, &hold);
+    TRY(survey_sets(cache, &finding, &sets, patterns, pattern_count, set));
     TRY(emit_flows(&finding, set_of, exchanges, exchange_count));
 done:
+    cache_leave(cache, &hold);
     arena_free(scratch);
     return status;
 }

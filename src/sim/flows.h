@@ -60,6 +60,8 @@ weft_status flows_find_again(struct flow_cache *cache, const struct cluster *clu
 /* A cache for graphs whose exchanges are surveyed all together, as flows_find does. It serves this cluster, and any
  * number of threads, one at a time: what it keeps is the same whoever asks first. */
 struct flow_cache *flow_cache_for(const struct cluster *cluster);
+/* Whether a cache is one for any number of threads on this cluster; no cache is none. flows_find_again takes it, too. */
+bool flow_cache_serves(const struct flow_cache *cache, const struct cluster *cluster);
 /* flows_find, folded, with such a cache. On another cluster nothing is kept. */
 weft_status flows_find_kept(struct flow_cache *cache, const struct cluster *cluster,
                             const struct pattern *patterns, int32_t pattern_count,

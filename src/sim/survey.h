@@ -67,7 +67,8 @@ struct node_row {
 struct node_rows {
     struct arena *arena;
     struct ledger *ledger;
-    double *place_s; /* seconds per byte, by place within a node */
+    double *place_s;              /* seconds per byte, by place within a node */
+    double tier_s[MAX_TIERS + 1]; /* and on uplinks, by tier */
     ARRAY(struct node_row) row;
 };
 

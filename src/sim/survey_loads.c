@@ -114,15 +114,48 @@ struct rows {
     ARRAY(struct node_at) uses;
     ARRAY(struct uplink_use) ups;
     ARRAY(struct link_sum) links;
-    uint64_t *sequence; /* per node: a hash of its records so far, 0: none */
+    uint64_t *sequence;  /* per node: a hash of its records so far, 0: none */
+    struct inner *inner; /* by the first device's place in its node */
 };
+/* A group inside a node: the same record and place as every group of its pattern that begins there in another node. */
+struct inner {
+    const struct node_load *load; /* NULL: not met yet */
+    uint64_t place;
+};
+
+/* Whether a group of a collective is inside one node, and where it begins there. */
+static bool is_inside(const struct survey *survey, const struct traffic_load *load,
+                      const struct group *group, int64_t *begins)
+{
+    const struct pattern *pattern = &survey->pattern[load->pattern];
+    int64_t per_node = survey->cluster->node.devices, reach = 0;
+    if (pattern->order.run || !pattern->digits)
+        return false;
+    for (int32_t k = 0; k < group->levels; k++) {
+        if (group->stride[k] <= 0)
+            return false;
+        reach += (group->count[k] - 1) * group->stride[k];
+    }
+    *begins = group->first % per_node;
+    return *begins + reach < per_node;
+}
 
 static weft_status group_traffic(struct survey *survey, const struct traffic_load *load,
                                  int64_t group, struct rows *rows, uint64_t *place)
 {
     struct ledger *ledger = survey->rows->ledger;
     struct group devices = pattern_group_at(&survey->pattern[load->pattern], group);
+    int64_t begins = 0;
+    bool inside = is_inside(survey, load, &devices, &begins);
     weft_status status;
+    if (inside && rows->inner[begins].load) {
+        rows->nodes.len = 1; /* as the groups before had */
+        rows->uplinks.len = 0;
+        rows->nodes.data[0] = (struct node_use){devices.first / survey->cluster->node.devices,
+                                                rows->inner[begins].load};
+        *place = rows->inner[begins].place;
+        return WEFT_OK;
+    }
     if (load->kind == TRAFFIC_TO_HOST || load->kind == TRAFFIC_FROM_HOST) {
         struct node_use use;
         rows->nodes.len = rows->uplinks.len = 0;
@@ -134,6 +167,8 @@ static weft_status group_traffic(struct survey *survey, const struct traffic_loa
     TRY(group_place(survey->cluster, &devices, place));
     TRY(ledger_collective(ledger, ASKED_FOR[load->kind], &devices, LOAD_BYTES, survey->scratch,
                           &rows->nodes, &rows->uplinks));
+    if (inside && rows->nodes.len == 1)
+        rows->inner[begins] = (struct inner){rows->nodes.data[0].load, *place};
 done:
     return status;
 }
@@ -201,6 +236,7 @@ static weft_status list_rows(struct survey *survey, struct traffic_load *load, s
     int64_t *first = ARENA_ARRAY(survey->scratch, int64_t, (size_t)load->groups + 1);
     int64_t *first_up = ARENA_ARRAY(survey->scratch, int64_t, (size_t)load->groups + 1);
     rows->sequence = ARENA_ARRAY(survey->scratch, uint64_t, (size_t)survey->span.nodes);
+    rows->inner = ARENA_ARRAY(survey->scratch, struct inner, (size_t)survey->cluster->node.devices);
     load->member = ARENA_ARRAY(survey->scratch, struct member, (size_t)load->groups);
     for (int64_t g = 0; g < load->groups; g++) {
         load->member[g].group = g;

@@ -57,13 +57,19 @@ int64_t span_place(const struct span *span, struct link_id link)
     return (link.unit - span->first_node) * span->per_node + at;
 }
 
+static int32_t tier_of(const struct survey *survey, int64_t place)
+{
+    int32_t t = survey->cluster->fabric.tiers - 1;
+    while (place < survey->span.tier_first[t])
+        t--;
+    return t;
+}
+
 struct link_id survey_link(const struct survey *survey, int64_t place)
 {
     const struct span *span = &survey->span;
     if (place >= span_in_nodes(span)) {
-        int32_t t = survey->cluster->fabric.tiers - 1;
-        while (place < span->tier_first[t])
-            t--;
+        int32_t t = tier_of(survey, place);
         int64_t at = place - span->tier_first[t];
         return (struct link_id){span->unit_first[t] + at / 2, (int16_t)t, 0, at % 2};
     }
@@ -79,7 +85,7 @@ double survey_s_per_byte(const struct survey *survey, int64_t place)
     const struct span *span = &survey->span;
     if (place < span_in_nodes(span))
         return survey->rows->place_s[place % span->per_node];
-    return 1 / link_reached_per_s(survey->cluster, survey_link(survey, place));
+    return survey->rows->tier_s[tier_of(survey, place)];
 }
 
 struct node_rows *node_rows_new(struct arena *keep, const struct cluster *cluster)
@@ -93,5 +99,8 @@ struct node_rows *node_rows_new(struct arena *keep, const struct cluster *cluste
         struct link_id link = {0, nic ? 0 : -1, (int16_t)(at / 2 - (nic ? links : 0)), at % 2};
         rows->place_s[at] = 1 / link_reached_per_s(cluster, link);
     }
+    for (int32_t t = 1; t < cluster->fabric.tiers; t++)
+        rows->tier_s[t] =
+            1 / link_reached_per_s(cluster, (struct link_id){0, (int16_t)t, 0, false});
     return rows;
 }

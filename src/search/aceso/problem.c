@@ -22,6 +22,7 @@ static struct estimate_settings settings_of(const struct plan_request *request)
         .memory = pins->memory,
         .whole_sends = pins->whole_sends,
         .profile = request->profile,
+        .flows = request->flows,
     };
 }
 

@@ -46,6 +46,7 @@ static weft_status estimate_of(struct join *join, const struct plan *plan, struc
     if (!join->estimator) {
         struct estimate_settings settings = estimate_settings_of(plan);
         settings.profile = join->request->profile;
+        settings.flows = join->request->flows;
         TRY(estimator_new(&settings, &join->estimator));
     }
     TRY(estimate_plan(join->estimator, plan, scratch, out));

@@ -441,6 +441,7 @@ static weft_status open_walk(const struct plan_request *request, struct cost *co
         return WEFT_OK;
     struct estimate_settings settings = estimate_settings_of(space->layouts.data[0].plan);
     settings.profile = request->profile;
+    settings.flows = request->flows;
     settings.copies = COPIES;
     if (request->pins.order) /* a run of its own for each layout: simulations know it */
         settings.stage_run = 0;

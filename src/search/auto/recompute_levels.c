@@ -37,7 +37,8 @@ static struct estimate_settings settings_of(const struct plan_request *request)
                                       .optimizer_offload = pins->optimizer_offload,
                                       .bucket_bytes = degrees_bucket_bytes(pins),
                                       .copies = 3,
-                                      .profile = request->profile};
+                                      .profile = request->profile,
+                                      .flows = request->flows};
 }
 
 static weft_status weigh(const struct weighing *w, unsigned modules, struct run_estimate *out)

@@ -16,7 +16,7 @@ struct split_mesh split_mesh_of(const struct cluster *cluster, int64_t devices)
 /* ---- dims ------------------------------------------------------------------------------------ */
 
 struct listing {
-    struct arena *keep;
+    struct arena *keep, *scratch;
     const struct model *model;
     const struct op *op;
     const struct split_mesh *mesh;
@@ -24,6 +24,7 @@ struct listing {
     int dims[OP_MAX_DIMS + 1], count; /* without the batch; COPY is one of them */
     int place[OP_MAX_DIMS + 1];       /* of these in the operator; -1: COPY */
     bool has_batch;
+    struct hash_map known; /* what is listed, by its hash */
     struct splits *out;
 };
 
@@ -100,13 +101,30 @@ static bool stays_legal(const struct listing *l, const struct split *split, int 
            split_legal(l->model, l->op, l->place[number], split_degree(split, l->dims[number]));
 }
 
+static uint64_t split_hash(const struct split *split)
+{
+    uint64_t hash = (uint64_t)split->parts;
+    for (int32_t i = 0; i < split->parts; i++) {
+        int64_t part[] = {split->part[i].dim, split->part[i].degree};
+        hash = hash_bytes(part, sizeof part, hash);
+    }
+    return hash;
+}
+
+static bool same_split(const void *things, int64_t value, const void *wanted)
+{
+    return split_equal((const struct split *)things + value, wanted);
+}
+
 static void add_split(struct listing *l, const struct split *split)
 {
     if (seq_for_batch(l, split) || groups_alone(l, split))
         return;
-    for (size_t i = 0; i < l->out->len; i++)
-        if (split_equal(&l->out->data[i], split))
-            return;
+    int64_t *at =
+        hash_at_same(&l->known, l->scratch, split_hash(split), same_split, l->out->data, split);
+    if (*at >= 0)
+        return;
+    *at = (int64_t)l->out->len;
     array_push(l->keep, l->out, *split);
 }
 
@@ -154,13 +172,20 @@ static void fill_level(struct listing *l, int32_t level, const struct split *so_
 void splits_of(struct arena *keep, const struct model *model, const struct op *op,
                const struct split_mesh *mesh, int64_t batch, struct splits *out)
 {
-    struct listing l = {
-        .keep = keep, .model = model, .op = op, .mesh = mesh, .batch = batch, .out = out};
+    struct arena *scratch = arena_new();
+    struct listing l = {.keep = keep,
+                        .scratch = scratch,
+                        .model = model,
+                        .op = op,
+                        .mesh = mesh,
+                        .batch = batch,
+                        .out = out};
     struct split none = split_none();
     list_dims(&l, false);
     fill_level(&l, 0, &none);
-    if (out->len)
-        return;
-    list_dims(&l, true);
-    fill_level(&l, 0, &none);
+    if (!out->len) {
+        list_dims(&l, true);
+        fill_level(&l, 0, &none);
+    }
+    arena_free(scratch);
 }

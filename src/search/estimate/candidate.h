@@ -47,6 +47,9 @@ struct estimate_settings {
      * stands for those left out (few_copies.h); 0: all are compiled. */
     int64_t copies;
     const char *profile; /* a database to look in before the shipped ones; NULL: none */
+    /* What estimators on one cluster keep for each other (flow_cache_for); NULL, or of another cluster: each has its
+     * own. */
+    struct flow_cache *flows;
 };
 struct estimate_settings estimate_settings_of(const struct plan *plan);
 void estimate_settings_give(const struct estimate_settings *settings, struct plan *plan);

@@ -54,7 +54,8 @@ weft_status estimator_new(const struct estimate_settings *settings, struct estim
                             .orders = orders_new(arena),
                             .holdings = holdings_new(arena)};
     TRY(cost_open(&settings->cluster->node.device, settings->profile, &e->cost));
-    e->flows = flow_cache_new();
+    e->shares_flows = flow_cache_serves(settings->flows, settings->cluster);
+    e->flows = e->shares_flows ? settings->flows : flow_cache_new();
     *out = e;
     return WEFT_OK;
 done:
@@ -67,7 +68,8 @@ void estimator_free(struct estimator *estimator)
     if (!estimator)
         return;
     tables_free(estimator->tables);
-    flow_cache_free(estimator->flows);
+    if (!estimator->shares_flows)
+        flow_cache_free(estimator->flows);
     cost_close(estimator->cost);
     arena_free(estimator->arena);
 }

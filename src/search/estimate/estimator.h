@@ -13,6 +13,7 @@ struct estimator {
     struct cost *cost;
     struct orders *orders;
     struct flow_cache *flows;
+    bool shares_flows; /* with other estimators (estimate_settings) */
     struct holdings *holdings;
     struct tables *tables; /* NULL: no candidate was estimated yet */
 };

@@ -121,6 +121,7 @@ static weft_status finder_open(struct finder *f)
     TRY(open_settings(request, &plan));
     struct estimate_settings settings = estimate_settings_of(plan);
     settings.profile = request->profile;
+    settings.flows = request->flows;
     TRY(layer_costs_new(&settings, &f->costs));
     layer_costs_pin(f->costs, &request->pins);
     TRY(cost_open(&request->cluster->node.device, request->profile, &f->cost));

@@ -1,6 +1,7 @@
 /* simulate.c - `weft simulate`: how long an iteration of a plan takes and why, and how much memory it
  * needs. */
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -11,7 +12,7 @@ struct simulate_command {
     struct simulate_options simulate;
     struct trace_options trace;
     struct page_options report;
-    const char *trace_path;
+    const char *trace_path, *what_if;
     bool timeline, unfold, json;
 };
 
@@ -36,6 +37,11 @@ static const struct cli_option OPTIONS[] = {
      OPTION_TEXT, AT(report.path), .writes = true},
     {"format", "F", "the report's format, whatever its name: html, md, text, json or svg",
      OPTION_TAKE, .take = take_format},
+    {"what-if", "LIST",
+     "the cluster with parts of another size: factors of network, node_links, host_links and "
+     "memory, "
+     "such as network=2,memory=0.5",
+     OPTION_TEXT, AT(what_if)},
     {"unfold", NULL, "simulate every device, also those that do the same", OPTION_FLAG, AT(unfold)},
     PROFILE_OPTION(AT(simulate.profile)),
     JSON_OPTION(AT(json)),
@@ -129,18 +135,82 @@ static int tell(const struct simulate_command *options, const struct prediction 
     return code == WEFT_OK && status ? cli_fail(status) : code;
 }
 
+/* ---- what-ifs -------------------------------------------------------------------------------- */
+
+/* The cluster with its parts changed, from copy to copy: a copy uses names of the one before. */
+struct changed_cluster {
+    const struct cluster *now;
+    struct cluster *copy[CLUSTER_PART_COUNT + 2];
+    int copies;
+};
+
+static weft_status change_part(struct changed_cluster *changed, const char *name, double factor)
+{
+    static const char *const NAMES[] = {"network", "node_links", "host_links", "memory"};
+    int part = 0;
+    while (part < (int)COUNT_OF(NAMES) && strcmp(NAMES[part], name) != 0)
+        part++;
+    if (part == (int)COUNT_OF(NAMES) || changed->copies == (int)COUNT_OF(changed->copy))
+        return bad_argument("network, node_links, host_links and memory can be, once each",
+                            "--what-if: '%.40s' cannot be changed", name);
+    bool memory = part == CLUSTER_PART_COUNT; /* a copy like the others, only with other memory */
+    struct cluster *copy = cluster_faster(
+        changed->now, memory ? PART_NETWORK : (enum cluster_part)part, memory ? 1 : factor);
+    if (memory)
+        copy->node.device.memory_bytes = (int64_t)((double)copy->node.device.memory_bytes * factor);
+    changed->copy[changed->copies++] = copy;
+    changed->now = copy;
+    return WEFT_OK;
+}
+
+static weft_status change_parts(struct arena *scratch, const char *list,
+                                struct changed_cluster *changed)
+{
+    weft_status status = WEFT_OK;
+    for (char *rest = list ? arena_copy_text(scratch, list) : NULL, *item;
+         (item = strsep(&rest, ","));) {
+        char *value = strchr(item, '=');
+        double factor;
+        if (!value || !parse_real(value + 1, &factor) || !(factor >= 0.01 && factor <= 100))
+            return bad_argument("such as network=2,memory=0.5",
+                                "--what-if: '%.40s' is no factor from 0.01 to 100 of a part", item);
+        *value = '\0';
+        TRY(change_part(changed, item, factor));
+    }
+done:
+    return status;
+}
+
+static weft_status simulate_changed(const struct simulate_command *options, const struct plan *plan,
+                                    struct changed_cluster *changed, struct plan *other,
+                                    struct prediction **out)
+{
+    weft_status status;
+    *changed = (struct changed_cluster){.now = plan->cluster};
+    TRY(change_parts(options->plan.arena, options->what_if, changed));
+    *other = *plan;
+    other->cluster = changed->now;
+    TRY(simulate(other, &options->simulate, out));
+done:
+    return status;
+}
+
 static int run(const void *context, const struct plan *plan)
 {
     const struct simulate_command *options = context;
     struct prediction *prediction = NULL;
+    struct changed_cluster changed = {0};
+    struct plan other;
     weft_status status;
     TRY(file_writable(options->trace_path));
     TRY(file_writable(options->report.path));
-    TRY(simulate(plan, &options->simulate, &prediction));
+    TRY(simulate_changed(options, plan, &changed, &other, &prediction));
     cli_warn_doubts(plan);
 done:;
     int code = status ? cli_fail(status) : tell(options, prediction);
     prediction_free(prediction);
+    while (changed.copies > 0)
+        cluster_free(changed.copy[--changed.copies]);
     return code;
 }
 

@@ -22,8 +22,13 @@ static const struct device_tariff {
     double price_per_hour; /* in US dollars */
     const char *price_source;
 } TARIFFS[] = {
+    {"GTX-TITAN-X", 250, "NVIDIA GeForce GTX TITAN X specification"},
+    {"GTX-1080", 180, "NVIDIA GeForce GTX 1080 whitepaper"},
+    {"TITAN-Xp", 250, "NVIDIA TITAN Xp specification"},
+    {"P100-PCIe-16GB", 250, "NVIDIA Tesla P100 PCIe datasheet"},
     {"V100-SXM2-16GB", 300, "NVIDIA V100 datasheet"},
     {"V100-SXM2-32GB", 300, "NVIDIA V100 datasheet"},
+    {"RTX-2080", 215, "NVIDIA Turing whitepaper"},
     {"RTX-2080-Ti", 250, "NVIDIA Turing whitepaper"},
     {"RTX-TITAN", 280, "NVIDIA TITAN RTX specification"},
     {"RTX-3090", 350, "NVIDIA GA102 whitepaper"},
@@ -36,7 +41,10 @@ static const struct device_tariff {
     {"H100-NVL-94GB", 400, "One Stop Systems on cards of 400 and 600 W"},
     {"H100-96GB-HBM2e", 500, "torchtitan's benchmarks: limited to 500 W"},
     {"H200-SXM-141GB", 700, "NVIDIA H200 datasheet", 4.00, PRICES},
+    /* A module with its CPU and memory: what the others leave to the overhead is in it. */
+    {"GH200-96GB", 1000, "NVIDIA GH200 datasheet: 450 to 1,000 W with CPU and memory"},
     {"B200-SXM-180GB", 1000, "NVIDIA HGX B200 datasheet"},
+    {"B300-SXM-288GB", 1400, "at most (glennklockwood.com, B300)"},
     {"GB200", 1200, "as NVIDIA configures it (glennklockwood.com, B200)"},
     {"GB300", 1400, "at most (glennklockwood.com, B300)"},
     {"RTX-PRO-6000", 600, "its announcement of March 2025 (gpu.name)"},
@@ -44,6 +52,7 @@ static const struct device_tariff {
     {"MI325X", 1000, "AMD Instinct MI325X datasheet"},
     {"MI350X", 1000, "AMD Instinct MI350X datasheet"},
     {"MI355X", 1400, "AMD Instinct MI355X datasheet"},
+    {"cpu", 180, "AMD EPYC 7502: 32 cores of 2.5 GHz, eight channels of DDR4-3200"},
 };
 
 struct tariff usual_tariff(const struct device *device)

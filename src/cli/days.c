@@ -87,8 +87,10 @@ static const struct cli_option OPTIONS[] = {
      .most = MOST_SPARES},
     {"repair", "TIME", "mean time until a node is back (default 1d)", OPTION_TAKE,
      .take = take_repair_ns},
-    {"elastic", NULL, "without a spare, go on with the best plan on one node less", OPTION_FLAG,
-     AT(elastic)},
+    {"elastic", NULL,
+     "without a spare, go on with the best plan on one node less, or on as few less as a plan "
+     "takes",
+     OPTION_FLAG, AT(elastic)},
     {"jitter", "PERCENT", "deviation of a node's part of an iteration", OPTION_REAL, AT(jitter),
      .below = 100},
     {"stragglers", "RATE", "nodes that become slow, per 1,000 days of eight devices", OPTION_REAL,
@@ -178,9 +180,10 @@ done:
 
 /* ---- one node less --------------------------------------------------------------------------- */
 
-static weft_status find_elastic(const struct days_command *options, struct days_answer *out)
+/* The best plan on so many nodes; WEFT_NO_ANSWER: none can be made, or none fits. */
+static weft_status plan_on(const struct days_command *options, const struct plan *plan,
+                           int64_t nodes, struct elastic *out)
 {
-    const struct plan *plan = out->plan;
     const char *name = plan->cluster_name ? plan->cluster_name : plan->cluster->name;
     struct plan_request request = {.model = plan->model,
                                    .pins = {.global_batch = plan->global_batch,
@@ -193,24 +196,44 @@ static weft_status find_elastic(const struct days_command *options, struct days_
     struct cluster *fewer = NULL;
     struct planned *planned = NULL;
     weft_status status;
-    if (plan->cluster->nodes < 2)
-        return bad_argument("a cluster of one node has none to lose",
-                            "--elastic needs two nodes or more");
-    TRY(cluster_open(goals_cluster_name(options->plan.arena, name, plan->cluster->nodes - 1),
-                     &fewer));
+    TRY(cluster_open(goals_cluster_name(options->plan.arena, name, nodes), &fewer));
     request.cluster = fewer;
     TRY(plan_search(planner_default(), &request, &planned));
     const struct trial *best = planned->trials.data;
-    if (best->fits) {
-        out->elastic.plan = arena_copy_text(options->plan.arena, best->text);
-        out->elastic.iteration_ns = best->iteration_ns;
-        out->elastic.switch_s = out->course.restart_s + out->course.load_s;
-        double slower = (double)best->iteration_ns / (double)out->iteration_ns;
-        out->course.one_less = slower > 1 ? slower : 1; /* nobody gains by a loss */
-    }
+    if (!best->fits)
+        status = no_answer(NULL, "no plan fits on %lld nodes", (long long)nodes);
+    out->plan = status ? NULL : arena_copy_text(options->plan.arena, best->text);
+    out->iteration_ns = best->iteration_ns;
+    out->nodes = nodes;
 done:
     planned_free(planned);
     cluster_free(fewer);
+    return status;
+}
+
+/* One node less if a plan can be made there; a global batch may ask for fewer, of which half are the least. */
+static weft_status find_elastic(const struct days_command *options, struct days_answer *out)
+{
+    struct elastic *elastic = &out->elastic;
+    int64_t nodes = out->plan->cluster->nodes;
+    weft_status status = WEFT_NO_ANSWER;
+    elastic->asked = true;
+    if (nodes < 2)
+        return bad_argument("a cluster of one node has none to lose",
+                            "--elastic needs two nodes or more");
+    for (int64_t n = nodes - 1; n >= (nodes + 1) / 2 && status == WEFT_NO_ANSWER; n--) {
+        error_clear();
+        status = plan_on(options, out->plan, n, elastic);
+    }
+    if (status == WEFT_NO_ANSWER) { /* the run waits for a repair */
+        error_clear();
+        return WEFT_OK;
+    }
+    TRY(status);
+    elastic->switch_s = out->course.restart_s + out->course.load_s;
+    double slower = (double)elastic->iteration_ns / (double)out->iteration_ns;
+    out->course.one_less = slower > 1 ? slower : 1; /* nobody gains by a loss */
+done:
     return status;
 }
 

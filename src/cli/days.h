@@ -5,9 +5,11 @@
 #include "campaign/campaign.h"
 #include "cli/cli.h"
 
-/* The plan on one node less. */
+/* The plan after a loss. */
 struct elastic {
+    bool asked;
     const char *plan; /* in words; NULL: nobody asked, or there is none */
+    int64_t nodes;    /* of this plan: one less, or as many as a plan can be made for */
     int64_t iteration_ns;
     double switch_s; /* to load and start under the other plan */
 };

@@ -72,14 +72,16 @@ static void print_bill(const struct days_answer *a, FILE *out)
 
 static void print_elastic(const struct days_answer *a, FILE *out)
 {
+    if (a->elastic.asked && !a->elastic.plan)
+        fprintf(out,
+                "elastic      no plan can be made on fewer nodes: the run waits for a repair\n");
     if (!a->elastic.plan)
         return;
     fprintf(out,
             "elastic      on %lld nodes %s an iteration: %s\n"
             "             a switch takes %s and loses nothing (weft train --resume)\n",
-            (long long)(a->plan->cluster->nodes - 1),
-            show_duration((double)a->elastic.iteration_ns).s, a->elastic.plan,
-            show_duration(a->elastic.switch_s * NS).s);
+            (long long)a->elastic.nodes, show_duration((double)a->elastic.iteration_ns).s,
+            a->elastic.plan, show_duration(a->elastic.switch_s * NS).s);
 }
 
 void days_print(struct arena *scratch, const struct days_answer *a, FILE *out)
@@ -150,8 +152,9 @@ json_t *days_json(const struct days_answer *a)
                                       "p95_days", days(a->walked.p95_s)));
     if (a->elastic.plan)
         json_object_set_new(json, "elastic",
-                            json_pack("{s:s, s:f, s:f, s:f}", "plan", a->elastic.plan,
-                                      "iteration_s", (double)a->elastic.iteration_ns / NS, "slower",
-                                      c->one_less, "switch_s", a->elastic.switch_s));
+                            json_pack("{s:s, s:I, s:f, s:f, s:f}", "plan", a->elastic.plan, "nodes",
+                                      (json_int_t)a->elastic.nodes, "iteration_s",
+                                      (double)a->elastic.iteration_ns / NS, "slower", c->one_less,
+                                      "switch_s", a->elastic.switch_s));
     return json;
 }

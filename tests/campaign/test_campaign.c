@@ -256,6 +256,19 @@ static void a_checkpoint_holds_everything_once(void **state)
     }
 }
 
+/* Energy can be told for every device that Weft knows, and says where its watts are from. */
+static void every_device_has_watts(void **state)
+{
+    const struct device *device;
+    size_t count = device_presets(&device);
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        struct tariff tariff = usual_tariff(&device[i]);
+        if (!(tariff.watts > 0) || !tariff.watts_source)
+            fail_msg("%s has no watts", device[i].name);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +281,7 @@ int main(void)
         cmocka_unit_test(rsc_times_to_failure),
         cmocka_unit_test(slowest_of_many),
         cmocka_unit_test(a_checkpoint_holds_everything_once),
+        cmocka_unit_test(every_device_has_watts),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

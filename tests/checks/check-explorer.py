@@ -10,6 +10,7 @@
 Without chromium the journeys are left out, and the output says so.
 """
 import atexit
+import base64
 import http.client
 import json
 import os
@@ -287,6 +288,7 @@ class Browser:
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self.call("Runtime.enable")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=1150, deviceScaleFactor=1, mobile=width < 600)
+        self.call("Emulation.setTouchEmulationEnabled", enabled=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.call("Page.navigate", url=url)
         for _ in range(400):
@@ -301,6 +303,19 @@ class Browser:
         assert "exceptionDetails" not in answer, str(answer["exceptionDetails"])[:500]
         return answer["result"].get("value")
 
+    def press(self, key, times=1):
+        """A key of the keyboard, as a person presses it."""
+        code = {"Tab": 9, "Enter": 13, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}[key]
+        for _ in range(times):
+            text = {"Enter": "\r", " ": " "}.get(key)
+            for kind in ("keyDown", "keyUp"):
+                self.call("Input.dispatchKeyEvent", type=kind, key=key, code="Space" if key == " " else key, windowsVirtualKeyCode=code,
+                          **({"text": text} if text and kind == "keyDown" else {}))
+
+    def picture(self, width, height):
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True,
+                                          clip={"x": 0, "y": 0, "width": width, "height": height, "scale": 1})["data"])
+
     def close(self, target):
         self.session = None
         self.call("Target.closeTarget", targetId=target)
@@ -310,12 +325,102 @@ class Browser:
         self.process.wait()
 
 
+STOPS = ("model cluster nodes global seq dtype range-tp range-pp zero recompute schedule sp offload range-network range-node_links range-host_links "
+         "range-memory find keep copy-command copy-megatron copy-link timeline shown cell keep-plan clear").split()
+FOCUSED = """const e = document.activeElement, s = getComputedStyle(e), box = e.getBoundingClientRect();
+return {name: e.dataset.cell ? "cell" : e.id || e.tagName, seen: s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 2 && box.width > 0, inside: box.right <= innerWidth + 1}"""
+
+
+def tab_stops(browser):
+    """What the Tab key comes to, once around the page."""
+    stops = []
+    for _ in range(80):
+        browser.press("Tab")
+        at = browser.run(FOCUSED)
+        if at["name"] == "BODY" or (stops and at["name"] == stops[0]["name"]):
+            break
+        stops.append(at)
+    return stops
+
+
+def check_names(browser):
+    """Everything that a screen reader can come to has a name."""
+    roles = {"button", "slider", "combobox", "textbox", "spinbutton", "checkbox", "image", "table", "application", "progressbar"}
+    nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+    nameless = [n["role"]["value"] for n in nodes if not n.get("ignored") and n.get("role", {}).get("value") in roles and not n.get("name", {}).get("value")]
+    assert not nameless, f"without a name: {nameless}"
+    assert sum(n.get("role", {}).get("value") == "slider" for n in nodes) >= 8
+
+
+def check_keyboard(browser, server):
+    """A person without a mouse: every control in order, visibly; sliders, grid, timeline, search and copy by keys alone."""
+    target = browser.open(server.url)
+    browser.run("await gridReady(); await until(() => +document.getElementById('range-tp').max > 2); return 1")
+    stops = tab_stops(browser)
+    names = [stop["name"] for stop in stops]
+    assert [n for n in names if n in STOPS] == STOPS, f"the Tab key comes to {names}"
+    assert all(stop["seen"] for stop in stops), f"no focus to be seen on {[s['name'] for s in stops if not s['seen']]}"
+    check_names(browser)
+    browser.run('document.getElementById("range-tp").focus(); return 1')
+    browser.press("ArrowLeft")
+    assert browser.run('await ready(); return text("value-tp") + document.getElementById("range-tp").getAttribute("aria-valuetext")') == "44"
+    browser.run('await new Promise(r => setTimeout(r, 400)); await until(() => document.querySelector("#grid button.here")?.dataset.cell === "4,1"); document.querySelector("#grid button.here").focus(); return 1')
+    browser.press("ArrowDown")
+    browser.press("ArrowLeft")
+    browser.press("Enter")
+    assert browser.run('await until(() => document.querySelector("#grid button.here")?.dataset.cell === "2,2"); return document.activeElement.dataset.cell + text("value-pp")') == "2,22"
+    assert browser.run('return document.querySelectorAll("#grid button[tabindex=\'0\']").length') == 1
+    browser.run('document.getElementById("timeline").focus(); return 1')
+    browser.press("ArrowRight", 2)
+    browser.press("ArrowDown")
+    assert browser.run('return text("tip")').startswith("stage 1"), browser.run('return text("tip")')
+    browser.run('document.getElementById("copy-command").focus(); return 1')
+    browser.press("Enter")
+    assert "--tp 2 --pp 2" in browser.run('await until(() => window.weft_copied); return window.weft_copied')
+    browser.run('document.getElementById("range-memory").focus(); return 1')
+    browser.press("ArrowRight")
+    assert "--what-if memory=1.25" in browser.run('await ready(); return copied("copy-command")')
+    browser.run('document.getElementById("keep-plan").focus(); return 1')
+    browser.press(" ")
+    link = browser.run('await until(() => document.querySelectorAll("#compared tr").length === 2); return copied("copy-link")')
+    browser.close(target)
+    target = browser.open(link)
+    assert browser.run('await until(() => document.querySelectorAll("#compared tr").length === 2); return text("value-memory") + text("value-tp")') == "1.25×2", "the link lost something"
+    browser.close(target)
+
+
+# Text against what is behind it, by the formula of WCAG 2.1 (1.4.3); controls that are disabled need none.
+CONTRAST = """
+const numbers = c => { const m = c.match(/[\\d.]+/g).map(Number), whole = c.startsWith("color(") ? 255 : 1; return [m[0] * whole, m[1] * whole, m[2] * whole, m[3] ?? 1]; };
+const over = (a, b) => [0, 1, 2].map(i => a[i] * a[3] + b[i] * (1 - a[3])).concat(1);
+const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const behind = e => { const layers = []; for (; e; e = e.parentElement) { const c = numbers(getComputedStyle(e).backgroundColor); if (c[3] > 0) layers.push(c); if (c[3] === 1) break; } return layers.reverse().reduce((below, c) => over(c, below), [255, 255, 255, 1]); };
+const pale = [];
+for (const e of document.querySelectorAll("body *")) {
+  if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) || !e.checkVisibility() || e.disabled || e.tagName === "SCRIPT" || e.tagName === "OPTION") continue;
+  const back = behind(e), ink = over(numbers(getComputedStyle(e).color), back), [x, y] = [light(ink), light(back)].sort((a, b) => b - a), ratio = (x + 0.05) / (y + 0.05);
+  if (ratio < 4.5) pale.push([ratio.toFixed(2), e.tagName, e.id || e.className, e.textContent.trim().slice(0, 20)]);
+}
+const small = innerWidth > 600 ? [] : [...document.querySelectorAll("button, select, input")].filter(e => e.checkVisibility() && !e.disabled && e.type !== "checkbox").map(e => [e.id || e.textContent, e.getBoundingClientRect()]).filter(([, b]) => b.width < 24 || b.height < 24).map(([n, b]) => [n, b.width, b.height]);
+return {pale, small, wider: document.documentElement.scrollWidth - innerWidth}"""
+
+
+def check_sight(browser, server, width, dark):
+    target = browser.open(server.url, width, dark)
+    browser.run('await gridReady(); await click("keep-plan"); await degree("pp", 2); await until(() => document.querySelectorAll("#compared tr").length === 2); await new Promise(r => setTimeout(r, 500)); return 1')
+    found = browser.run(CONTRAST)
+    assert not found["pale"], f"too pale at {width} pixels{', dark' if dark else ''}: {found['pale'][:6]}"
+    assert not found["small"], f"too small for a finger: {found['small'][:6]}"
+    assert found["wider"] <= 0, f"{found['wider']} pixels wider than {width}"
+    browser.close(target)
+
+
 def journeys(server, names):
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # a browser ends in its own time
         browser = Browser(folder)
         failed = []
         for i, name in enumerate(names):
-            target = browser.open(server.url, 390 if i % 4 == 3 else 1300, i % 3 == 1)
+            target = browser.open(server.url, 360 if i % 4 == 3 else 1300, i % 3 == 1)
             try:
                 good = browser.run(JOURNEYS[name])
                 wider = browser.run("return document.documentElement.scrollWidth - innerWidth")
@@ -324,11 +429,14 @@ def journeys(server, names):
             except AssertionError as error:
                 failed.append((name, str(error)))
             browser.close(target)
+        check_keyboard(browser, server)
+        for width, dark in ((1300, False), (360, True)):
+            check_sight(browser, server, width, dark)
         complaints = browser.console
         browser.end()
     assert not failed, failed
     assert not complaints, complaints
-    print(f"{len(names)} journeys pass")
+    print(f"{len(names)} journeys pass, and the page by keyboard, by touch and by its contrast")
 
 
 def drag(server):
@@ -376,15 +484,12 @@ def clients(server, minutes):
 
 def shots(server, folder):
     folder = pathlib.Path(folder)
-    import base64
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         browser = Browser(temporary)
         for name, width, dark in (("explorer", 1300, False), ("explorer-phone-dark", 390, True)):
             browser.open(server.url, width, dark)
             browser.run('await ready(); await set("model", "gpt3-175b"); await set("nodes", 128); await set("global", 1536); await set("recompute", "full"); await degree("pp", 8); await gridReady(); await click("keep-plan"); await degree("pp", 16); await click("keep-plan"); await new Promise(r => setTimeout(r, 4000)); return 1')
-            data = browser.call("Page.captureScreenshot", format="png", captureBeyondViewport=True,
-                                clip={"x": 0, "y": 0, "width": width, "height": 1500 if width > 600 else 2600, "scale": 1})["data"]
-            (folder / f"{name}.png").write_bytes(base64.b64decode(data))
+            (folder / f"{name}.png").write_bytes(browser.picture(width, 1500 if width > 600 else 2600))
         browser.end()
 
 

@@ -16,7 +16,6 @@
  */
 #include <string.h>
 
-#include "base/hash_map.h"
 #include "cluster/placement.h"
 
 /* What a node is charged with. Bytes below 0: the load is not there. */

@@ -572,6 +572,28 @@ static void test_batches(void **state)
     close_problem(&p);
 }
 
+/* 30,030 samples have 64 divisors, and a layout as many micro-batches that are about as fast: four are simulated. */
+static void test_many_divisors(void **state)
+{
+    (void)state;
+    enum { MOST_ALIKE = 4 };
+    struct problem p;
+    struct degrees pins = {.tp = 2, .pp = 2, .global_batch = 30030};
+    int alike = 0;
+    pins.has_shard = pins.has_recompute = true;
+    open_gpt(&p, "dgx-a100:1x4", pins);
+    p.request.options = (struct plan_options){.given = 1U << TAKES_QUICK, .quick = true};
+    struct planned *planned = plan_with("auto", &p.request);
+    assert_non_null(planned);
+    for (size_t i = 0; i < planned->trials.len; i++) {
+        const struct trial *trial = &planned->trials.data[i];
+        alike += !trial->plan && trial->fits && strstr(trial->text, "tp 2 sp pp 2 micro-batch");
+    }
+    assert_int_equal(alike, MOST_ALIKE);
+    planned_free(planned);
+    close_problem(&p);
+}
+
 /* ---- P4 -------------------------------------------------------------------------------------- */
 
 /* A planner that needs 3 nodes or more, on which n take 12 / n seconds, for 4 samples. */
@@ -763,6 +785,7 @@ int main(void)
         cmocka_unit_test(test_stopped_searches_answer),
         cmocka_unit_test(test_what_would_fit),
         cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_many_divisors),
         cmocka_unit_test(test_sizes_by_hand),
         cmocka_unit_test(test_the_program),
         cmocka_unit_test(test_no_answer_is_called_fitting_that_does_not),

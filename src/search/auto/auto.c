@@ -34,7 +34,6 @@ static const struct {
     int64_t devices; /* up to */
     size_t points;
 } FINALISTS[] = {{64, 64}, {512, 12}, {INT64_MAX, 6}};
-enum { LEAST_TRIALS = 4, MISSES = 8 }; /* trials made in any case; misses simulated */
 /* With --batch auto: the batch doubles until that gains less than this. */
 static const double WORTH_A_LARGER_BATCH = 0.01;
 enum { MOST_DOUBLINGS = 16 };
@@ -128,53 +127,6 @@ weft_status join_try(struct join *join, const struct plan_request *request,
     return WEFT_OK;
 }
 
-static weft_status try_points(struct join *join, const struct plan_request *request,
-                              const struct grid *grid)
-{
-    weft_status status = WEFT_OK;
-    double best_ns = 0;
-    int64_t tried = 0;
-    join->progress.all += (int64_t)grid->best.len;
-    for (size_t i = 0; i < grid->best.len && (!join_over(join) || tried == 0); i++) {
-        const struct grid_point *point = &grid->best.data[i];
-        const struct trial *trial;
-        bool after = best_ns > 0 && (double)point->iteration_ns > best_ns * (1 + AUTO_FAR_OFF);
-        if (tried >= LEAST_TRIALS && (after || (!point->fits && tried >= MISSES)))
-            break;
-        TRY(join_try(join, request, &point->degrees, &trial));
-        join->progress.done++;
-        if (!trial)
-            continue;
-        tried++;
-        if (trial->fits && (best_ns == 0 || (double)trial->iteration_ns < best_ns))
-            best_ns = (double)trial->iteration_ns;
-        join_report(join);
-    }
-done:
-    return status;
-}
-
-/* Simulates plans that more memory would make possible and that are faster; what_if finds them
- * among the trials. */
-static weft_status try_roomier(struct join *join, const struct plan_request *request,
-                               const struct grid *grid)
-{
-    weft_status status = WEFT_OK;
-    for (size_t i = 0; i < grid->roomier.len && !join_over(join); i++) {
-        const struct grid_point *point = &grid->roomier.data[i];
-        const struct trial *trial, *best = join_best(join->out, NULL);
-        if (best && point->iteration_ns >= best->iteration_ns)
-            break;
-        TRY(join_try(join, request, &point->degrees, &trial));
-        if (trial)
-            join_report(join);
-        if (trial && trial_excess(trial) <= WHAT_IF_MORE_BYTES)
-            break;
-    }
-done:
-    return status;
-}
-
 /* Whether the request is for a target that cannot express what the planners that look further find. */
 static bool takes_degrees(const struct plan_request *request)
 {
@@ -222,10 +174,10 @@ static weft_status try_grid_once(struct join *join, const struct plan_request *r
     TRY(grid_walk_new(request, join->cost, FINALISTS[row].points, scratch, &grid, &walk));
     join->out->candidates += grid.estimates;
     size_t before = join->out->trials.len;
-    TRY(try_points(join, request, &grid));
+    TRY(finalists_try(join, request, &grid, scratch));
     if (grid.best.len && grid.best.data[0].fits) {
         *fill = fill_that_fits(join->out, before);
-        TRY(try_roomier(join, request, &grid));
+        TRY(roomier_try(join, request, &grid));
     }
     array_push(join->out->arena, &join->out->reasons,
                arena_printf(join->out->arena,

@@ -61,6 +61,15 @@ weft_status refine_to_the_end(struct join *join, const struct trial *trial,
 /* Tunes what the request's target takes besides degrees, starting from the best degrees so far. */
 weft_status tune_numbers(struct join *join);
 
+/* ---- finalists (finalists.c) ----------------------------------------------------------------- */
+
+/* Simulates the grid's best points. */
+weft_status finalists_try(struct join *join, const struct plan_request *request,
+                          const struct grid *grid, struct arena *scratch);
+/* Simulates points that more memory would make possible and that are faster; what_if finds them among the trials. */
+weft_status roomier_try(struct join *join, const struct plan_request *request,
+                        const struct grid *grid);
+
 /* ---- crossing (cross.c) ---------------------------------------------------------------------- */
 
 weft_status cross_plans(struct join *join);

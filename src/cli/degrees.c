@@ -17,6 +17,7 @@ enum {
     OPTION_GLOBAL_BATCH,
     OPTION_SP,
     OPTION_OFFLOAD,
+    OPTION_OFFLOAD_MODULES,
     OPTION_WHOLE_SENDS,
     OPTION_SEQ,
     OPTION_SET,
@@ -80,6 +81,8 @@ static const struct argp_option OPTIONS[] = {
      "none, selective, full, or modules such as core_attn,moe_act (default none)", 1},
     {"schedule", OPTION_SCHEDULE, "S", 0, "the order of passes on a stage", 1}, /* tell_schedules */
     {"offload", OPTION_OFFLOAD, NULL, 0, "checkpoints wait in host memory", 1},
+    {"offload-modules", OPTION_OFFLOAD_MODULES, "LIST", 0,
+     "what these modules keep waits in host memory, such as core_attn,moe_act (default none)", 1},
     {"memory", OPTION_MEMORY, "GiB", 0,
      "what may be reserved for tensors (default: what the device's memory leaves)", 1},
     {"margin", OPTION_MARGIN, "PERCENT", 0,
@@ -178,6 +181,15 @@ static void take_recompute(struct argp_state *state, struct plan_arguments *in, 
     in->degrees.has_recompute = true;
     if (!recompute_parse(scratch, arg, &in->degrees))
         argp_error(state, "--recompute is '%s', expected %s", arg, RECOMPUTE_WORDS);
+    arena_free(scratch);
+}
+
+static void take_offload_modules(struct argp_state *state, struct plan_arguments *in,
+                                 const char *arg)
+{
+    struct arena *scratch = arena_new();
+    if (!offload_parse(scratch, arg, &in->degrees.offload_modules))
+        argp_error(state, "--offload-modules is '%s', expected %s", arg, OFFLOAD_WORDS);
     arena_free(scratch);
 }
 
@@ -313,6 +325,7 @@ static const struct {
     {OPTION_POLICY, take_policy},
     {OPTION_ZERO, take_zero},
     {OPTION_RECOMPUTE, take_recompute},
+    {OPTION_OFFLOAD_MODULES, take_offload_modules},
     {OPTION_SCHEDULE, take_schedule},
     {OPTION_LAYOUT, take_layout},
     {OPTION_MEMORY, take_memory},

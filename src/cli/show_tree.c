@@ -51,7 +51,8 @@ static const char *extras(struct arena *keep, const struct op *op, const struct 
     if (choice->shard && op->weights)
         text = arena_printf(keep, "%s%sshard %d", text, *text ? ", " : "", choice->shard);
     if (choice->offload)
-        text = arena_printf(keep, "%s%soffload", text, *text ? ", " : "");
+        text = arena_printf(keep, "%s%s%s", text, *text ? ", " : "",
+                            choice->offload == OFFLOAD_KEPT ? "offload kept" : "offload");
     return text;
 }
 
@@ -107,7 +108,9 @@ json_t *choices_json(const struct showing *s)
             json_pack("{s:o, s:s, s:I, s:s, s:b, s:i, s:b}", "path", json_text(runs.data[i].path),
                       "kind", OP_KINDS[op->kind].name, "copies", (json_int_t)runs.data[i].count,
                       "split", split_text(s->arena, &choice->split), "recompute", choice->recompute,
-                      "shard", choice->shard, "offload", choice->offload);
+                      "shard", choice->shard, "offload", choice->offload != OFFLOAD_NOTHING);
+        if (choice->offload == OFFLOAD_KEPT)
+            json_object_set_new(run, "offload_kept", json_true());
         if (choice->saved || choice->discard)
             json_object_set_new(run, choice_recompute_text(choice), json_true());
         if (s->layouts)

@@ -41,6 +41,7 @@ struct mark {
     /* the last tasks of both lanes before the unit that was gathered last */
     int32_t before_unit[2];
     int32_t features, computed; /* the latest step and computation before the current block */
+    int32_t stored;             /* the latest copy of a layer to the host */
 };
 
 /* A block's task that waits for what another stage sends that has not been walked yet. */
@@ -85,8 +86,9 @@ struct assembly {
     struct crossing_tasks way[2];  /* forward, backward */
     struct block_runs *runs[CUTS]; /* per block, those that have been cut so far */
     struct ending *ending;         /* per device of the graph */
-    int32_t *stored;   /* per piece and micro-batch: the first task that copied it to the host */
-    enum meeting *met; /* per block */
+    int32_t *stored; /* per piece and micro-batch: the first task that copied it to the host */
+    int32_t **stored_units; /* the same per part, micro-batch and layer (layer_copies.c) */
+    enum meeting *met;      /* per block */
     int32_t stage;
     bool shared_network; /* compile_options */
     bool synchronising;  /* whether gradients of this stage are being synchronised already */
@@ -190,6 +192,17 @@ void gate_block(struct assembly *a, const struct visit *place, int32_t task, int
 void send_crossings(struct assembly *a, const struct visit *place);
 /* Adds the waits for sends, now that all sends have numbers. */
 void resolve_gates(struct assembly *a);
+
+/* Where a block is among its layers, if these are copied one by one (layer_copies.c). */
+struct unit_turn {
+    int32_t unit; /* -1: not begun */
+    int32_t gate,
+        ahead; /* the first of the tasks that its own runs wait for, and the next unit's */
+    bool computed, stepped; /* whether a run of this lane has waited */
+};
+/* Before an item is emitted: adds the copies that begin with its layer. */
+void enter_unit(struct assembly *a, const struct visit *place, int32_t item,
+                struct unit_turn *turn);
 
 /* One copy for each device, after its task `after`; a copy back also waits for the copy to the
  * host. */

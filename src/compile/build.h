@@ -93,6 +93,11 @@ bool is_product(enum op_kind kind); /* an operator with weights: a matrix produc
 /* Bytes that each device gets or gives in a step of a reshard (cast_inputs.c). */
 int64_t step_bytes_sent(const struct build *b, const struct use *use,
                         const struct reshard_step *step, enum flow flow);
+/* Gives what is copied layer by layer two lives, and says what is copied when (layer_copies.c). */
+void copy_by_layer(struct build *b, int32_t part, struct life_list *lives,
+                   struct layer_copies *out);
+/* The last instance of a layer of a part, counted from 0. */
+int64_t last_of_unit(const struct plan *plan, int32_t part, int32_t unit);
 /* ---- tokens on their way (tokens.c) ---------------------------------------------------------- */
 
 /* What a step sends that brings tokens to experts on a group's devices, or back. */

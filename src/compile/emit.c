@@ -48,6 +48,7 @@ struct emission {
     const struct block_runs *runs;
     int32_t *task;          /* per run: the task of its first device or group */
     bool computed, stepped; /* whether a run of this lane has been emitted */
+    struct unit_turn turn;
 };
 
 static int32_t task_of_run(const struct assembly *a, const struct emission *e, int32_t run,
@@ -97,6 +98,7 @@ static void begin_block(struct assembly *a, const struct emission *e, int32_t ta
     if (e->place->fetches)
         wait_for(a, task, mark->last[STREAM_FROM_HOST]);
     wait_for(a, task, mark->features);
+    wait_for(a, task, mark->stored);
     /* on the compute stream, its own order already ensures this */
     if (a->tasks.data[task].stream != STREAM_COMPUTE)
         wait_for(a, task, mark->computed);
@@ -106,6 +108,13 @@ static void begin_block(struct assembly *a, const struct emission *e, int32_t ta
         wait_for(a, task, mark->last[STREAM_NEXT]);
         wait_for(a, task, mark->last[STREAM_PREVIOUS]);
     }
+}
+
+/* Adds the wait of the first task of either lane in a layer that is copied to the host or back. */
+static void begin_unit(struct assembly *a, const struct emission *e, int32_t task, int32_t device)
+{
+    if (e->turn.gate != NONE)
+        wait_for(a, task, e->turn.gate + (device - a->first_device[a->stage]));
 }
 
 static void emit_compute(struct assembly *a, struct emission *e, int32_t run)
@@ -122,8 +131,10 @@ static void emit_compute(struct assembly *a, struct emission *e, int32_t run)
             wait_for(a, task, a->mark[d].last[STREAM_PARAMETER]);
         if (!e->computed)
             begin_block(a, e, task, d);
+        if (!e->turn.computed)
+            begin_unit(a, e, task, d);
     }
-    e->computed = true;
+    e->computed = e->turn.computed = true;
 }
 
 /* Slices take no time, but a run may wait for them. */
@@ -154,15 +165,18 @@ static void emit_step(struct assembly *a, struct emission *e, int32_t run)
             wait_for(a, number, task_of_run(a, e, r->after, d));
         if (!e->stepped)
             begin_block(a, e, number, d);
+        if (!e->turn.stepped)
+            begin_unit(a, e, number, d);
     }
-    e->stepped = true;
+    e->stepped = e->turn.stepped = true;
 }
 
 static struct emission start_emission(struct assembly *a, const struct visit *place, unsigned cuts)
 {
     struct emission e = {.place = place,
                          .block = &a->b->blocks.data[place->block],
-                         .runs = runs_of(a, place->block, cuts)};
+                         .runs = runs_of(a, place->block, cuts),
+                         .turn = {-1, NONE, NONE, false, false}};
     e.task = ARENA_ARRAY(a->b->scratch, int32_t, (size_t)e.runs->count);
     return e;
 }
@@ -170,6 +184,7 @@ static struct emission start_emission(struct assembly *a, const struct visit *pl
 static void emit_run(struct assembly *a, struct emission *e, int32_t i)
 {
     const struct block_run *r = &e->runs->run[i];
+    enter_unit(a, e->place, r->first, &e->turn);
     if (r->reads >= 0 && gathered_for(a, e->place, bucket_at(a, r->reads)))
         gather_ahead(a, bucket_at(a, r->reads), e->place->slot.micro_batch);
     if (r->step)
@@ -194,7 +209,9 @@ void emit_block(struct assembly *a, const struct visit *place)
     unsigned cuts = cuts_of(a, place);
     bool steps = a->met[place->block] != WITHOUT_STEPS;
     bool whole = steps && is_whole(a, place->block, cuts);
-    if (steps && !(whole && a->graph->folded))
+    if (a->b->blocks.data[place->block].unit)
+        cuts |= CUT_UNITS;
+    if (steps && !(whole && a->graph->folded && !(cuts & CUT_UNITS)))
         cuts |= CUT_STEPS;
     struct emission e = start_emission(a, place, cuts);
     set_marks(a);
@@ -213,7 +230,9 @@ void emit_pair(struct assembly *a, const struct visit place[2])
     struct emission e[2];
     int32_t at[2] = {0, 0};
     for (int k = 0; k < 2; k++)
-        e[k] = start_emission(a, &place[k], cuts_of(a, &place[k]) | CUT_STEPS);
+        e[k] = start_emission(a, &place[k],
+                              cuts_of(a, &place[k]) | CUT_STEPS |
+                                  (a->b->blocks.data[place[k].block].unit ? CUT_UNITS : 0U));
     struct pair_turns turns = turns_of_pair(scratch, e[0].block, e[1].block);
     set_marks(a);
     for (size_t i = 0; i < turns.len; i++) {

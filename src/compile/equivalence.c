@@ -322,47 +322,19 @@ static weft_status send(struct symbolic_machine *m, const struct task *task)
     return do_send(m, r, flow, from, to, task->micro_batch, pattern->reshard);
 }
 
-/* E6 */
-static weft_status copy(struct symbolic_machine *m, const struct task *task)
-{
-    bool back = m->p->graph->exchange[task->exchange].kind == EXCHANGE_FROM_HOST;
-    size_t here = row(m, task->device, task->micro_batch, m->p->plan->parts) + (size_t)task->about;
-    const struct part *part = &m->p->plan->part[task->about];
-    const uint8_t *last =
-        made_at(m, task->device, task->micro_batch, part->first + part->count - 1);
-    if (back && !m->host[0][here])
-        return wrong(m, part->first, "comes back from the host before it went there");
-    if (!back && !(*last & MADE))
-        return wrong(m, part->first, "goes to the host before it is there");
-    m->host[back][here] = true;
-    return WEFT_OK;
-}
-
-static weft_status need_host(const struct symbolic_machine *m, const struct task *task)
-{
-    const struct proof *p = m->p;
-    const struct block *block = &p->graph->block[task->block];
-    size_t here = row(m, task->device, task->micro_batch, p->plan->parts) + (size_t)block->part;
-    if (block->kind == SLOT_FORWARD && m->host[0][here])
-        return wrong(m, -1, "its checkpoints have gone to the host already");
-    if (block->kind == SLOT_FORWARD || block->kind == SLOT_BACKWARD_WEIGHT)
-        return WEFT_OK;
-    return p->offloads[block->part] && !m->host[1][here]
-               ? wrong(m, -1, "its checkpoints have not come back from the host")
-               : WEFT_OK;
-}
-
 weft_status proof_task(struct symbolic_machine *m, int32_t number, enum item_kind preferred)
 {
     const struct task *task = &m->p->graph->task[number];
     weft_status status;
     m->task = number;
     if (task->block >= 0 && task->stream == STREAM_COMPUTE) {
-        TRY(need_host(m, task));
+        TRY(proof_need_host(m, task));
         return do_run(m, task, preferred);
     }
-    if (task->block >= 0)
+    if (task->block >= 0) {
+        TRY(proof_need_unit(m, task));
         return task->exchange < 0 ? do_run(m, task, preferred) : do_step(m, task);
+    }
     if (task->micro_batch < 0 && task->stream >= STREAM_TO_HOST)
         return WEFT_OK; /* a part of the optimizer's step, which was proved on the device */
     if (task->exchange < 0)
@@ -370,7 +342,7 @@ weft_status proof_task(struct symbolic_machine *m, int32_t number, enum item_kin
     if (task->purpose == PURPOSE_PIPELINE)
         return send(m, task);
     if (task->purpose == PURPOSE_OFFLOAD)
-        return copy(m, task);
+        return proof_copy(m, task);
     if (task->about < 0)
         return tie(m, task);
     return task->stream == STREAM_GRADIENT ? synchronise(m, task) : gather(m, task);
@@ -387,8 +359,8 @@ weft_status proof_all_have_run(struct symbolic_machine *m)
         for (int32_t b = 0; b < m->micro_batches; b++)
             for (int64_t i = 0; i < p->plan->instances; i++) {
                 const struct fact *fact = &p->fact[i];
-                uint8_t made =
-                    *made_at(m, d, b, i) & (uint8_t)~(fact->spared ? SUMMED | MADE_AGAIN : SUMMED);
+                uint8_t made = *made_at(m, d, b, i) &
+                               (uint8_t)~(COPIED | SUMMED | (fact->spared ? MADE_AGAIN : 0));
                 bool again = fact->choice->recompute && !fact->spared;
                 uint8_t all = (uint8_t)(MADE | (again ? MADE_AGAIN : 0) |
                                         (fact->op->input_grad ? BACK_INPUT : 0) |

@@ -113,6 +113,8 @@ struct block {
      * and the item that completes its gradients; -1: not in this block. */
     int32_t first_bucket, buckets;
     int32_t *reads, *completes;
+    /* Per item: its layer, where what layers keep is copied to the host one by one (layer_copies.c); else NULL. */
+    int32_t *unit;
 };
 
 /* A block is cut into runs of items, each of which becomes a task (runs.c). These flags say
@@ -121,7 +123,8 @@ enum block_cut {
     CUT_STEPS = 1,     /* around every step, which becomes a task of its own */
     CUT_READS = 2,     /* before the first item that reads a bucket */
     CUT_COMPLETES = 4, /* after the item that completes one */
-    CUTS = 8
+    CUT_UNITS = 8,     /* between layers */
+    CUTS = 16
 };
 
 struct block_run {

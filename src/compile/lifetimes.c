@@ -36,15 +36,23 @@ int32_t take_life(struct life_trace *t, enum held held, int64_t instance, double
     return (int32_t)t->lives.len - 1;
 }
 
-/* lifetimes.h, I4: decided by the first item of the backward pass that reads the tensor. */
-static bool waits_in_host(const struct life_trace *t)
+/* lifetimes.h, I4, I11: whether the first item of the backward pass that reads the tensor lets it wait there. */
+static enum offload waits_in_host(const struct life_trace *t)
 {
     if (!t->item)
-        return false;
+        return OFFLOAD_NOTHING;
     const struct choice *choice = plan_choice(t->b->plan, t->item->instance);
     bool again = t->item->purpose == PURPOSE_RECOMPUTE ||
                  (t->item->kind == ITEM_STEP && t->item->phase == FLOW_FORWARD);
-    return again && choice->recompute && choice->offload;
+    if (!choice->recompute)
+        return choice->offload == OFFLOAD_KEPT ? OFFLOAD_KEPT : OFFLOAD_NOTHING;
+    return again && choice->offload ? OFFLOAD_CHECKPOINTS : OFFLOAD_NOTHING;
+}
+
+/* I11: whether a later one does. */
+static bool may_wait(const struct life_trace *t)
+{
+    return !t->item || plan_choice(t->b->plan, t->item->instance)->offload != OFFLOAD_NOTHING;
 }
 
 static void read_life(struct life_trace *t, int32_t number) /* (1) */
@@ -52,8 +60,14 @@ static void read_life(struct life_trace *t, int32_t number) /* (1) */
     if (number == NOTHING)
         return;
     struct lifetime *life = &t->lives.data[number];
-    if (life->dies_in == SLOT_FORWARD && t->kind != SLOT_FORWARD)
-        life->offloaded = waits_in_host(t);
+    if (life->dies_in == SLOT_FORWARD && t->kind != SLOT_FORWARD) {
+        life->offloaded = (uint8_t)waits_in_host(t);
+        life->left = life->dies;
+        life->back_in = (uint8_t)t->kind;
+        life->back = t->at;
+    } else if (t->kind != SLOT_FORWARD && !may_wait(t)) {
+        life->offloaded = OFFLOAD_NOTHING;
+    }
     life->dies_in = (uint8_t)t->kind;
     life->dies = t->at;
 }
@@ -455,6 +469,7 @@ static void trace_part(struct build *b, int32_t number, struct part_lifetimes *o
     for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
         if (b->block_of[kind][number] >= 0)
             follow_block(&t, &b->blocks.data[b->block_of[kind][number]]);
+    copy_by_layer(b, number, &t.lives, &out->copies);
     out->lives = (int32_t)t.lives.len;
     out->life = ARENA_ARRAY(b->keep, struct lifetime, t.lives.len);
     for (int32_t i = 0; i < out->lives; i++) {
@@ -465,7 +480,8 @@ static void trace_part(struct build *b, int32_t number, struct part_lifetimes *o
         else if (life->held == HELD_WEIGHT_GRADIENTS)
             life->memory = MEMORY_GRADIENTS;
         else /* I2 */
-            life->memory = life->born_in == life->dies_in ? MEMORY_WORKSPACE : MEMORY_ACTIVATIONS;
+            life->memory = life->born_in == life->dies_in && !life->copied ? MEMORY_WORKSPACE
+                                                                           : MEMORY_ACTIVATIONS;
     }
     for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
         if (b->block_of[kind][number] >= 0)

@@ -37,6 +37,10 @@
  *   I10 Where the software keeps inputs of products in fp8 or nvfp4 as they were cast, the cast input lives until the
  *       weight's gradient, and the input itself only as long as others read it. Inputs of activations likewise, if
  *       the software keeps all of them so.
+ *   I11 What an operator keeps that is not recomputed waits in host memory if that is chosen (OFFLOAD_KEPT), unless one
+ *       that offloads nothing reads it in its backward pass, too. It has two lives: one until the layer after its own
+ *       has run forward, and one from when that layer begins to run backward (layer_copies.c). What the last layer of a
+ *       part keeps stays. An executor copies it with the checkpoints.
  */
 #ifndef WEFT_COMPILE_LIFETIMES_H
 #define WEFT_COMPILE_LIFETIMES_H
@@ -82,8 +86,11 @@ struct lifetime {
     uint8_t memory;           /* enum memory_class */
     uint8_t stream;           /* enum memory_stream */
     uint8_t born_in, dies_in; /* enum slot_kind */
-    bool offloaded;           /* I4 */
+    uint8_t offloaded;        /* enum offload: I4, I11 */
+    uint8_t back_in;          /* where it is read in the backward pass first: block, */
+    bool copied;              /* one of two lives (I11) */
     int32_t born, dies;       /* I1 */
+    int32_t left, back;       /* the last item that reads it forward, the first one backward */
 };
 
 /* One allocation or release within a block. Those of an item are in this order: what is allocated
@@ -97,13 +104,23 @@ struct memory_events {
     struct memory_event *event;
     int32_t count;
 };
+/* I11: bytes of each layer of a part that go to the host after its forward pass, and that come back before its pass of a
+ * kind; units 0: none do. */
+struct layer_copies {
+    int32_t units;
+    int64_t *out, *in[SLOT_KIND_COUNT];
+};
 struct part_lifetimes {
+    struct layer_copies copies;
     struct lifetime *life;
     int32_t lives;
     struct memory_events events[SLOT_KIND_COUNT]; /* of its block of each kind, if there is one */
 };
 /* I4: the bytes of one micro-batch that wait in host memory. */
 int64_t offloaded_bytes(const struct part_lifetimes *part);
+
+/* I11: the bytes of one micro-batch that do so layer by layer. */
+int64_t copied_bytes(const struct part_lifetimes *part);
 
 struct lifetimes {
     struct part_lifetimes *part; /* one per part of the plan */

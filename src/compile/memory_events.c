@@ -63,6 +63,14 @@ struct memory_events block_memory_events(struct build *b, const struct part_life
     return out;
 }
 
+int64_t copied_bytes(const struct part_lifetimes *part)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < part->copies.units; i++)
+        bytes += part->copies.out[i];
+    return bytes;
+}
+
 int64_t offloaded_bytes(const struct part_lifetimes *part)
 {
     int64_t bytes = 0;

@@ -172,9 +172,12 @@ static void outline_copies(struct build *b, struct outline *out)
     out->host_bytes = ARENA_ARRAY(b->keep, int64_t, parts);
     out->to_host = ARENA_ARRAY(b->keep, int32_t, parts);
     out->from_host = ARENA_ARRAY(b->keep, int32_t, parts);
+    out->copied = ARENA_ARRAY(b->keep, int32_t, parts);
     for (int32_t part = 0; part < b->plan->parts; part++) {
         int32_t stage = stage_of_part(b, part);
         int64_t bytes = offloaded_bytes(&b->graph->lifetimes->part[part]);
+        int64_t copied = copied_bytes(&b->graph->lifetimes->part[part]);
+        out->copied[part] = copied ? intern_copy(b, EXCHANGE_TO_HOST, stage, copied) : -1;
         out->host_bytes[part] = bytes;
         out->to_host[part] = bytes ? intern_copy(b, EXCHANGE_TO_HOST, stage, bytes) : -1;
         out->from_host[part] = bytes ? intern_copy(b, EXCHANGE_FROM_HOST, stage, bytes) : -1;

@@ -38,7 +38,8 @@ struct outline {
     int32_t *across;      /* per bucket: the exchange of its shares that follows, once; -1: none */
     int32_t *gather;      /* per bucket: the exchange that gathers its weights, -1: none */
     int64_t *updated;     /* per bucket: parameters that each device's optimizer updates */
-    int64_t *host_bytes;  /* per part: checkpoints of a micro-batch that wait in host memory */
+    int32_t *copied; /* per part: what its layers copy to the host in one pass, as one; -1: none */
+    int64_t *host_bytes; /* per part: checkpoints of a micro-batch that wait in host memory */
     int32_t *to_host, *from_host; /* per part: their exchanges, -1: none */
     struct host_step *host_step;  /* per stage: the optimizer's step on the host */
 };

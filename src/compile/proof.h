@@ -92,6 +92,13 @@ bool is_copy(const struct proof *p, int64_t instance);
 /* What one instance has done on a device for one micro-batch: its phases; and whether the gradients
  * of its weights are summed over all devices. */
 enum { MADE = 1, MADE_AGAIN = 2, BACK_INPUT = 4, BACK_WEIGHT = 8, SUMMED = 16 };
+/* Of the last instance of a layer that is copied to the host and back (layer_copies.c). */
+enum {
+    STORED = 32,
+    FETCHED = 64,
+    FETCHED_WEIGHT = 128,
+    COPIED = STORED | FETCHED | FETCHED_WEIGHT
+};
 
 /* Whose gradients are included in what a device has of a tied weight's gradient. */
 enum heard { HEARD_USER = 1, HEARD_OWNER = 2 };
@@ -168,6 +175,12 @@ void find_floors(struct symbolic_machine *m);
 weft_status proof_task(struct symbolic_machine *m, int32_t number, enum item_kind preferred);
 weft_status proof_all_have_run(struct symbolic_machine *m);
 weft_status proof_all_have_gone(const struct symbolic_machine *m);
+
+/* ---- proof_host.c ---- */
+/* A copy to the host or back; what a task of a block needs to have come back, and of its own layer. */
+weft_status proof_copy(struct symbolic_machine *m, const struct task *task);
+weft_status proof_need_host(const struct symbolic_machine *m, const struct task *task);
+weft_status proof_need_unit(const struct symbolic_machine *m, const struct task *task);
 
 /* ---- proof_order.c ---- */
 /* The tasks of a graph, by stream and by the tasks that wait for them. */

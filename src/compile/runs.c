@@ -59,7 +59,8 @@ static void add_item(struct run_cutter *c, int32_t i)
     /* the needed item is in a run of the other lane */
     bool foreign = needed >= 0 && c->runs.data[needed].step != step;
     struct block_run *run = c->open ? &c->runs.data[last] : NULL;
-    if (step || !run || (foreign && needed != last) || c->bucket_read[i] >= 0)
+    bool crosses = c->cuts & CUT_UNITS && i && c->block->unit[i] != c->block->unit[i - 1];
+    if (step || !run || crosses || (foreign && needed != last) || c->bucket_read[i] >= 0)
         run = start_run(c, i, step, foreign ? needed : -1);
     run->items++;
     if (c->bucket_read[i] >= 0)

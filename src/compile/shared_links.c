@@ -60,7 +60,7 @@ static bool offloads(const struct assembly *a, int32_t stage)
 {
     const struct part_lifetimes *part = a->graph->lifetimes->part;
     for (int32_t k = stage; k < a->b->plan->parts; k = plan_next_part(a->b->plan, k))
-        if (offloaded_bytes(&part[k]) > 0)
+        if (offloaded_bytes(&part[k]) + copied_bytes(&part[k]) > 0)
             return true;
     return false;
 }

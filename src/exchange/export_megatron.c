@@ -72,9 +72,9 @@ static void add_pipeline(struct lines *a, const struct plan *plan, const struct 
 }
 
 /* "core_attn moe_act" */
-static const char *modules_text(struct arena *keep, const struct degrees *d)
+static const char *modules_text(struct arena *keep, const char *listed)
 {
-    char *text = arena_copy_text(keep, d->modules ? recompute_text(keep, d) : "core_attn");
+    char *text = arena_copy_text(keep, listed);
     for (char *at = text; (at = strchr(at, ',')) != NULL;)
         *at = ' ';
     return text;
@@ -87,12 +87,22 @@ static void add_recompute(struct lines *a, const struct recognised *r)
     bool selective = r->degrees.recompute == RECOMPUTE_SELECTIVE && !r->block;
     add_word(a, "recompute-granularity", selective ? "selective" : "full");
     if (selective) {
-        add_flag(a,
-                 arena_printf(a->keep, "recompute-modules %s", modules_text(a->keep, &r->degrees)));
+        const char *listed =
+            r->degrees.modules ? recompute_text(a->keep, &r->degrees) : "core_attn";
+        add_flag(a, arena_printf(a->keep, "recompute-modules %s", modules_text(a->keep, listed)));
         return;
     }
     add_word(a, "recompute-method", r->block ? "block" : "uniform");
     add_int(a, "recompute-num-layers", r->block ? r->block : 1);
+}
+
+static void add_offload(struct lines *a, const struct degrees *d)
+{
+    if (!d->offload_modules)
+        return;
+    add_flag(a, "fine-grained-activation-offloading");
+    add_flag(a, arena_printf(a->keep, "offload-modules %s",
+                             modules_text(a->keep, offload_text(a->keep, d->offload_modules))));
 }
 
 bool uses_fsdp(const struct degrees *degrees)
@@ -256,6 +266,7 @@ static void add_plan(struct lines *a, const struct recognised *r)
         add_flag(a, "overlap-moe-expert-parallel-comm");
     add_pipeline(a, plan, d);
     add_recompute(a, r);
+    add_offload(a, &r->degrees);
     add_sharding(a, plan, d);
 }
 

@@ -125,6 +125,19 @@ static weft_status read_recompute(struct megatron_reading *r)
     return WEFT_OK;
 }
 
+static void read_offload(struct megatron_reading *r)
+{
+    if (!has(r, "fine-grained-activation-offloading"))
+        return;
+    char *rest = arena_copy_text(r->scratch, argument_word(r->a, "offload-modules", "")), *word;
+    while ((word = strsep(&rest, " ,")) != NULL) {
+        unsigned module = offload_from_name(word);
+        r->d.offload_modules |= module;
+        if (!module && *word)
+            remark(r, "--offload-modules %.40s: its activations stay on the device here", word);
+    }
+}
+
 /* ---- state and overlap ----------------------------------------------------------------------- */
 
 static int shard_of(const struct megatron_reading *r)
@@ -315,6 +328,7 @@ weft_status megatron_plan(struct arena *scratch, const struct import_input *inpu
     TRY(open_model(&r, input, model, &name, &options));
     TRY(layout_read(scratch, &arguments, (*model)->layers, r.d.pp, &r.d.pieces, &r.part_layers));
     TRY(read_recompute(&r));
+    read_offload(&r);
     read_state(&r);
     read_overlap(&r);
     TRY(plan_of_degrees(*model, cluster, &r.d, r.part_layers, r.block, &made));

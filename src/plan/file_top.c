@@ -107,7 +107,7 @@ done:
 struct degree_fields {
     struct degrees degrees;
     int64_t zero;
-    const char *recompute;
+    const char *recompute, *offload_modules;
 };
 
 weft_status file_read_degrees(struct plan_file *file)
@@ -130,6 +130,7 @@ weft_status file_read_degrees(struct plan_file *file)
         {"schedule", FIELD_TEXT, offsetof(struct degree_fields, degrees.schedule)},
         {"layout", FIELD_TEXT, offsetof(struct degree_fields, degrees.layout)},
         {"offload", FIELD_BOOL, offsetof(struct degree_fields, degrees.offload)},
+        {"offload_modules", FIELD_TEXT, offsetof(struct degree_fields, offload_modules)},
         {"replicate", FIELD_COUNT, offsetof(struct degree_fields, degrees.replicate)},
         {"optimizer_offload", FIELD_REAL, offsetof(struct degree_fields, degrees.optimizer_offload),
          .min = 0, .max = 1},
@@ -144,6 +145,11 @@ weft_status file_read_degrees(struct plan_file *file)
     if (read.recompute && !recompute_parse(file->scratch, read.recompute, &file->degrees))
         return doc_error(doc_get(file->root.degrees, "recompute"), NULL,
                          "'recompute' is '%.60s', expected %s", read.recompute, RECOMPUTE_WORDS);
+    if (read.offload_modules &&
+        !offload_parse(file->scratch, read.offload_modules, &file->degrees.offload_modules))
+        return doc_error(doc_get(file->root.degrees, "offload_modules"), NULL,
+                         "'offload_modules' is '%.60s', expected %s", read.offload_modules,
+                         OFFLOAD_WORDS);
 done:
     return status;
 }

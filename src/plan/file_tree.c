@@ -29,7 +29,7 @@ struct line {
     enum recompute recompute;
     bool saved, discard; /* with recompute: what becomes of the output */
     int64_t shard;
-    bool offload;
+    enum offload offload;
     bool matched, won; /* whether it names some instance; whether it sets the split of one */
     unsigned used;     /* parts of the split that some operator below could use, as bits */
 };
@@ -44,9 +44,8 @@ struct tree {
 
 struct settings {
     const char *split;
-    const struct doc *recompute, *at;
+    const struct doc *recompute, *offload, *at;
     int64_t shard;
-    bool offload;
 };
 
 static const struct field FIELDS[] = {
@@ -54,7 +53,7 @@ static const struct field FIELDS[] = {
      .expected = "dims with degrees: batch:2 out:8"},
     {"recompute", FIELD_DOC, offsetof(struct settings, recompute)},
     {"shard", FIELD_INT, offsetof(struct settings, shard), .expected = "0, 1, 2 or 3"},
-    {"offload", FIELD_BOOL, offsetof(struct settings, offload)},
+    {"offload", FIELD_DOC, offsetof(struct settings, offload)},
     {"at", FIELD_DOC, offsetof(struct settings, at)},
 };
 enum { TREE_FIELDS = COUNT_OF(FIELDS) - 1, CHOICE_FIELDS = COUNT_OF(FIELDS) };
@@ -83,6 +82,18 @@ static weft_status read_recompute(const struct doc *node, struct line *line)
                      node->text);
 }
 
+static weft_status read_offload(const struct doc *node, struct line *line)
+{
+    bool kept = node->kind == DOC_TEXT && strcmp(node->text, "kept") == 0;
+    if (!kept && node->kind != DOC_BOOL)
+        return doc_error(node, NULL, "'offload' is '%.40s', expected true, false or kept",
+                         node->text ? node->text : doc_kind_name(node->kind));
+    line->offload = kept                              ? OFFLOAD_KEPT
+                    : strcmp(node->text, "true") == 0 ? OFFLOAD_CHECKPOINTS
+                                                      : OFFLOAD_NOTHING;
+    return WEFT_OK;
+}
+
 static weft_status read_settings(const struct doc *node, size_t fields, struct line *line,
                                  struct settings *s)
 {
@@ -99,7 +110,8 @@ static weft_status read_settings(const struct doc *node, size_t fields, struct l
         return doc_error(doc_get(node, "shard"), NULL, "'shard' is %lld, expected 0, 1, 2 or 3",
                          (long long)s->shard);
     line->shard = s->shard;
-    line->offload = s->offload;
+    if (s->offload)
+        TRY(read_offload(s->offload, line));
 done:
     return status;
 }
@@ -297,7 +309,7 @@ static weft_status apply(struct tree *tree, int64_t instance)
     if (w.line[SET_SHARD])
         choice.shard = (uint8_t)w.line[SET_SHARD]->shard;
     if (w.line[SET_OFFLOAD])
-        choice.offload = w.line[SET_OFFLOAD]->offload;
+        choice.offload = (uint8_t)w.line[SET_OFFLOAD]->offload;
     return plan_choose(plan, instance, &choice);
 }
 

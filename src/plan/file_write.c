@@ -62,7 +62,10 @@ static json_t *choice_json(struct arena *scratch, const struct choice *choice)
     if (choice->shard)
         json_object_set_new(json, "shard", json_integer(choice->shard));
     if (choice->offload)
-        json_object_set_new(json, "offload", json_true());
+        json_object_set_new(json, "offload",
+                            choice->offload == OFFLOAD_KEPT
+                                ? json_string(choice_offload_text(choice))
+                                : json_true());
     return json;
 }
 

@@ -413,7 +413,11 @@ static void set_choices(struct lower *l)
         const struct op *op = &l->model->op[i];
         l->choice[i].shard = (uint8_t)l->degrees->shard;
         RECOMPUTES[l->degrees->recompute](l, op, &l->choice[i]);
-        l->choice[i].offload = l->degrees->offload && op_in_layer(l->model, op);
+        l->choice[i].offload = l->degrees->offload && op_in_layer(l->model, op)
+                                   ? OFFLOAD_CHECKPOINTS
+                                   : OFFLOAD_NOTHING;
+        if (offloads_module(l->degrees->offload_modules, l->model, op))
+            l->choice[i].offload = OFFLOAD_KEPT;
     }
 }
 

@@ -9,10 +9,10 @@
 #include "plan/plan.h"
 #include "plan/room.h"
 
-static bool is_inside(const struct model *model, const struct op *op, const char *name)
+bool op_is_inside(const struct model *model, const struct op *op, const char *module)
 {
     for (int32_t at = op->module; at >= 0; at = model->module[at].parent)
-        if (strcmp(model->module[at].name, name) == 0)
+        if (strcmp(model->module[at].name, module) == 0)
             return true;
     return false;
 }
@@ -33,17 +33,22 @@ static bool is_activation(const struct op *op)
 }
 
 /* What turns queries, keys and values into the input of the projection. */
-static bool is_core_attention(const struct model *model, const struct op *op)
+bool op_is_core_attention(const struct model *model, const struct op *op)
 {
     bool core = op->kind == OP_ATTENTION || op->kind == OP_SCORE || op->kind == OP_SOFTMAX ||
                 op->kind == OP_CONTEXT || op->kind == OP_DROPOUT;
-    return core && is_inside(model, op, "attn");
+    return core && op_is_inside(model, op, "attn");
+}
+
+bool op_is_layer_norm(const struct op *op)
+{
+    return (op->kind == OP_LAYER_NORM || op->kind == OP_RMS_NORM) && strcmp(op->name, "norm") == 0;
 }
 
 static bool is_layer_norm(const struct model *model, const struct op *op)
 {
     (void)model;
-    return (op->kind == OP_LAYER_NORM || op->kind == OP_RMS_NORM) && strcmp(op->name, "norm") == 0;
+    return op_is_layer_norm(op);
 }
 
 /* Of latent attention, what follows the two compressed tensors, up to attention. */
@@ -65,17 +70,17 @@ static bool is_dense(const struct model *model, const struct op *op)
 
 static bool is_shared_expert(const struct model *model, const struct op *op)
 {
-    return is_inside(model, op, "shared");
+    return op_is_inside(model, op, "shared");
 }
 
 static bool is_mixture(const struct model *model, const struct op *op)
 {
-    return is_inside(model, op, "experts") || is_shared_expert(model, op);
+    return op_is_inside(model, op, "experts") || is_shared_expert(model, op);
 }
 
-static bool is_expert_activation(const struct model *model, const struct op *op)
+bool op_is_expert_activation(const struct model *model, const struct op *op)
 {
-    return is_activation(op) && is_inside(model, op, "experts");
+    return is_activation(op) && op_is_inside(model, op, "experts");
 }
 
 static const struct {
@@ -84,12 +89,12 @@ static const struct {
     bool discards;       /* I2 */
     const char *part_of; /* another one; NULL: of none */
 } MODULES[] = {
-    {"core_attn", is_core_attention, false},
+    {"core_attn", op_is_core_attention, false},
     {"layernorm", is_layer_norm, true},
     {"mla_up_proj", is_up_projection, true},
     {"mlp", is_dense, false},
     {"moe", is_mixture, false},
-    {"moe_act", is_expert_activation, true, "moe"},
+    {"moe_act", op_is_expert_activation, true, "moe"},
     {"shared_experts", is_shared_expert, false, "moe"},
 };
 

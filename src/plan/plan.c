@@ -95,6 +95,13 @@ const char *choice_recompute_text(const struct choice *choice)
                                : "false";
 }
 
+const char *choice_offload_text(const struct choice *choice)
+{
+    static const char *const TEXTS[] = {
+        [OFFLOAD_NOTHING] = "false", [OFFLOAD_CHECKPOINTS] = "true", [OFFLOAD_KEPT] = "kept"};
+    return TEXTS[choice->offload];
+}
+
 static uint64_t choice_hash(const struct choice *choice)
 {
     int32_t words[2 * MAX_SPLIT_PARTS + 5] = {choice->shard, choice->recompute, choice->saved,

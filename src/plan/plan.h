@@ -64,6 +64,10 @@ bool split_legal(const struct model *model, const struct op *op, int place, int6
 
 /* ---- choices --------------------------------------------------------------------------------- */
 
+/* What waits in host memory between the passes: nothing; what is kept for an operator that runs again; and what
+ * one keeps that does not. */
+enum offload { OFFLOAD_NOTHING, OFFLOAD_CHECKPOINTS, OFFLOAD_KEPT };
+
 struct choice {
     struct split split;
     uint8_t shard;  /* state sharding over the devices that hold the same weights: 0, 1, 2, 3 */
@@ -71,7 +75,7 @@ struct choice {
     bool saved;     /* with recompute: its output is kept, so it need not run again */
     /* with recompute: its output is not kept for others either, which read what is made again (recompute.c) */
     bool discard;
-    bool offload; /* its checkpoint waits in host memory */
+    uint8_t offload; /* enum offload */
 };
 
 bool choice_equal(const struct choice *a, const struct choice *b);
@@ -274,8 +278,9 @@ struct degrees {
     unsigned modules;     /* of selective recomputation (modules.c); 0: the scores of attention */
     const char *schedule; /* NULL: schedule_default; or a file of lists */
     const struct schedule *listed; /* lists that were read or found already; NULL: none */
-    const char *layout; /* the layers of each part (pipeline_layout_read); NULL: evenly */
-    bool offload;
+    const char *layout;       /* the layers of each part (pipeline_layout_read); NULL: evenly */
+    bool offload;             /* of checkpoints */
+    unsigned offload_modules; /* whose kept tensors wait in host memory, too (modules.c) */
     bool has_shard, has_recompute; /* given by the user, so that planners keep them */
     /* otherwise the model's dtype, and the policy that goes with the dtype */
     bool has_dtype, has_policy;
@@ -304,18 +309,6 @@ int64_t degrees_bucket_bytes(const struct degrees *degrees);
  * then ep. */
 weft_status plan_from_degrees(const struct model *model, const struct cluster *cluster,
                               const struct degrees *degrees, struct plan **out);
-/* Recomputation in words: "full", or "core_attn,moe_act". */
-extern const char RECOMPUTE_WORDS[]; /* for messages */
-bool recompute_parse(struct arena *scratch, const char *text,
-                     struct degrees *d); /* false: no such word */
-const char *recompute_text(struct arena *keep, const struct degrees *d);
-unsigned module_from_name(const char *name); /* 0: there is none */
-/* Without modules that others of them have among theirs, which say nothing new. */
-unsigned modules_without_parts(unsigned modules);
-/* The modules all of whose operators a plan recomputes. */
-unsigned plan_modules(const struct plan *plan);
-/* Whether it recomputes these, and nothing else. */
-bool plan_recomputes_modules(const struct plan *plan, unsigned modules);
 /* Whether the model has what the degrees divide: experts for ep, sequences for cp. */
 weft_status degrees_suit(const struct degrees *degrees, const struct model *model);
 /* How experts lie over the dp * cp * tp devices of a stage (degrees.c, I2). */
@@ -488,6 +481,7 @@ bool plan_holds_weights(const struct plan *plan, int64_t instance);
 
 #include "plan/device_order.h"
 #include "plan/layout.h"
+#include "plan/modules.h"
 #include "plan/pipeline_layout.h"
 #include "plan/sources.h"
 

@@ -88,9 +88,10 @@ static struct degrees begin(const struct plan *plan, bool *recomputes)
     d.micro_batch = plan->step_samples / d.dp;
     *recomputes = false;
     for (int64_t i = 0; i < plan->instances; i++) {
-        d.offload |= plan_choice(plan, i)->offload;
+        d.offload |= plan_choice(plan, i)->offload == OFFLOAD_CHECKPOINTS;
         *recomputes |= plan_choice(plan, i)->recompute;
     }
+    d.offload_modules = plan_offload_modules(plan);
     take_settings(plan, &d);
     return d;
 }

@@ -30,6 +30,12 @@ bool divides(int64_t number, int64_t whole);
 
 /* ---- recomputation by module (modules.c) ----------------------------------------------------- */
 
+/* Whether one of these modules, which are offloaded, has the operator (offload_modules.c). */
+bool offloads_module(unsigned modules, const struct model *model, const struct op *op);
+bool op_is_inside(const struct model *model, const struct op *op, const char *module);
+bool op_is_core_attention(const struct model *model, const struct op *op);
+bool op_is_expert_activation(const struct model *model, const struct op *op);
+bool op_is_layer_norm(const struct op *op);
 /* What the modules, a set of bits, say about the recomputation of an operator; nothing if none of them has it. */
 void modules_choose(unsigned modules, const struct model *model, const struct op *op,
                     struct choice *choice);

@@ -27,7 +27,7 @@ static const char *useless_offload(struct arena *keep, const struct op *op,
                                    const struct choice *choice)
 {
     (void)op;
-    if (!choice->offload || choice->recompute)
+    if (choice->offload != OFFLOAD_CHECKPOINTS || choice->recompute)
         return NULL;
     return arena_printf(keep,
                         "offload changes nothing, it is not recomputed and has no checkpoint");

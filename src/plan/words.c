@@ -80,6 +80,8 @@ static void say_choice(struct words *w, const struct degrees *d)
         say(w, "recompute %s", recompute_text(w->keep, d));
     if (d->offload)
         say(w, "offload");
+    if (d->offload_modules)
+        say(w, "offload-modules %s", offload_text(w->keep, d->offload_modules));
 }
 
 /* ---- what all plans of a question share (I3) ------------------------------------------------- */

@@ -69,7 +69,7 @@ static json_t *degrees_json(const struct trial *trial, const struct degrees *d)
 {
     static const char *const RECOMPUTE[] = {
         [RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_FULL] = "full"};
-    if (trial->plan || d->modules)
+    if (trial->plan || d->modules || d->offload_modules)
         return json_null();
     json_t *json =
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:i, s:s, s:b}", "dp", (json_int_t)d->dp, "tp",

@@ -134,20 +134,28 @@ static int64_t host_change(const struct player *p, int32_t slot)
     return (filled ? offloaded(p, slot - 1) : 0) - (emptied ? offloaded(p, slot) : 0);
 }
 
+/* What layers copy to the host in a forward slot, one by one, is there until the last slot that reads it. */
+static int64_t copied_in(const struct player *p, const struct slot *slot)
+{
+    int64_t bytes = copied_bytes(player_part(p, slot->piece));
+    return slot->kind == SLOT_FORWARD ? bytes : slot->kind == SLOT_BACKWARD_INPUT ? 0 : -bytes;
+}
+
 static struct summit find_summit(const struct player *p)
 {
     struct summit top = {0, 0, -1, -1, -1, false};
     struct summary(*sums)[SLOT_KIND_COUNT] = sum_up_all(p);
     struct pairs pairs = start_pairs(p);
-    int64_t held = 0, host = 0;
+    int64_t held = 0, host = 0, copied = 0;
     for (int32_t k = 0; k < (int32_t)p->slots.len; k++) {
         const struct slot *slot = &p->slots.data[k];
         const struct summary *sum = &sums[slot->piece][slot->kind];
         if (p->away) {
             held += offloaded(p, p->away[k].back) - offloaded(p, p->away[k].left);
             host += host_change(p, k);
-            top.host = host > top.host ? host : top.host;
         }
+        copied += copied_in(p, slot);
+        top.host = host + copied > top.host ? host + copied : top.host;
         const struct pair_summary *both = p->paired[k] ? pair_of(&pairs, slot) : NULL;
         bool second = k > 0 && p->paired[k - 1]; /* it has been counted with the first */
         int64_t rise = both ? both->rise : sum->rise;

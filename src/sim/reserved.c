@@ -88,12 +88,8 @@ static void move_offloaded(const struct replay *r, const struct slot *slot, bool
     const struct part_lifetimes *part = r->part[slot->piece];
     int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
     for (int32_t i = 0; i < part->lives; i++) {
-        if (!part->life[i].offloaded)
-            continue;
-        if (leave)
-            allocator_give(r->allocator[MEMORY_COMPUTED], handle[i]);
-        else
-            handle[i] = allocator_take(r->allocator[MEMORY_COMPUTED], part->life[i].bytes);
+        if (part->life[i].offloaded)
+            play_event(r, &part->life[i], leave, &handle[i]);
     }
 }
 

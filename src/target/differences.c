@@ -39,7 +39,7 @@ static const char *text_of_recompute(struct arena *keep, const struct choice *ch
 static const char *text_of_offload(struct arena *keep, const struct choice *choice)
 {
     (void)keep;
-    return choice->offload ? "true" : "false";
+    return choice_offload_text(choice);
 }
 
 static const struct facet FACETS[] = {

@@ -216,7 +216,7 @@ static bool mostly_offloaded(const struct plan *plan)
     int64_t balance = 0;
     for (int64_t i = 0; i < plan->instances; i++)
         if (in_layer(plan, i))
-            balance += plan_choice(plan, i)->offload ? 1 : -1;
+            balance += plan_choice(plan, i)->offload == OFFLOAD_CHECKPOINTS ? 1 : -1;
     return balance > 0;
 }
 
@@ -363,6 +363,7 @@ weft_status recognise_plan(struct arena *keep, const struct plan *plan, struct r
     set_fixed(plan, &r.degrees);
     r.degrees.shard = most_common_shard(plan);
     r.degrees.offload = mostly_offloaded(plan);
+    r.degrees.offload_modules = plan_offload_modules(plan);
     find_cuts(keep, plan, &r);
     TRY(find_recompute(plan, &r));
     TRY(rebuild(plan, &r));

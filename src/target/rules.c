@@ -92,7 +92,7 @@ static bool changes_pins(const struct degrees *pins, const struct degrees *d)
            (pins->has_recompute && pins->recompute != d->recompute) ||
            (pins->has_dtype && pins->dtype != d->dtype) ||
            (pins->has_policy && pins->policy != d->policy) || (pins->offload && !d->offload) ||
-           (pins->sequence && !d->sequence);
+           pins->offload_modules != d->offload_modules || (pins->sequence && !d->sequence);
 }
 
 const char *target_refuses_pins(struct arena *keep, const struct target *target,

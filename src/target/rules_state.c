@@ -183,6 +183,25 @@ static const char *text_offload_kept(struct arena *keep, const struct numbers *n
                         framework(n));
 }
 
+/* Of Megatron-Core's modules, the inputs of one are the outputs of another, which that reads again. */
+static bool broken_offload_modules(const struct numbers *n)
+{
+    unsigned modules = n->d->offload_modules, projection = offload_from_name("attn_proj");
+    bool alone = modules & projection && !(modules & offload_from_name("core_attn"));
+    return modules && (!can(n)->offload_modules || (alone && !n->target->any));
+}
+static const char *text_offload_modules(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "offload-modules %s: %s %s",
+                        offload_text(keep, n->d->offload_modules), framework(n),
+                        can(n)->offload_modules ? "moves attn_proj with core_attn only"
+                                                : "keeps these on the device");
+}
+static void mend_offload_modules(struct numbers *n)
+{
+    n->d->offload_modules &= can(n)->offload_modules ? ~offload_from_name("attn_proj") : 0;
+}
+
 static bool broken_host_state(const struct numbers *n)
 {
     return n->d->optimizer_offload > 0 && (!can(n)->host_state || n->d->shard < 1);
@@ -247,6 +266,7 @@ static const struct target_rule ALL[] = {
     {broken_offload, text_offload, mend_offload},
     {broken_host_state, text_host_state, mend_host_state},
     {broken_offload_kept, text_offload_kept, mend_offload},
+    {broken_offload_modules, text_offload_modules, mend_offload_modules},
     {broken_uneven, text_uneven, mend_uneven},
     {broken_order, text_order, mend_order},
 };

@@ -90,13 +90,14 @@ struct abilities {
     bool plain;          /* and off */
     bool plain_experts;  /* and off with experts, too */
     bool half_experts;   /* ep in fp16 */
-    bool selective;     /* recomputation of attention's core alone, and of modules by their names */
-    bool block;         /* of the first layers of each part */
-    bool products;      /* of all but attention and every second product (BLOCK_PRODUCTS) */
-    bool offload;       /* of checkpoints to the host */
-    bool host_state;    /* optimizer state and step on the host */
-    bool offload_kept;  /* of what is kept without recomputation, too */
-    bool full_pipeline; /* at least as many micro-batches as stages */
+    bool selective;    /* recomputation of attention's core alone, and of modules by their names */
+    bool block;        /* of the first layers of each part */
+    bool products;     /* of all but attention and every second product (BLOCK_PRODUCTS) */
+    bool offload;      /* of checkpoints to the host */
+    bool host_state;   /* optimizer state and step on the host */
+    bool offload_kept; /* of what is kept without recomputation, too */
+    bool offload_modules; /* the same of modules by their names */
+    bool full_pipeline;   /* at least as many micro-batches as stages */
     /* Sequences are a multiple of tp * cp_pieces * cp where tp_pieces says so, else of cp_pieces * cp with
      * cp > 1; 0: of anything. */
     int64_t cp_pieces;

@@ -27,7 +27,8 @@ enum {
 #define MEGATRON_ABILITIES                                                                         \
     {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
      .tp_in_pipeline = true, .pieces = true, .stage_runs = true, .uneven = true, .sequence = true, .plain = true,      \
-     .selective = true, .block = true, .cp_pieces = 2, .replicates = true, .host_state = true, .shards = SHARD_ANY,    \
+     .selective = true, .block = true, .offload_modules = true, .cp_pieces = 2, .replicates = true,                    \
+     .host_state = true, .shards = SHARD_ANY,                                                                          \
      .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF | CAST,                           \
      .schedules = MEGATRON_SCHEDULES, .policies = MASTERS | 1U << POLICY_DISTRIBUTED | NARROWER,   \
      .whole_policies = MASTERS, .overlaps = OVERLAP_TENSOR,                                        \
@@ -119,7 +120,7 @@ static const struct target TARGETS[] = {
      {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .tp_in_pipeline = true, .pieces = true,
       .folds = true, .uneven = true, .sequence = true, .plain = true, .plain_experts = true,
       .half_experts = true, .selective = true, .block = true, .products = true, .offload = true,
-      .offload_kept = true, .replicates = true, .experts = EXPERTS_ANYHOW, .shards = SHARD_ANY,
+      .offload_kept = true, .offload_modules = true, .replicates = true, .experts = EXPERTS_ANYHOW, .shards = SHARD_ANY,
       .pipeline_shards = SHARD_ANY, .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP16 | 1U << DTYPE_FP8, .orders = true,
       .policies = MASTERS | 1U << POLICY_DISTRIBUTED,
       .usual_policy = POLICY_MIXED_FP32_GRADIENTS, .may_overlap = OVERLAP_EVERY},

@@ -96,6 +96,25 @@ static void state_on_the_host(void **state)
     }
 }
 
+/* What goes out as Megatron-Core's modules comes back; words that Weft does not have are remarked upon. */
+static void modules_on_the_host_are_read(void **state)
+{
+    (void)state;
+    struct opened_plan opened;
+    struct texts notes = {0};
+    const char *text =
+        arena_printf(arena, SMALL "--bf16 --fine-grained-activation-offloading --offload-modules "
+                                  "core_attn attn_proj fused_group_mlp\n");
+    if (import_text(text, &opened, &notes) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    assert_string_equal(offload_text(arena, plan_offload_modules(opened.plan)),
+                        "core_attn,attn_proj");
+    assert_string_equal(
+        notes.data[notes.len - 1],
+        "--offload-modules fused_group_mlp: its activations stay on the device here");
+    plan_close(&opened);
+}
+
 /* Rows of the table of words, one argument at a time: padded to 128 * tp, to what --make-vocab-size-divisible-by says, or
  * as --padded-vocab-size has it; a NullTokenizer adds a token. */
 static void vocabularies_are_padded(void **state)
@@ -527,6 +546,7 @@ int main(void)
         cmocka_unit_test(scripts_are_read_without_being_run),
         cmocka_unit_test(products_are_told),
         cmocka_unit_test(state_on_the_host),
+        cmocka_unit_test(modules_on_the_host_are_read),
         cmocka_unit_test(vocabularies_are_padded),
         cmocka_unit_test(attentions_are_told),
         cmocka_unit_test(experts_are_told),

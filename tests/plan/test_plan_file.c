@@ -279,7 +279,7 @@ static void randomize(struct rng *rng, struct plan *plan)
         if (i >= kept_until) {
             choice.shard = (uint8_t)rng_below(rng, 4);
             choice.recompute = rng_below(rng, 2);
-            choice.offload = rng_below(rng, 4) == 0;
+            choice.offload = (uint8_t)(rng_below(rng, 4) ? 0 : 1 + rng_below(rng, 2));
             kept_until = i + 1 + rng_below(rng, 40);
         }
         assert_int_equal(plan_choose(plan, i, &choice), WEFT_OK);

@@ -286,6 +286,91 @@ static void the_host_updates_a_share(void **state)
     close_both(&o);
 }
 
+/* ---- offload by module --------------------------------------------------------------------------- */
+
+/* Of a token, attention keeps queries of 32 heads, keys and values of 8, and its output, of 128 features in bf16 each, and 32
+ * fp32 statistics: 2 * 128 * (32 + 8 + 8 + 32) + 4 * 32 = 20,608 bytes. A layer of 1,024 tokens copies 21,102,592 bytes;
+ * the last layer of a part that is not followed by the head copies nothing. */
+static void layers_copy_what_modules_keep(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t pp;
+        int copies; /* on stage 0 */
+    } CASES[] = {{1, 4}, {2, 1}};
+    struct opened o = open_both("llama3-8b", "layers: 4, seq: 1024", "gh200:2");
+    struct arena *arena = arena_new();
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct degrees d = {.dp = 2 / CASES[i].pp,
+                            .pp = CASES[i].pp,
+                            .micro_batch = 1,
+                            .global_batch = 2 / CASES[i].pp};
+        assert_true(offload_parse(arena, "core_attn,attn_proj", &d.offload_modules));
+        struct plan *plan = plan_of(&o, d);
+        struct host_tasks out = host_tasks_of(plan, STREAM_TO_HOST);
+        struct host_tasks in = host_tasks_of(plan, STREAM_FROM_HOST);
+        assert_int_equal(out.count, CASES[i].copies);
+        assert_float_equal(out.amount, CASES[i].copies * 21102592.0, 0.5);
+        assert_float_equal(in.amount, out.amount, 0.5);
+        expect_proof(plan);
+        expect_estimate(plan, "core_attn,attn_proj", 0.05);
+        plan_free(plan);
+    }
+    arena_free(arena);
+    close_both(&o);
+}
+
+/* Where the link to the host is so slow that layers hide nothing, an iteration takes the copies of 4 layers out and
+ * back one after the other: 8 * 21,102,592 bytes at 10 MB/s are 16.88 s. */
+static void slow_copies_add_up(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3-8b", "layers: 4, seq: 1024", "dgx-h100:1");
+    unsigned modules = offload_from_name("core_attn") | offload_from_name("attn_proj");
+    o.cluster->node.device.host_bytes_per_s = 10e6;
+    struct plan *plan =
+        plan_of(&o, (struct degrees){.global_batch = 8, .offload_modules = modules});
+    assert_true(fabs(simulated_s(plan, FOLD_AUTO) / 16.882 - 1) < 0.02);
+    plan_free(plan);
+    close_both(&o);
+}
+
+/* The first stage of two has two micro-batches in flight, of four layers each. Three layers of each go, and two of those are on
+ * the device beside the last at most: of the six that went, four at least are not held when it is fullest. */
+static void copied_tensors_are_not_held(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3-8b", "layers: 8, seq: 8192, vocab: 1024", "dgx-h100:1");
+    unsigned modules = offload_from_name("core_attn") | offload_from_name("attn_proj");
+    int64_t held[2];
+    for (int away = 0; away < 2; away++) {
+        struct degrees d = {.pp = 2, .shard = 1, .global_batch = 32, .offload_modules = modules};
+        d.offload_modules = away ? modules : 0;
+        struct plan *plan = plan_of(&o, d);
+        struct prediction *prediction;
+        assert_int_equal(simulate(plan, &(struct simulate_options){0}, &prediction), WEFT_OK);
+        held[away] = prediction->stage[0].memory.bytes[MEMORY_ACTIVATIONS];
+        if (away)
+            assert_int_equal(prediction->stage[0].memory.host, 2 * 3 * 8 * INT64_C(21102592));
+        prediction_free(prediction);
+        plan_free(plan);
+    }
+    assert_true(held[0] - held[1] >= 4 * 8 * INT64_C(21102592));
+    close_both(&o);
+}
+
+/* What a module outside of the list reads again stays: attention reads the input of the projection. */
+static void what_others_read_stays(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3-8b", "layers: 4, seq: 1024", "dgx-h100:1");
+    struct degrees d = {.global_batch = 8, .offload_modules = offload_from_name("attn_proj")};
+    struct plan *plan = plan_of(&o, d);
+    assert_int_equal(host_tasks_of(plan, STREAM_TO_HOST).count, 0);
+    plan_free(plan);
+    close_both(&o);
+}
+
 /* What layers take in pools of their own is reserved beside the largest that is outside of them. */
 static void graphs_have_pools_of_their_own(void **state)
 {
@@ -376,6 +461,10 @@ int main(void)
         cmocka_unit_test(documents_balance_consecutive_ranks),
         cmocka_unit_test(other_families_have_both),
         cmocka_unit_test(the_host_updates_a_share),
+        cmocka_unit_test(layers_copy_what_modules_keep),
+        cmocka_unit_test(slow_copies_add_up),
+        cmocka_unit_test(copied_tensors_are_not_held),
+        cmocka_unit_test(what_others_read_stays),
         cmocka_unit_test(graphs_have_pools_of_their_own),
         cmocka_unit_test(layouts_say_what_parts_hold),
         cmocka_unit_test(wrong_layouts_are_refused),

@@ -278,6 +278,11 @@ static const struct row {
      LLAMA,
      8,
      {.pp = 2, .tp = 2, .dp = 2, .shard = 2, .global_batch = 8, .schedule = "zb-h1"}},
+    {"offload of modules, pp 2",
+     GPT,
+     4,
+     /* attn_norm, core_attn, attn_proj, mlp_norm */
+     {.pp = 2, .dp = 2, .global_batch = 8, .offload_modules = 0x1d}},
     {"offload, recompute", GPT, 2, {.dp = 2, .global_batch = 4, .offload = true, RECOMPUTE(FULL)}},
     {"pp 2, tp 2, dp 2, zero 1, recompute, sp",
      GPT,

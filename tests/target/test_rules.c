@@ -62,6 +62,12 @@ static const struct {
      {.has_policy = true, .policy = POLICY_MIXED_FP32_GRADIENTS, .shard = 1}},
     {"torchtitan", LLAMA, NULL, {.recompute = RECOMPUTE_SELECTIVE}, {.recompute = RECOMPUTE_FULL}},
     {"megatron", LLAMA, NULL, {.offload = true, .recompute = RECOMPUTE_FULL}, {.offload = false}},
+    {"megatron",
+     LLAMA,
+     NULL,
+     {.offload_modules = 8},
+     {.offload_modules = 8 | 4}}, /* attn_proj, core_attn */
+    {"torchtitan", LLAMA, NULL, {.offload_modules = 4}, {.offload_modules = 0}},
     {"deepspeed", LLAMA, NULL, {.offload = true}, {.offload = true, .recompute = RECOMPUTE_FULL}},
 };
 

@@ -8,8 +8,9 @@
  * and what nobody reads is given up at once. (lifetimes.h says the same to the simulator.)
  *
  *   I1  What is sent is read at the end of its block.
- *   I2  What is read in a backward block by a recomputed operator that offloads, and was made in a
- *       forward block, waits in host memory (lifetimes.h, I4): if no other part reads it forward later.
+ *   I2  What is read in a backward block by a recomputed operator that offloads, or by one that offloads what it
+ *       keeps, and was made in a forward block, waits in host memory (lifetimes.h, I4, I11): if no other part reads it
+ *       forward later, and nobody that offloads nothing reads it in a backward block.
  *   I3  Gathered weights are given up in the block that they were gathered for.
  */
 #include "run/rank/room.h"
@@ -178,7 +179,16 @@ static bool waits_in_host(const struct tracing *t)
     const struct choice *choice = plan_choice(t->r->plan, t->at->instance);
     bool again = t->at->purpose == PURPOSE_RECOMPUTE ||
                  (t->at->kind == ITEM_STEP && t->at->phase == FLOW_FORWARD);
-    return again && choice->recompute && choice->offload;
+    return choice->recompute ? again && choice->offload : choice->offload == OFFLOAD_KEPT;
+}
+
+/* I2: one that offloads nothing reads it, too. */
+static void stays(struct tracing *t, int32_t key)
+{
+    struct list *list = &t->offload[t->r->graph->block[t->block].part];
+    for (size_t i = 0; i < list->len; i++)
+        if (list->data[i] == key)
+            list->data[i] = list->data[--list->len];
 }
 
 static void reads(struct tracing *t, int32_t key)
@@ -189,6 +199,9 @@ static void reads(struct tracing *t, int32_t key)
         v->live && v->from_forward && forward_block(t, v->block) && !forward_block(t, t->block);
     if (first_back && waits_in_host(t) && block[v->block].part == block[t->block].part)
         array_push(t->scratch, &t->offload[block[t->block].part], key);
+    else if (v->from_forward && !first_back && !forward_block(t, t->block) && t->at &&
+             plan_choice(t->r->plan, t->at->instance)->offload == OFFLOAD_NOTHING)
+        stays(t, key);
     if (!v->live)
         v->from_forward = forward_block(t, t->block);
     *v = (struct version){true, v->from_forward, t->block, t->item};

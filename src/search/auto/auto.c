@@ -11,7 +11,8 @@
  *      those that take seconds, or minutes on many devices, join unless the search is a quick one
  *   5. their plans crossed (cross.c)
  *   6. for mixtures of experts, the best with the tokens' transfers hidden (overlap_experts.c)
- *   7. if nothing fits, changes to the request, cheapest first, until one makes a plan fit
+ *   7. if nothing fits, the grid again with what layers keep in host memory (offload_layers.c)
+ *   8. if nothing fits, changes to the request, cheapest first, until one makes a plan fit
  *
  *   I1  The answer contains all trials of the planners that join, as each of them makes them by
  *       itself, so none of them beats it; but for I3.
@@ -195,7 +196,7 @@ done:
 
 /* Estimates do not know the allocator: where what they choose misses by what it reserves, again with as much
  * less to fill. */
-static weft_status try_grid(struct join *join, const struct plan_request *request)
+weft_status join_grid(struct join *join, const struct plan_request *request)
 {
     struct plan_request tighter = *request;
     weft_status status = WEFT_OK;
@@ -217,7 +218,7 @@ static weft_status try_batches(struct join *join)
     double before = 0;
     request.pins.global_batch = cluster_devices(request.cluster);
     for (int i = 0; i < MOST_DOUBLINGS && !join_over(join); i++) {
-        TRY(try_grid(join, &request));
+        TRY(join_grid(join, &request));
         const struct trial *best = join_best(join->out, NULL);
         if (best && before > 0 && ns_per_sample(best) > before * (1 - WORTH_A_LARGER_BATCH))
             break;
@@ -426,13 +427,14 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
     if (request->options.batch_auto)
         TRY(try_batches(&join));
     else
-        TRY(try_grid(&join, request));
+        TRY(join_grid(&join, request));
     if (takes_degrees(request))
         TRY(tune_numbers(&join));
     else if (!request->pins.order) /* which only degrees have */
         TRY(look_further(&join));
     TRY(hide_tokens(&join));
     TRY(share_in_groups(&join));
+    TRY(offload_layers(&join));
     say_who(&join);
     say_who_was_left_out(&join);
     if (out->trials.len && !join_best(out, NULL) && !join_over(&join) &&

@@ -271,7 +271,8 @@ static void add_points(struct grid_space *space, int32_t number, struct grid_pla
             if (degrees_forbidden(&request->forbids, &d) ||
                 (request->target && !target_runs_degrees(request->target, request->model, &d)))
                 continue;
-            point.bound_bytes = grid_least_bytes(layout, shape, passes, &point, pins->offload);
+            point.bound_bytes = grid_least_bytes(layout, shape, passes, &point,
+                                                 pins->offload || pins->offload_modules);
             array_push(space->arena, &space->points, point);
         }
     }

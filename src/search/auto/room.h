@@ -77,6 +77,10 @@ weft_status cross_plans(struct join *join);
 /* ---- hiding (overlap_experts.c) -------------------------------------------------------------- */
 
 weft_status hide_tokens(struct join *join);
+/* Where nothing fits (offload_layers.c). */
+weft_status offload_layers(struct join *join);
+/* The grid's best, simulated. */
+weft_status join_grid(struct join *join, const struct plan_request *request);
 
 /* ---- groups (groups.c) ----------------------------------------------------------------------- */
 

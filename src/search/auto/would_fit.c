@@ -56,6 +56,13 @@ static bool offload_checkpoints(struct plan_request *request)
     return !already;
 }
 
+static bool offload_layers_too(struct plan_request *request)
+{
+    unsigned all = model_offload_modules(request->model), before = request->pins.offload_modules;
+    request->pins.offload_modules = all;
+    return all != before;
+}
+
 static bool state_on_host(struct plan_request *request)
 {
     bool already = request->pins.optimizer_offload > 0;
@@ -82,6 +89,7 @@ static const struct {
     {"degrees and schedule left open", any_layout},
     {"checkpoints in host memory (--offload)", offload_checkpoints},
     {"optimizer state in host memory (--optimizer-offload 1)", state_on_host},
+    {"what layers keep in host memory (--offload-modules)", offload_layers_too},
     {"all of the device's memory", all_memory},
 };
 

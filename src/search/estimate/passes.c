@@ -189,6 +189,12 @@ done:
     return status;
 }
 
+/* One unit of a pass has no copy of the one before it beside it (compile/layer_copies.c, (1)), if units are alike. */
+double copies_hidden(int64_t units)
+{
+    return units > 1 ? (double)(units - 1) / (double)units : 0.5;
+}
+
 weft_status part_work(const struct timed *timed, int32_t part, struct part_work *out)
 {
     struct part_passes passes = passes_of_part(timed, part);
@@ -202,6 +208,8 @@ weft_status part_work(const struct timed *timed, int32_t part, struct part_work 
     out->send = part + 1 < timed->plan->parts ? sends_ns(timed, part, part + 1, false) : 0;
     out->back = part > 0 ? sends_ns(timed, part - 1, part, true) : 0;
     out->host = exchange_ns(timed, timed->outline.from_host[part]);
+    out->copied = exchange_ns(timed, timed->outline.copied[part]);
+    out->hides = copies_hidden(timed->outline.graph->lifetimes->part[part].copies.units);
 done:
     arena_free(s.scratch);
     return status;

@@ -262,6 +262,9 @@ void put_in_pipeline(const struct pipeline_work *work, int32_t part, struct part
         out->backward += 2 * out->host;
     if (out->host && !(last && !waves))
         out->backward += larger(0, out->host - beside);
+    /* compile/layer_copies.c, (1) */
+    out->forward += larger(0, out->copied - (int64_t)(out->hides * (double)out->forward));
+    out->backward += larger(0, out->copied - (int64_t)(out->hides * (double)out->backward));
     if (!(work->overlap & OVERLAP_PIPELINE)) { /* I2 */
         out->forward += out->send;
         out->backward += out->back;

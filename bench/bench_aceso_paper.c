@@ -7,6 +7,7 @@
  *                Aceso at 1 % of them, with the same plan for 2.6B and a slightly better one for 6.7B
  *   hops         Exp#6: the best after half a second and at the end with 1 to 11 hops
  *   ranking      heuristic 2 with memory by its share, as the paper ranks it, beside memory ranked last where all fits
+ *   recomputation  section 4.2: levels of recomputation beside operators by what they keep
  *   predictions  Exp#8 and 9, Fig. 15 and 16: time and memory of the plans that the authors published with what
  *                they measured (data/validation/aceso), imported and simulated; the paper's own predictions are
  *                2.70 and 7.29 % off in time, 14.26 and 9.14 % in memory (GPT-3, Wide-ResNet)
@@ -142,6 +143,26 @@ static void measure_ranking(void)
            100 * early_sum / COUNT_OF(CASES), 100 * late_sum / COUNT_OF(CASES));
 }
 
+/* ---- section 4.2 ------------------------------------------------------------------------------- */
+
+/* Recomputation by levels of whole kinds, and by operators, the largest activations first. */
+static void measure_recomputation(void)
+{
+    static const char *const SPACES[] = {"paper", "artifact", "largest"};
+    static const char *const CASES[][2] = {
+        {"gpt3-1.3b", "dgx-v100:1x4"}, {"gpt3-2.6b", "dgx-v100:1"}, {"wresnet-2b", "dgx-v100:1x4"}};
+    for (size_t c = 0; c < COUNT_OF(CASES); c++) {
+        printf("%-10s", CASES[c][0]);
+        for (size_t i = 0; i < COUNT_OF(SPACES); i++) {
+            struct asked a = ask(CASES[c][0], CASES[c][1], 1536, SPACES[i]);
+            struct answer answer = best_within(a.request, 0);
+            printf("  %s %.3f s after %.1f s", SPACES[i], answer.s, answer.cpu_s);
+            close_asked(&a);
+        }
+        printf("\n");
+    }
+}
+
 /* ---- Exp#8 and 9 ------------------------------------------------------------------------------ */
 
 enum { CONFIG, CLUSTER, FAMILY, TIME, THEIR_TIME, MEMORY, THEIR_MEMORY, COLUMNS };
@@ -216,6 +237,7 @@ int main(int argc, char **argv)
                  {"exploration", measure_exploration},
                  {"hops", measure_hops},
                  {"ranking", measure_ranking},
+                 {"recomputation", measure_recomputation},
                  {"cost", measure_cost}};
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (size_t i = 0; i < COUNT_OF(PARTS); i++)

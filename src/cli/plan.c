@@ -50,7 +50,7 @@ static const struct argp_option OPTIONS[] = {
      "auto: the batch with the most samples per second; N: as --global-batch", 0},
     {"space", TAKES_SPACE + 1, "NAME", 0,
      "what a layer may do: dp, tp, pp, sdp, 3d, dp+tp, dp+pp, galvatron, base, bi-obj, bmw "
-     "(default) or weft (galvatron); all (default), paper, artifact or bmw (aceso)",
+     "(default) or weft (galvatron); all (default), paper, artifact, largest or bmw (aceso)",
      0},
     {"budget", TAKES_BUDGET + 1, "TIME", 0, "stop after this time, such as 2s", 0},
     {"quick", TAKES_QUICK + 1, NULL, 0,

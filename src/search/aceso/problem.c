@@ -52,12 +52,14 @@ struct scope {
     bool schedules;    /* schedules other than 1f1b */
     bool whole_layers; /* recompute whole layers or nothing */
     bool after;        /* a level of recomputation for the operators after a softmax */
+    bool largest;      /* levels are operators by what they keep, the largest first */
 };
 static const struct scope SCOPES[] = {
-    {"all", ~0U, 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3, true, false, false},
-    {"paper", 0, 1U << 0, false, false, false},
-    {"artifact", 0, 1U << 0, false, false, true},
-    {"bmw", 1U << INC_SHARD | 1U << DEC_SHARD, 1U << 0 | 1U << 3, false, true, false},
+    {"all", ~0U, 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3, true, false, false, false},
+    {"paper", 0, 1U << 0, false, false, false, false},
+    {"artifact", 0, 1U << 0, false, false, true, false},
+    {"largest", 0, 1U << 0, false, false, false, true},
+    {"bmw", 1U << INC_SHARD | 1U << DEC_SHARD, 1U << 0 | 1U << 3, false, true, false, false},
 };
 
 static weft_status scope_of(const struct plan_request *request, const struct scope **out)
@@ -69,9 +71,11 @@ static weft_status scope_of(const struct plan_request *request, const struct sco
             return WEFT_OK;
         }
     return bad_argument("paper: the primitives of Aceso's Table 1; artifact: the same, with the "
-                        "recomputation of the authors' plans; bmw: what the planner galvatron "
-                        "chooses from, too; all: Weft's, too",
-                        "the planner aceso has no space '%s', expected all, paper, artifact or bmw",
+                        "recomputation of the authors' plans; largest: the same, with operators "
+                        "recomputed by what they keep; bmw: what the planner galvatron chooses "
+                        "from, too; all: Weft's, too",
+                        "the planner aceso has no space '%s', expected all, paper, artifact, "
+                        "largest or bmw",
                         space);
 }
 
@@ -154,15 +158,55 @@ static void find_after_softmax(const struct model *model, const bool *selective,
         out[i] = false;
 }
 
+static double kept_by(const struct problem *p, int32_t op)
+{
+    const struct model *model = p->request->model;
+    int64_t size[OP_MAX_DIMS];
+    op_full_size(&model->op[op], 1, size);
+    return op_kept_bytes(model, &model->op[op], size, p->settings.dtype) *
+           (double)op_copies(model, &model->op[op]);
+}
+
+/* Levels by what operators keep, the largest first (Aceso, section 4.2): each of LARGEST_LEVELS frees at least an equal
+ * share of the bytes that are left, and one operator more. */
+static void add_largest(struct problem *p, const bool *full)
+{
+    enum { LARGEST_LEVELS = MOST_LEVELS - 2 };
+    int32_t ops = p->request->model->ops;
+    bool *now = ARENA_ARRAY(p->arena, bool, (size_t)ops);
+    double left = 0;
+    for (int32_t i = 0; i < ops; i++)
+        left += full[i] ? kept_by(p, i) : 0;
+    for (int level = 0; level < LARGEST_LEVELS; level++) {
+        bool *next = ARENA_ARRAY(p->arena, bool, (size_t)ops);
+        double share = left / (LARGEST_LEVELS - level + 1), freed = 0;
+        memcpy(next, now, (size_t)ops * sizeof *next);
+        for (int32_t most = 0; most >= 0 && freed < share;) {
+            most = -1;
+            for (int32_t i = 0; i < ops; i++)
+                if (full[i] && !next[i] && (most < 0 || kept_by(p, i) > kept_by(p, most)))
+                    most = i;
+            if (most >= 0) {
+                next[most] = true;
+                freed += kept_by(p, most);
+            }
+        }
+        left -= freed;
+        add_level(p, next);
+        now = next;
+    }
+}
+
 /* rows.c, I1 */
 static weft_status find_levels(struct problem *p, const struct scope *scope)
 {
     enum { NONE, AFTER_SOFTMAX, SELECTIVE, NO_PRODUCTS, FULL };
     const struct degrees *pins = &p->request->pins;
     const struct model *model = p->request->model;
-    bool *mask[MOST_LEVELS], any = false;
+    enum { KINDS = FULL + 1 };
+    bool *mask[KINDS], any = false;
     weft_status status;
-    for (int i = 0; i < MOST_LEVELS; i++)
+    for (int i = 0; i < KINDS; i++)
         mask[i] = ARENA_ARRAY(p->arena, bool, (size_t)model->ops);
     if (pins->has_recompute) {
         TRY(named_by(p, pins->recompute, mask[NONE]));
@@ -181,7 +225,13 @@ static weft_status find_levels(struct problem *p, const struct scope *scope)
     }
     if (scope->after)
         find_after_softmax(model, mask[SELECTIVE], mask[AFTER_SOFTMAX]);
-    for (int i = 0; i < MOST_LEVELS; i += scope->whole_layers ? MOST_LEVELS - 1 : 1)
+    if (scope->largest) {
+        add_level(p, mask[NONE]);
+        add_largest(p, mask[FULL]);
+        add_level(p, mask[FULL]);
+        goto done;
+    }
+    for (int i = 0; i < KINDS; i += scope->whole_layers ? FULL : 1)
         add_level(p, mask[i]);
 done:
     return status;

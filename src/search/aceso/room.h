@@ -45,7 +45,7 @@
 /* Aceso, section 5.1 (MaxHops), and its code: stage counts up to 16. */
 enum { USUAL_HOPS = 7, USUAL_STAGES = 16 };
 enum { FEW_DEVICES = 8 }; /* with no more devices than this, an iteration of the search is quick */
-enum { MOST_STAGES = 64, MOST_LEVELS = 5, MOST_PIECES = 4 };
+enum { MOST_STAGES = 64, MOST_LEVELS = 9, MOST_PIECES = 4 };
 /* An embedding, layers of two kinds, and a head may each have a manner of their own. */
 enum { MOST_MANNERS = 4, MOST_CHANGES = MOST_MANNERS - 1 };
 

@@ -3,7 +3,7 @@
  *   I1  Each level of recomputation adds operators to the one before it: none; of those that
  *       selective recomputation names, the ones after the softmax (only in the space artifact); all
  *       that selective recomputation names; also those that compute no products; all operators of
- *       every layer.
+ *       every layer. In the space largest, between none and all: operators by what they keep.
  *   I2  Tables of one device do not depend on which device it is.
  */
 #include "search/aceso/room.h"

@@ -218,6 +218,24 @@ static void devices_without_wires_use_pcie(void **state)
     lab_free(&lab);
 }
 
+static void sets_of_devices_are_checked(void **state)
+{
+    (void)state;
+    struct lab lab;
+    struct arena *arena = arena_new();
+    struct rings rings;
+    dgx1_v100(&lab, CUBE_MESH, COUNT_OF(CUBE_MESH));
+    assert_int_equal(find_rings(&lab.cluster.node, (int32_t[]){0, 1, 1}, 3, arena, &rings),
+                     WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message, "a device is named twice in a set of 3");
+    assert_int_equal(find_rings(&lab.cluster.node, (int32_t[]){7, 8}, 2, arena, &rings),
+                     WEFT_BAD_INPUT);
+    assert_int_equal(find_rings(&lab.cluster.node, (int32_t[]){-1, 0}, 2, arena, &rings),
+                     WEFT_BAD_INPUT);
+    arena_free(arena);
+    lab_free(&lab);
+}
+
 /* 4 devices, 6 wires between each two (GH200 nodes): 9 cycles, 18 rings, 450 GB/s. Sailor's
  * table has 345 GB/s, 0.77 of it, for all-reduce, and 119 of 150 on two devices. */
 static void full_mesh_is_used_up(void **state)
@@ -828,6 +846,7 @@ int main(void)
         cmocka_unit_test(dgx1_rings_from_nccl_topology),
         cmocka_unit_test(dgx1_subsets_have_the_rings_that_measurements_show),
         cmocka_unit_test(devices_without_wires_use_pcie),
+        cmocka_unit_test(sets_of_devices_are_checked),
         cmocka_unit_test(full_mesh_is_used_up),
         cmocka_unit_test(the_slowest_wire_counts),
         cmocka_unit_test(the_narrowest_device_counts),

@@ -332,6 +332,19 @@ static void gradients_made_apart(void **state)
 #undef POLICY
 }
 
+/* The second part begins after the model's first operator: what it receives is no input of the model. */
+static void first_operator_sends(void **state)
+{
+    (void)state;
+    struct subject s;
+    struct degrees degrees = {.pp = 2, .global_batch = 2, .layout = "E|tL"};
+    assert_true(predict(family("llama", SMALL), "dgx-a100:1x2", &degrees,
+                        &(struct simulate_options){0}, &s));
+    assert_int_equal(find_life(&s, 0, "embedding", HELD_INPUT)->bytes, 32);
+    assert_int_equal(find_life(&s, 1, "layers.0.attn.norm", HELD_RECEIVED)->bytes, 64);
+    drop(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,7 +353,7 @@ int main(void)
         cmocka_unit_test(recomputed_layer),     cmocka_unit_test(saved_outputs),
         cmocka_unit_test(eager_loss),           cmocka_unit_test(discarded_outputs),
         cmocka_unit_test(in_the_step),          cmocka_unit_test(fsdp_state),
-        cmocka_unit_test(buffer_of_scores),
+        cmocka_unit_test(buffer_of_scores),     cmocka_unit_test(first_operator_sends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

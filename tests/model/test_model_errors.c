@@ -436,6 +436,20 @@ static void onnx_sizes_for_unknown_symbols(void **state)
         &w, "n: -3", "given options:1: 'n' is '-3', expected a whole number of at least 1", NULL);
 }
 
+/* Of files that come with a question, one that did not is a name that means nothing. */
+static void files_that_did_not_come(void **state)
+{
+    (void)state;
+    static const struct given_file FILE_GIVEN = {"net.yaml", "family: gpt\n"};
+    struct model *model;
+    files_give(&(struct given_files){&FILE_GIVEN, 1});
+    weft_status status = model_open("other.yaml", NULL, &model);
+    files_give(NULL);
+    assert_int_equal(status, WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message,
+                        "'other.yaml' is neither a preset nor a file, expected a model");
+}
+
 /* ---- the working folder ---------------------------------------------------------------------- */
 
 static int enter_folder(void **state)
@@ -471,6 +485,7 @@ int main(void)
         cmocka_unit_test(onnx_of_absurd_sizes),
         cmocka_unit_test(onnx_of_shapes_that_do_not_match),
         cmocka_unit_test(onnx_sizes_for_unknown_symbols),
+        cmocka_unit_test(files_that_did_not_come),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

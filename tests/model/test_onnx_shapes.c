@@ -305,6 +305,41 @@ static void nodes_make_what_the_specification_says(void **state)
     }
 }
 
+/* ---- types ----------------------------------------------------------------------------------- */
+
+/* Of numbers in fp32: what an operator counts is a whole number, what it casts is of the type that it names, and
+ * everything else stays as it was. */
+static void nodes_have_types(void **state)
+{
+    (void)state;
+    enum { FP32 = 1, INT64 = 7, FP16 = 10 }; /* TensorProto.DataType */
+    static const struct {
+        struct onnx_case node;
+        int type;
+    } TYPES[] = {
+        {{"Shape", "(2,3)", "", "(2)"}, INT64},
+        {{"Cast", "(2,3)", "to=10", "(2,3)"}, FP16},
+        {{"Relu", "(2,3)", "", "(2,3)"}, FP32},
+    };
+    for (size_t i = 0; i < COUNT_OF(TYPES); i++) {
+        struct arena *keep = arena_new();
+        struct onnx_graph graph = {.file = "net.onnx", .scratch = keep, .opset = 13};
+        struct writer w;
+        size_t len;
+        Onnx__ModelProto *model;
+        int32_t *order;
+        write_case(&w, &TYPES[i].node, 13);
+        uint8_t *bytes = writer_pack(&w, &len);
+        assert_int_equal(onnx_read(keep, "net.onnx", bytes, len, &model), WEFT_OK);
+        assert_int_equal(onnx_graph_open(&graph, model, NULL, &order), WEFT_OK);
+        struct onnx_node node = onnx_node_at(&graph, 0);
+        assert_int_equal(onnx_infer(&node), WEFT_OK);
+        assert_int_equal(onnx_out(&node, 0)->type, TYPES[i].type);
+        writer_end(&w);
+        arena_free(keep);
+    }
+}
+
 /* ---- operators (S2) -------------------------------------------------------------------------- */
 
 /* `shape`: of the forward work. */
@@ -442,6 +477,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nodes_make_what_the_specification_says),
+        cmocka_unit_test(nodes_have_types),
         cmocka_unit_test(nodes_become_operators),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

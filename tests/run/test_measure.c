@@ -16,6 +16,7 @@
 #include "program.h"
 #include "random_plan.h"
 #include "run/run.h"
+#include "run/measure/rig.h"
 #include "run/measure/sampling.h"
 
 /* ---- helpers --------------------------------------------------------------------------------- */
@@ -572,6 +573,35 @@ static void test_real_kernels(void **state)
     cluster_free(cluster);
 }
 
+/* rig.h, I1: ids are spread over the table, or one row in the cache would be measured. */
+static void test_ids_are_random(void **state)
+{
+    (void)state;
+    struct small s = open_asks();
+    int looked_at = 0;
+    for (size_t i = 0; i < s.asks.len; i++) {
+        const struct ask *ask = &s.asks.data[i];
+        const struct op *op = ask->askers.data[0].op;
+        struct rig rig;
+        if (!op || op->kind != OP_EMBEDDING)
+            continue;
+        assert_true(
+            rig_open(&rig, measure_defaults().kernels, ask, &ask->askers.data[0], s.asks.policy));
+        const int64_t *ids = rig.call.input[0];
+        int64_t count = (int64_t)operand_elements(op, &op->input[0], rig.size);
+        int64_t rows = rig.size[op_find_dim(op->kind, DIM_VOCAB)], same = 0;
+        for (int64_t k = 0; k < count; k++) {
+            assert_true(ids[k] >= 0 && ids[k] < rows);
+            same += ids[k] == ids[0];
+        }
+        assert_true(same < count);
+        looked_at++;
+        rig_close(&rig);
+    }
+    assert_true(looked_at > 0);
+    close_asks(&s);
+}
+
 /* What takes more memory than there may be is left out, with a reason. */
 static void test_too_large(void **state)
 {
@@ -661,6 +691,7 @@ int main(void)
         cmocka_unit_test(test_old_databases),
         cmocka_unit_test(test_real_kernels),
         cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_ids_are_random),
         cmocka_unit_test(test_prediction_is_the_sum),
         cmocka_unit_test(test_program),
     };

@@ -502,6 +502,8 @@ static void test_layers(void **state)
     assert_int_equal(ends[2].state_bytes, 500 * MIB);
     assert_int_equal(profile_constant(profile, TITAN, "overlap_slowdown", &value, &found), WEFT_OK);
     assert_true(found && value == 1.3);
+    assert_int_equal(profile_constant(profile, TITAN, "context", &value, &found), WEFT_OK);
+    assert_true(found && value == 1024.0 * MIB);
     assert_int_equal(profile_constant(profile, TITAN, "nothing", &value, &found), WEFT_OK);
     assert_false(found);
     assert_int_equal(profile_layers(profile, "A100", NULL, arena, &layers, &count), WEFT_OK);

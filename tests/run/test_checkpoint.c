@@ -69,7 +69,12 @@ static weft_status save_to(const struct checkpoint_place *place_of_run, int64_t 
 {
     struct arena *arena = arena_new();
     struct checkpoint_place place = *place_of_run;
-    struct training_state state = {step, 42, step * 8, "small", "{\"plan\": \"text\"}\n", run};
+    struct training_state state = {.step = step,
+                                   .seed = 42,
+                                   .samples = step * 8,
+                                   .model = "small",
+                                   .plan = "{\"plan\": \"text\"}\n",
+                                   .run = run};
     struct written written[RANKS];
     const char *finished;
     weft_status status;
@@ -566,7 +571,7 @@ static struct checkpoint *save_alone(const char *folder, const struct shard_valu
 {
     struct arena *arena = arena_new();
     struct checkpoint_place place = {&REAL_DISK, folder, 0};
-    struct training_state state = {1, 1, 1, "m", "p"};
+    struct training_state state = {.step = 1, .seed = 1, .samples = 1, .model = "m", .plan = "p"};
     struct written written;
     struct checkpoint *checkpoint;
     const char *finished;
@@ -740,7 +745,8 @@ static void any_layout_is_read_under_any_other(void **state)
     for (int round = rounds_of(250); round > 0; round--) {
         struct arena *arena = arena_new();
         struct checkpoint_place place = {&disk, folder, 1};
-        struct training_state training = {1, 1, 1, "m", "p"};
+        struct training_state training = {
+            .step = 1, .seed = 1, .samples = 1, .model = "m", .plan = "p"};
         struct written written[MOST_RANKS];
         struct checkpoint *checkpoint;
         const char *finished;

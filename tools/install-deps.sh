@@ -17,7 +17,7 @@ TEST_PACKAGES=(
     clang-19 lld-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19 cppcheck shellcheck
     libonnx-testdata python3 mandoc chromium
 )
-DEB_PACKAGES=(debhelper dh-python dpkg-dev fakeroot lintian python3 mmdebstrap arch-test qemu-user-static)
+DEB_PACKAGES=(build-essential debhelper dh-python dpkg-dev fakeroot lintian python3 mmdebstrap arch-test qemu-user-static)
 case $(uname -m) in
 x86_64) CROSS_PACKAGES=(gcc-aarch64-linux-gnu mmdebstrap arch-test qemu-user-static) ;;
 *) CROSS_PACKAGES=(gcc-x86-64-linux-gnu mmdebstrap arch-test qemu-user-static) ;;

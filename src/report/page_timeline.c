@@ -2,10 +2,12 @@
  *
  *   I1  One device represents its stage; if there are many stages, only the first and the last ones are drawn.
  *   I2  There are at most as many bars as the caller takes. To stay below, communication is left out first, then stages in
- *       the middle, then the shortest bars; the timeline says what was left out.
+ *       the middle, then a task is one bar whatever its purposes, of fewer and fewer stages, then the shortest bars go; the
+ *       timeline says what was left out.
  *   I3  Tasks of one slot and purpose that follow each other without a gap are one bar.
  *   I4  A task with several purposes is drawn as one bar per purpose, one after the other in the order of
- *       BAR_ORDER. In reality the purposes alternate, layer by layer.
+ *       BAR_ORDER. In reality the purposes alternate, layer by layer. As one bar it has the purpose that takes longest.
+ *   I5  Until all bars are found, a bar's label is the number of its task: labels are written for bars that are drawn.
  */
 #include <string.h>
 
@@ -41,34 +43,39 @@ const char *purpose_words(enum purpose purpose)
 struct drawn_extent {
     int32_t stages;
     bool communication;
+    bool whole; /* a task is one bar (I2) */
 };
 
 struct bar_finder {
     struct arena *arena;
     const struct prediction *prediction;
     struct drawn_extent extent;
-    int32_t *device;     /* per stage: the device of the graph that represents it */
-    size_t *last;        /* per stage and stream: the number of its last bar; 0 if it has none */
-    struct map *numbers; /* from labels to their numbers */
+    int32_t *device; /* per stage: the device of the graph that represents it */
+    size_t *last;    /* per stage and stream: the number of its last bar; 0 if it has none */
     struct timeline *out;
 };
 
-static int32_t label_number(struct bar_finder *finder, const char *text)
+/* Tasks of equal keys have equal labels (task_label). */
+static uint64_t label_key(const struct prediction *p, int32_t number)
 {
-    int64_t number;
-    if (map_get(finder->numbers, text, &number))
-        return (int32_t)number;
-    number = (int64_t)finder->out->labels.len;
-    map_put(finder->numbers, text, number);
-    array_push(finder->arena, &finder->out->labels, arena_copy_text(finder->arena, text));
-    return (int32_t)number;
+    const struct task *task = &p->graph->task[number];
+    if (task->exchange >= 0) {
+        const struct exchange *exchange = &p->graph->exchange[task->exchange];
+        return UINT64_C(1) << 63 | (uint64_t)exchange->kind << 32 | (uint64_t)exchange->collective;
+    }
+    if (task->block < 0)
+        return UINT64_C(1) << 62 | (uint64_t)task->purpose;
+    const struct block *block = &p->graph->block[task->block];
+    return (uint64_t)block->kind << 56 | (uint64_t)(block->part / p->plan->stages) << 32 |
+           (uint64_t)(uint32_t)task->micro_batch;
 }
 
 /* By I3. */
-static bool joins(const struct timeline_bar *last, const struct timeline_bar *next)
+static bool joins(const struct prediction *p, const struct timeline_bar *last,
+                  const struct timeline_bar *next)
 {
-    return last->label == next->label && last->purpose == next->purpose &&
-           last->end_ns == next->start_ns;
+    return last->purpose == next->purpose && last->end_ns == next->start_ns &&
+           label_key(p, last->label) == label_key(p, next->label);
 }
 
 static bool is_drawn(const struct bar_finder *finder, int32_t number)
@@ -85,12 +92,20 @@ static void add_bar(struct bar_finder *finder, struct timeline_bar bar)
 {
     struct timeline *out = finder->out;
     size_t *last = &finder->last[bar.stage * STREAM_COUNT + bar.stream];
-    if (*last && joins(&out->bars.data[*last - 1], &bar)) {
+    if (*last && joins(finder->prediction, &out->bars.data[*last - 1], &bar)) {
         out->bars.data[*last - 1].end_ns = bar.end_ns;
         return;
     }
     array_push(finder->arena, &out->bars, bar);
     *last = out->bars.len;
+}
+
+static enum purpose longest_purpose(const int64_t time_ns[PURPOSE_COUNT])
+{
+    int longest = 0;
+    for (int i = 1; i < PURPOSE_COUNT; i++)
+        longest = time_ns[i] > time_ns[longest] ? i : longest;
+    return (enum purpose)longest;
 }
 
 /* By I4. */
@@ -100,9 +115,16 @@ static void add_task(struct bar_finder *finder, int32_t number)
     const struct task *task = &p->graph->task[number];
     int64_t time_ns[PURPOSE_COUNT], from = p->result.start_ns[number];
     struct timeline_bar bar = {.stage = p->graph->device[task->device].stage,
-                               .label = label_number(finder, task_label(p, task).s),
+                               .label = number, /* I5 */
                                .stream = task->stream};
     task_times(p, number, time_ns);
+    if (finder->extent.whole) {
+        bar.start_ns = from;
+        bar.end_ns = p->result.end_ns[number];
+        bar.purpose = (uint8_t)longest_purpose(time_ns);
+        add_bar(finder, bar);
+        return;
+    }
     for (int i = 0; i < PURPOSE_COUNT; i++) {
         bar.start_ns = from;
         bar.end_ns = from += time_ns[BAR_ORDER[i]];
@@ -119,8 +141,7 @@ static void find_bars(struct bar_finder *finder, size_t most)
     size_t stages = (size_t)finder->prediction->plan->stages;
     finder->device = ARENA_ARRAY(finder->arena, int32_t, stages);
     finder->last = ARENA_ARRAY(finder->arena, size_t, stages *STREAM_COUNT);
-    finder->numbers = map_new(finder->arena);
-    finder->out->labels.len = finder->out->bars.len = 0;
+    finder->out->bars.len = 0;
     for (int32_t d = graph->devices - 1; d >= 0; d--)
         finder->device[graph->device[d].stage] = d;
     for (int32_t t = 0; t < graph->tasks && finder->out->bars.len <= most; t++)
@@ -156,12 +177,30 @@ static void leave_out_short(struct timeline *timeline, size_t most)
     timeline->bars.len = kept;
 }
 
+/* I5 */
+static void write_labels(struct arena *keep, const struct prediction *p, struct timeline *timeline)
+{
+    struct hash_map numbers = {0};
+    for (size_t i = 0; i < timeline->bars.len; i++) {
+        struct timeline_bar *bar = &timeline->bars.data[i];
+        uint64_t key = label_key(p, bar->label);
+        int64_t *number = hash_at(&numbers, keep, hash_bytes(&key, sizeof key, 0));
+        if (*number < 0) {
+            struct text32 text = task_label(p, &p->graph->task[bar->label]);
+            *number = (int64_t)timeline->labels.len;
+            array_push(keep, &timeline->labels, arena_copy_text(keep, text.s));
+        }
+        bar->label = (int32_t)*number;
+    }
+}
+
 struct timeline *timeline_of(struct arena *keep, const struct prediction *p, size_t most_bars)
 {
-    static const struct drawn_extent EXTENTS[] = {{PAGE_STAGES, true},
-                                                  {PAGE_STAGES, false},
-                                                  {PAGE_STAGES / 2, false},
-                                                  {PAGE_STAGES / 4, false}};
+    static const struct drawn_extent EXTENTS[] = {
+        {PAGE_STAGES, true, false},      {PAGE_STAGES, false, false},
+        {PAGE_STAGES / 2, false, false}, {PAGE_STAGES / 4, false, false},
+        {PAGE_STAGES / 4, false, true},  {PAGE_STAGES / 8, false, true},
+        {PAGE_STAGES / 16, false, true}, {PAGE_STAGES / 32, false, true}};
     struct timeline *timeline = ARENA_NEW(keep, struct timeline);
     struct bar_finder finder = {.arena = keep, .prediction = p, .out = timeline};
     for (size_t i = 0; i < COUNT_OF(EXTENTS); i++) {
@@ -171,7 +210,9 @@ struct timeline *timeline_of(struct arena *keep, const struct prediction *p, siz
             break;
     }
     timeline->communication = finder.extent.communication;
+    timeline->whole = finder.extent.whole;
     leave_out_short(timeline, most_bars);
+    write_labels(keep, p, timeline);
     return timeline;
 }
 
@@ -212,10 +253,10 @@ json_t *timeline_json(struct arena *scratch, const struct prediction *p, size_t 
                                               bar->purpose, bar->label, (json_int_t)bar->start_ns,
                                               (json_int_t)(bar->end_ns - bar->start_ns)));
     }
-    return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:o}", "end", (json_int_t)p->result.end,
-                     "shortest", (json_int_t)timeline->shortest_ns, "communication",
-                     timeline->communication, "labels", labels, "streams",
-                     names_json(name_of_stream, STREAM_COUNT), "purposes",
+    return json_pack("{s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "end",
+                     (json_int_t)p->result.end, "shortest", (json_int_t)timeline->shortest_ns,
+                     "communication", timeline->communication, "whole", timeline->whole, "labels",
+                     labels, "streams", names_json(name_of_stream, STREAM_COUNT), "purposes",
                      names_json(name_of_purpose, PURPOSE_COUNT), "words",
                      names_json(words_of_purpose, PURPOSE_COUNT), "bars", bars);
 }

@@ -54,7 +54,7 @@ def drags(server, base):
     values = json.loads(server.ask("values", question(base))[1])["degrees"]
     for slider in SLIDERS:
         for value in values.get(slider, []):
-            if "why" not in value:
+            if not value.get("why"):
                 yield slider, question({**base, slider: value["value"]})
     for factor in FACTORS:
         for value in FACTOR_VALUES:

@@ -163,7 +163,12 @@ struct kind {
 static weft_status open_size(void *context, int64_t nodes, struct cluster **out)
 {
     const struct kind *kind = context;
-    return cluster_open(goals_cluster_name(kind->arena, kind->cluster, nodes), out);
+    weft_status status;
+    TRY(cluster_open(goals_cluster_name(kind->arena, kind->cluster, nodes), out));
+    if (kind->objective == OBJECTIVE_COST) /* the cluster file's price, or a published one */
+        (*out)->node.device.price_per_hour = usual_tariff(&(*out)->node.device).price_per_hour;
+done:
+    return status;
 }
 
 /* Days of the whole training with everything as usual, or the energy that it takes in kWh. */
@@ -190,7 +195,8 @@ done:
 
 static weft_status check_price(const struct goals *goals, const struct cluster *cluster)
 {
-    if (goals->objective != OBJECTIVE_COST || cluster->node.device.price_per_hour > 0)
+    if (goals->objective != OBJECTIVE_COST ||
+        usual_tariff(&cluster->node.device).price_per_hour > 0)
         return WEFT_OK;
     return bad_argument(
         "a cluster file says price_per_hour of its device (docs/reference/cluster-file.md)",

@@ -94,7 +94,7 @@ static json_t *simulated_json(const struct api_request *request, const struct pr
 
 weft_status answer_simulate(const struct api_request *request, json_t **out)
 {
-    struct simulate_options options = {.stop = &request->stop};
+    struct simulate_options options = {.stop = &request->stop, .reserved = request->reserved};
     struct asked_plan question = {0};
     struct prediction *prediction = NULL;
     bool timeline;

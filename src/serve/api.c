@@ -96,7 +96,8 @@ static weft_status run_job(void *context)
                                   .stop = {job->bounds->asked, until},
                                   .asked = job->bounds->asked,
                                   .progress = job->bounds->progress,
-                                  .context = job->bounds->context};
+                                  .context = job->bounds->context,
+                                  .reserved = job->bounds->reserved};
     weft_status status = job->call->answer(&request, &job->answer);
     arena_free(request.scratch);
     return status;

@@ -210,7 +210,9 @@ static enum MHD_Result answer_call(struct server *server, struct MHD_Connection 
     const union MHD_ConnectionInfo *info =
         server->http->get_connection_info_(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct watched work = {.socket = info ? info->connect_fd : -1};
-    struct api_bounds bounds = {.seconds = (double)server->options->seconds, .asked = &work.asked};
+    struct api_bounds bounds = {.seconds = (double)server->options->seconds,
+                                .asked = &work.asked,
+                                .reserved = server->reserved};
     if (call->searches)
         bounds.seconds = MOST_SEARCH_S;
     if (!slot_take(server, call->searches))
@@ -399,9 +401,11 @@ weft_status serve_run(const struct serve_options *options, const atomic_bool *st
     TRY(http_library_open(&server.http));
     request_limit(options->memory_bytes);
     TRY(watch_begin(&server.watch));
+    server.reserved = reserved_cache_new();
     status = listen_until(&server, &address, stop);
     watch_end(&server.watch);
 done:
+    reserved_cache_free(server.reserved);
     return status;
 }
 

@@ -44,6 +44,7 @@ struct api_request {
     atomic_bool *asked; /* to stop; the same as stop.asked */
     void (*progress)(void *context, const struct progress *progress); /* NULL: nobody looks */
     void *context;
+    struct reserved_cache *reserved; /* what requests keep for each other (sim.h); NULL: nothing */
 };
 typedef weft_status api_function(const struct api_request *request, json_t **out);
 
@@ -66,6 +67,7 @@ struct api_bounds {
     atomic_bool *asked;
     void (*progress)(void *context, const struct progress *progress);
     void *context;
+    struct reserved_cache *reserved;
 };
 /* Reads a body and answers it as one request (base.h), so that running out of memory is a status. */
 struct api_result api_run(const struct api_call *call, const char *body, size_t len,

@@ -1,12 +1,21 @@
-/* reserved_cache.c - a map from hashes of replays to what they reserved (reserved_cache.h). */
+/* reserved_cache.c - a table from hashes of replays to what they reserved (reserved_cache.h).
+ *
+ *   I1  It never grows: an entry takes the place of the one that was in its slot, which is replayed when it is asked for
+ *       again. It can serve as long as a server runs.
+ */
 #include "sim/reserved_cache.h"
 
 #include <pthread.h>
 
+enum { SLOTS = 1 << 16 }; /* 1 MiB; a search has some thousand different stages */
+
 struct reserved_cache {
     struct arena *arena; /* owns the cache itself, too */
     pthread_mutex_t lock;
-    struct hash_map bytes;
+    struct replayed {
+        uint64_t key; /* 0: none */
+        int64_t bytes;
+    } *slot;
 };
 
 static void drop_lock(void *lock)
@@ -19,6 +28,7 @@ struct reserved_cache *reserved_cache_new(void)
     struct arena *arena = arena_new();
     struct reserved_cache *cache = ARENA_NEW(arena, struct reserved_cache);
     cache->arena = arena;
+    cache->slot = ARENA_ARRAY(arena, struct replayed, SLOTS);
     pthread_mutex_init(&cache->lock, NULL);
     arena_own(arena, drop_lock, &cache->lock);
     return cache;
@@ -33,17 +43,14 @@ void reserved_cache_free(struct reserved_cache *cache)
 int64_t reserved_known(struct reserved_cache *cache, uint64_t key)
 {
     pthread_mutex_lock(&cache->lock);
-    int64_t bytes = hash_get(&cache->bytes, key);
+    struct replayed kept = cache->slot[key % SLOTS];
     pthread_mutex_unlock(&cache->lock);
-    return bytes;
+    return kept.key == key ? kept.bytes : -1;
 }
 
 void reserved_keep(struct reserved_cache *cache, uint64_t key, int64_t bytes)
 {
-    struct hold hold;
     pthread_mutex_lock(&cache->lock);
-    hold_push(&hold, hold_unlock, &cache->lock);
-    *hash_at(&cache->bytes, cache->arena, key) = bytes;
-    hold_pop(&hold);
+    cache->slot[key % SLOTS] = (struct replayed){key, bytes};
     pthread_mutex_unlock(&cache->lock);
 }

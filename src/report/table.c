@@ -79,9 +79,20 @@ static size_t measure(const char *text, size_t limit, size_t *bytes)
     return columns;
 }
 
+/* Whether a text has printable characters of ASCII alone, which have a column each: to open a locale takes longer than
+ * to measure hundreds of them. */
+static bool is_plain(const char *text)
+{
+    while (*text >= ' ' && *text <= '~')
+        text++;
+    return !*text;
+}
+
 size_t text_columns(const char *text)
 {
     size_t bytes;
+    if (is_plain(text))
+        return strlen(text);
     struct utf8_scope scope = utf8_enter();
     size_t columns = measure(text, SIZE_MAX, &bytes);
     utf8_leave(scope);

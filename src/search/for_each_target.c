@@ -1,4 +1,7 @@
-/* for_each_target.c - what a plan would cost in each of the usual frameworks (search.h). */
+/* for_each_target.c - what a plan would cost in each of the usual frameworks (search.h).
+ *
+ *   I1  Unless the user named the software, each framework's plans are predicted with its own, as `plan --for` does.
+ */
 #include "search/search.h"
 
 static const char *differences_of(struct arena *keep, const struct target *target,
@@ -10,19 +13,54 @@ static const char *differences_of(struct arena *keep, const struct target *targe
     return differences.len ? differences.data[0] : NULL;
 }
 
+/* I1 */
+static weft_status software_for(const struct plan_request *request, const struct target *target,
+                                struct software *out)
+{
+    *out = request->pins.software;
+    if (!target->software || !software_is_default(out))
+        return WEFT_OK;
+    return software_from_text(target->software, out);
+}
+
+/* The answer as the framework runs it. */
+static weft_status predict_answer(const struct plan_request *request, const struct plan *plan,
+                                  const struct trial *answer, struct for_target *row)
+{
+    struct plan own = *plan;
+    struct simulate_options options = {.fold = FOLD_ALWAYS,
+                                       .profile = request->profile,
+                                       .flows = request->flows,
+                                       .reserved = request->reserved};
+    struct prediction *prediction = NULL;
+    weft_status status;
+    TRY(software_for(request, row->target, &own.software));
+    bool same = software_same(&own.software, &plan->software);
+    if (!same)
+        TRY(simulate(&own, &options, &prediction));
+    row->runs_it = same || prediction->fits;
+    row->iteration_ns = same ? answer->iteration_ns : prediction->iteration_ns;
+    row->text = row->runs_it ? answer->text : NULL;
+done:
+    prediction_free(prediction);
+    return status;
+}
+
 /* Searches for the best plan of the degrees that the target takes; NULL text: nothing fits. */
 static weft_status search_one(const struct plan_request *request, int64_t global_batch,
                               struct arena *keep, struct for_target *row)
 {
     struct plan_request own = *request;
     struct planned *planned = NULL;
+    weft_status status;
+    TRY(software_for(request, row->target, &own.pins.software));
     own.target = row->target;
     own.pins.global_batch = global_batch; /* the answer's, where the batch was searched, too */
     own.options = (struct plan_options){
         .given = 1U << TAKES_QUICK, .quick = true, .simplest = request->options.simplest};
-    weft_status status = plan_search(planner_default(), &own, &planned);
+    status = plan_search(planner_default(), &own, &planned);
     if (status == WEFT_FAILURE)
-        return status;
+        goto done;
     if (status) {
         row->instead = arena_copy_text(keep, weft_last_error()->message);
         error_clear();
@@ -35,8 +73,9 @@ static weft_status search_one(const struct plan_request *request, int64_t global
     } else {
         row->instead = "nothing that it runs fits";
     }
+done:
     planned_free(planned);
-    return WEFT_OK;
+    return status;
 }
 
 weft_status search_each_target(const struct plan_request *request, const struct plan *plan,
@@ -54,13 +93,13 @@ weft_status search_each_target(const struct plan_request *request, const struct 
         if (target_has_model(row.target, request->model)) {
             row.instead = "it has no such model";
             error_clear();
-        } else if (!differences_of(keep, row.target, plan)) {
-            row.text = answer->text;
-            row.iteration_ns = answer->iteration_ns;
-            row.runs_it = true;
-        } else {
-            TRY(search_one(&own, plan->global_batch, keep, &row));
+            array_push(keep, out, row);
+            continue;
         }
+        if (!differences_of(keep, row.target, plan))
+            TRY(predict_answer(&own, plan, answer, &row));
+        if (!row.runs_it)
+            TRY(search_one(&own, plan->global_batch, keep, &row));
         array_push(keep, out, row);
     }
 done:

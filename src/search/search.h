@@ -36,8 +36,9 @@ struct for_targets {
     struct for_target *data;
     size_t len, cap;
 };
-/* A row for the usual release of each framework, in `keep`. If a framework does not run the answer,
- * its best plan is looked for with a search of about a second. */
+/* A row for the usual release of each framework, in `keep`, predicted with its own software unless the request has
+ * another than the default. If a framework does not run the answer, or it does not fit there, its best plan is
+ * looked for with a search of about a second. */
 weft_status search_each_target(const struct plan_request *request, const struct plan *plan,
                                const struct trial *answer, struct arena *keep,
                                struct for_targets *out);

@@ -137,9 +137,14 @@ static struct handling handling_of(const struct plan *plan, int64_t instance, do
     return policy_handling(plan->policy, choice->shard, *shares, (double)plan_micro_batches(plan));
 }
 
-static bool adds_in_product(const struct plan *plan, const struct op *op)
+/* Whether the product that makes a weight's gradient adds it to that of the micro-batches before: which needs gradients
+ * that stay whole (Megatron-FSDP is run with --no-gradient-accumulation-fusion). */
+static bool adds_in_product(const struct plan *plan, int64_t instance)
 {
+    enum { GRADIENTS_SHARDED = 2 };
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
     return software_word(&plan->software, FACT_ACCUMULATION) == ACCUMULATION_FUSED &&
+           plan_choice(plan, instance)->shard < GRADIENTS_SHARDED &&
            (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR);
 }
 
@@ -164,7 +169,7 @@ static int passes_of(const struct plan *plan, int64_t instance, struct work *out
     if (handling.read > 0 && parameters > 0)
         out[count++] =
             pass_over(plan, parameters, parameters * handling.read, parameters * handling.write);
-    if (plan_micro_batches(plan) > 1 && !adds_in_product(plan, op))
+    if (plan_micro_batches(plan) > 1 && !adds_in_product(plan, instance))
         out[count++] =
             pass_over(plan, added, added * ((handling.adds_shares ? gradient : compute) + gradient),
                       added * gradient);

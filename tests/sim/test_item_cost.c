@@ -302,16 +302,19 @@ static void test_casts_of_software(void **state)
     close_lab(&lab);
 }
 
-/* Gradients of products are added by a pass of their own or by the product; those of norms always by a pass. */
+/* Gradients of products are added by a pass of their own or by the product; those of norms always by a pass, and so are
+ * those that are sharded after each micro-batch. */
 static void test_gradients_are_added(void **state)
 {
     (void)state;
-    struct lab lab = open_four("llama3-8b", DTYPE_BF16, (struct degrees){.dp = 1});
     static const struct {
         const char *op;
+        uint8_t shard;
         int saved;
-    } OPS[] = {{"proj", 1}, {"norm", 0}};
+    } OPS[] = {{"proj", 0, 1}, {"norm", 0, 0}, {"proj", 1, 1}, {"proj", 2, 0}, {"proj", 3, 0}};
     for (size_t i = 0; i < COUNT_OF(OPS); i++) {
+        struct lab lab =
+            open_four("llama3-8b", DTYPE_BF16, (struct degrees){.dp = 8, .shard = OPS[i].shard});
         struct work works[MAX_ITEM_WORKS];
         int64_t at = find_op(lab.plan, OPS[i].op);
         lab.plan->software.word[FACT_ACCUMULATION] = ACCUMULATION_APART;
@@ -319,8 +322,8 @@ static void test_gradients_are_added(void **state)
         lab.plan->software.word[FACT_ACCUMULATION] = ACCUMULATION_FUSED;
         int fused = item_works(lab.plan, at, PHASE_BACKWARD_WEIGHT, works);
         assert_int_equal(apart - fused, OPS[i].saved);
+        close_lab(&lab);
     }
-    close_lab(&lab);
 }
 
 /* Of 8 experts the host issues eight products, or one; of graphs nothing. */

@@ -174,18 +174,15 @@ static weft_status try_grid_once(struct join *join, const struct plan_request *r
         row++;
     TRY(grid_walk_new(request, join->cost, FINALISTS[row].points, scratch, &grid, &walk));
     join->out->candidates += grid.estimates;
+    join->grid_points = grid.points > join->grid_points ? grid.points : join->grid_points;
+    join->grid_estimates += grid.estimates;
     size_t before = join->out->trials.len;
     TRY(finalists_try(join, request, &grid, scratch));
     if (grid.best.len && grid.best.data[0].fits) {
         *fill = fill_that_fits(join->out, before);
         TRY(roomier_try(join, request, &grid));
     }
-    array_push(join->out->arena, &join->out->reasons,
-               arena_printf(join->out->arena,
-                            "%lld combinations of degrees: %lld estimated, %zu simulated, the "
-                            "others ruled out by bounds",
-                            (long long)grid.points, (long long)grid.estimates,
-                            join->out->trials.len - before));
+    join->grid_trials += join->out->trials.len - before;
     if (looks_around(request) && *fill >= 1)
         TRY(refine_around(join, walk));
 done:
@@ -208,6 +205,18 @@ weft_status join_grid(struct join *join, const struct plan_request *request)
     }
 done:
     return status;
+}
+
+/* Says once what all walks over the grid have looked at. */
+static void say_grid(struct join *join)
+{
+    struct planned *out = join->out;
+    array_push(out->arena, &out->reasons,
+               arena_printf(out->arena,
+                            "%lld combinations of degrees: %lld estimated, %zu simulated, the "
+                            "others ruled out by bounds",
+                            (long long)join->grid_points, (long long)join->grid_estimates,
+                            join->grid_trials));
 }
 
 /* Doubles the batch, starting with one sample per device, as long as that is worth it. */
@@ -428,6 +437,7 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
         TRY(try_batches(&join));
     else
         TRY(join_grid(&join, request));
+    say_grid(&join);
     if (takes_degrees(request))
         TRY(tune_numbers(&join));
     else if (!request->pins.order) /* which only degrees have */

@@ -25,6 +25,9 @@ struct join {
     struct estimator *estimator; /* NULL: not needed yet */
     double began_s;
     int64_t refined; /* the number of the trial that Aceso last started from; 0: none */
+    /* Of all walks over the grid: the most points of one, how many were estimated, and simulated. */
+    int64_t grid_points, grid_estimates;
+    size_t grid_trials;
     struct progress progress;
 };
 bool join_over(const struct join *join);

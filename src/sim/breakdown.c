@@ -218,10 +218,16 @@ static const char *stages_text(struct arena *keep, int32_t low, int32_t high, in
 static const char *path_text(struct prediction *p)
 {
     static const char *const WHAT[] = {
-        [PURPOSE_FORWARD] = "forward passes",  [PURPOSE_BACKWARD] = "backward passes",
-        [PURPOSE_RECOMPUTE] = "recomputation", [PURPOSE_OPTIMIZER] = "optimizer step",
-        [PURPOSE_TENSOR] = "reshards",         [PURPOSE_DATA] = "gradient synchronisation",
-        [PURPOSE_PIPELINE] = "pipeline sends", [PURPOSE_OFFLOAD] = "offload",
+        [PURPOSE_FORWARD] = "forward passes",
+        [PURPOSE_BACKWARD] = "backward passes",
+        [PURPOSE_RECOMPUTE] = "recomputation",
+        [PURPOSE_OPTIMIZER] = "optimizer step",
+        [PURPOSE_TENSOR] = "reshards",
+        [PURPOSE_EXPERTS] = "tokens to experts",
+        [PURPOSE_CONTEXT] = "keys of split sequences",
+        [PURPOSE_DATA] = "gradient synchronisation",
+        [PURPOSE_PIPELINE] = "pipeline sends",
+        [PURPOSE_OFFLOAD] = "offload",
     };
     _Static_assert(COUNT_OF(WHAT) == PURPOSE_COUNT, "a purpose without words");
     struct arena *scratch = arena_new();

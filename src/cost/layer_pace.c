@@ -100,8 +100,10 @@ weft_status layer_pace(const char *profile_path, const struct device *device,
     TRY(profile_layers(profile, device->name, NULL, arena, &layer, &layers));
     TRY(profile_constant(profile, device->name, "overlap_slowdown", &out->overlap_slowdown,
                          &out->has_slowdown));
+    if (!layers)
+        goto done;
     TRY(cost_open(device, profile_path, &cost));
-    for (int32_t m = 0; layers && all && m < model->modules; m++) {
+    for (int32_t m = 0; all && m < model->modules; m++) {
         if (!is_layer(model, m))
             continue;
         struct layer_facts facts = facts_of(cost, model, m, dtype);

@@ -4,6 +4,9 @@
  *       with --json: the two agree within half of the last digit that is printed. A number in the wrong unit, column or
  *       line, or the number of something else, does not.
  *
+ *   P2  Each row of FLAGS is a flag and what is in JSON by it: as long as a flag reaches the plan or the course, its value
+ *       comes back; without the flag the answer is another one.
+ *
  * A place is the line (the occurrence-th one that contains a text), its cell (cells are two blanks apart) and the number
  * in the cell, all counted from 0. A key is a path through objects and lists; several with + between them are added.
  */
@@ -263,8 +266,76 @@ static void printed_numbers_are_those_of_json(void **state)
     json_decref(json);
 }
 
+/* ---- flags (P2) ------------------------------------------------------------------------------ */
+
+#define SHORT_DAYS "days gpt3-1.3b dgx-a100:2 --tp 8 --global-batch 64 --tokens 300e9 --trials 0"
+
+static const struct {
+    const char *command, *flag, *key, *value;
+} FLAGS[] = {
+    {SHOW, "--global-batch 64", "global_batch", "64"},
+    {SHOW, "--microbatch 2", "step_samples", "4"},
+    {SHOW, "--dtype fp16", "dtype", "fp16"},
+    {SHOW, "--policy distributed", "policy", "distributed"},
+    {SHOW, "--schedule gpipe", "schedule", "gpipe"},
+    {SHOW, "--virtual 2 --global-batch 8", "pieces", "2"},
+    {SHOW, "--segments 2", "schedule", "aiao"},
+    {SHOW, "--overlap tensor", "overlap.1", "none"},
+    {SHOW, "--bucket 50MiB", "bucket_bytes", "52428800"},
+    {SHOW, "--whole-sends", "whole_sends", "true"},
+    {SHOW, "--software megatron-core-0.16", "software", "megatron-core-0.16"},
+    {SHOW, "--memory 8", "stages.0.memory.limit_bytes", "8589934592"},
+    {SHOW, "--optimizer sgd", "stages.0.memory.optimizer_bytes", "1435385856"},
+    {SHOW, "--zero 1", "tree.0.shard", "1"},
+    {SHOW, "--recompute full", "tree.1.recompute", "true"},
+    {SHOW, "--dp 4 --pp 1", "stages.1.devices", "none"},
+    {SHOW, "--pipeline-layout 'Et*4|t*20L'", "stages.0.parts.0.until", "layers.3"},
+    {SHOW, "--set layers=12", "stages.0.parts.0.until", "layers.5"},
+    {SHORT_DAYS, "--spares 3", "spares", "3"},
+    {SHORT_DAYS, "--price 2.5", "bill.price_per_hour", "2.5"},
+    {SHORT_DAYS, "--watts 250", "bill.watts", "250"},
+    {SHORT_DAYS, "--saving async", "checkpoint.saving", "async"},
+    {SHORT_DAYS, "--trials 3", "played_out.trials", "3"},
+    {SHORT_DAYS, "--samples 64000 --tokens 0", "iterations", "1000"},
+};
+
+/* What stands there, as text. */
+static const char *found_at(const json_t *json, const char *key)
+{
+    char *rest = arena_copy_text(arena, key), *name;
+    while (json && (name = strsep(&rest, ".")) != NULL)
+        json = json_is_array(json) ? json_array_get(json, (size_t)atoi(name))
+                                   : json_object_get(json, name);
+    if (json_is_string(json))
+        return arena_copy_text(arena, json_string_value(json));
+    if (json_is_boolean(json))
+        return json_is_true(json) ? "true" : "false";
+    return json_is_number(json) ? arena_printf(arena, "%.12g", json_number_value(json)) : "none";
+}
+
+static void flags_reach_the_answer(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (size_t i = 0; i < COUNT_OF(FLAGS); i++) {
+        json_t *plain = json_of(arena_printf(arena, "%s --json", FLAGS[i].command));
+        json_t *with =
+            json_of(arena_printf(arena, "%s %s --json", FLAGS[i].command, FLAGS[i].flag));
+        const char *found = found_at(with, FLAGS[i].key), *before = found_at(plain, FLAGS[i].key);
+        if (strcmp(found, FLAGS[i].value) != 0 || strcmp(before, FLAGS[i].value) == 0) {
+            print_message("%s %s: %s is %s, and was %s without it\n", FLAGS[i].command,
+                          FLAGS[i].flag, FLAGS[i].key, found, before);
+            wrong++;
+        }
+        json_decref(plain);
+        json_decref(with);
+    }
+    assert_int_equal(wrong, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(printed_numbers_are_those_of_json)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(printed_numbers_are_those_of_json),
+                                       cmocka_unit_test(flags_reach_the_answer)};
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

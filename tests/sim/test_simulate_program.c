@@ -486,6 +486,32 @@ static void counts_are_those_of_the_plan(void **state)
     json_decref(json);
 }
 
+/* Only the second stage divides its backward passes: the same work, so no slower than where none does. */
+static void stages_divide_their_own_passes(void **state)
+{
+    (void)state;
+    static const char *const ORDERS[] = {
+        "order:\n  - F0 F1 B0 B1\n  - F0 B0 F1 B1\n",
+        "order:\n  - F0 F1 B0 B1\n  - F0 I0 W0 F1 I1 W1\n",
+    };
+    double seconds[COUNT_OF(ORDERS)];
+    for (size_t i = 0; i < COUNT_OF(ORDERS); i++) {
+        char folder[] = "/tmp/weft-order-XXXXXX", path[64], command[256];
+        assert_non_null(mkdtemp(folder));
+        snprintf(path, sizeof path, "%s/order.yaml", folder);
+        assert_int_equal(file_write_text(path, ORDERS[i]), WEFT_OK);
+        snprintf(command, sizeof command,
+                 "simulate gpt3-350m dgx-a100:1x2 --pp 2 --global-batch 2 --schedule %s --json",
+                 path);
+        json_t *json = json_of(command);
+        seconds[i] = json_number_value(json_object_get(json, "iteration_s"));
+        json_decref(json);
+        remove(path);
+        rmdir(folder);
+    }
+    assert_true(seconds[1] > 0 && seconds[1] <= seconds[0] * 1.001);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -500,6 +526,7 @@ int main(void)
         cmocka_unit_test(what_is_reserved_decides),
         cmocka_unit_test(wrong_plans_are_refused),
         cmocka_unit_test(plans_are_proved),
+        cmocka_unit_test(stages_divide_their_own_passes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

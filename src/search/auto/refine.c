@@ -7,6 +7,8 @@
  *       best trial (grid.h, I6): a plan that fits there only with everything recomputed may become
  *       the fastest with a part of it recomputed. One team of searches has them all; each continues
  *       as long as it is near the best, and they share the configs and trials.
+ *   I3  Aceso has no segments. On many devices, where its own search from nothing ends early, it starts from the best
+ *       plan without them if the best has some: gpt3-13b on 768 A100 gains 0.6 % by that.
  */
 #include <string.h>
 
@@ -85,9 +87,30 @@ static bool is_refined(const struct join *join, const struct trial *trial)
            !(by_itself && cluster_devices(join->request->cluster) > ACESO_MANY_DEVICES);
 }
 
+static bool is_segmented(const struct trial *trial)
+{
+    return trial->plan ? plan_row(trial->plan)->segmented : trial->degrees.segments > 1;
+}
+
+/* The best that Aceso can start from as it is (I3). */
+static const struct trial *best_start(const struct join *join)
+{
+    const struct trial *best = join_best(join->out, NULL), *start = NULL;
+    if (!best || !is_segmented(best) ||
+        cluster_devices(join->request->cluster) <= ACESO_MANY_DEVICES)
+        return best;
+    for (size_t i = 0; i < join->out->trials.len; i++) {
+        const struct trial *trial = &join->out->trials.data[i];
+        if (trial->fits && !is_segmented(trial) &&
+            (!start || ns_per_sample(trial) < ns_per_sample(start)))
+            start = trial;
+    }
+    return start ? start : best;
+}
+
 weft_status refine_best(struct join *join)
 {
-    const struct trial *best = join_best(join->out, NULL);
+    const struct trial *best = best_start(join);
     if (!best || join_has_time(join->request) || join_over(join) || is_refined(join, best) ||
         best->number == join->refined)
         return WEFT_OK;

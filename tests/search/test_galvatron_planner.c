@@ -304,7 +304,7 @@ static void refuses_what_it_cannot(void **unused)
         {{.offload = true}, NULL, "the planner 'galvatron' plans with no offloading"},
         {{.has_recompute = true, .recompute = RECOMPUTE_SELECTIVE},
          NULL,
-         "the planner 'galvatron' plans with recompute none or full, of whole layers"},
+         "the planner 'galvatron' plans with recompute none, full, or modules by their names"},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct degrees pins = CASES[i].pins;

@@ -5,6 +5,7 @@
  *   L3  The grid with lists is exact: its best are those of estimating every point, and no bound is above its estimate.
  *   L4  Where activations are too large, the plan found recomputes a list, is faster than the best without lists, and the
  *       answer says which list that is.
+ *   L5  Aceso and Galvatron keep a list that is pinned; Galvatron's layers choose one of their own where the software has them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +18,7 @@
 
 #include "checked_plan.h"
 #include "search/auto/grid.h"
-#include "search/auto/recompute_levels.h"
+#include "search/planner/recompute_levels.h"
 
 static const char SMALL[] = "layers: 4, first_dense: 1, mtp: 0, seq: 512, experts: 8";
 
@@ -212,6 +213,54 @@ static void a_list_is_found_and_named(void **state)
     close_both(&o);
 }
 
+/* ---- L5 -------------------------------------------------------------------------------------- */
+
+static void other_planners_keep_a_list(void **state)
+{
+    (void)state;
+    static const char *const PLANNERS[] = {"aceso", "galvatron"};
+    struct opened o = open_both("mixtral-8x7b", "layers: 2, seq: 512", "dgx-h100:1");
+    for (size_t i = 0; i < COUNT_OF(PLANNERS); i++) {
+        struct plan_request request = ask(&o, "megatron-core-0.16");
+        struct planned *planned;
+        struct plan *plan;
+        request.pins.has_recompute = true;
+        request.pins.recompute = RECOMPUTE_SELECTIVE;
+        request.pins.modules = module_from_name("moe_act") | module_from_name("layernorm");
+        request.pins.pp = 1;
+        request.options.most_configs = 64;
+        assert_int_equal(plan_search(planner_find(PLANNERS[i]), &request, &planned), WEFT_OK);
+        assert_int_equal(trial_take(&request, &planned->trials.data[0], &plan), WEFT_OK);
+        assert_true(plan_recomputes_modules(plan, request.pins.modules));
+        plan_free(plan);
+        planned_free(planned);
+    }
+    close_both(&o);
+}
+
+/* In 20 GiB activations of all experts are too much; the list that frees them suffices. */
+static void layers_choose_a_list(void **state)
+{
+    (void)state;
+    struct opened o = open_both("qwen3-30b-a3b", "layers: 8, seq: 4096", "dgx-h100:1");
+    struct plan_request request = ask(&o, "megatron-core-0.16");
+    struct planned *planned;
+    struct plan *plan;
+    request.pins.global_batch = 64;
+    request.pins.pp = request.pins.tp = request.pins.cp = 1;
+    request.pins.memory.limit_bytes = INT64_C(20) << 30;
+    assert_int_equal(plan_search(planner_find("galvatron"), &request, &planned), WEFT_OK);
+    assert_int_equal(trial_take(&request, &planned->trials.data[0], &plan), WEFT_OK);
+    bool listed = false;
+    for (int32_t i = 0; i < plan->choices; i++)
+        listed |= plan->choice[i].discard; /* which whole layers do not */
+    if (!listed)
+        fail_msg("%s", planned->trials.data[0].text);
+    plan_free(plan);
+    planned_free(planned);
+    close_both(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +269,8 @@ int main(void)
         cmocka_unit_test(lists_are_tried_where_there_are_any),
         cmocka_unit_test(the_grid_with_lists_is_exact),
         cmocka_unit_test(a_list_is_found_and_named),
+        cmocka_unit_test(other_planners_keep_a_list),
+        cmocka_unit_test(layers_choose_a_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

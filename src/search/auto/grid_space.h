@@ -30,7 +30,7 @@
 #ifndef WEFT_SEARCH_AUTO_GRID_SPACE_H
 #define WEFT_SEARCH_AUTO_GRID_SPACE_H
 
-#include "search/auto/recompute_levels.h"
+#include "search/planner/planner.h"
 
 enum { GRID_SHARDS = 4, GRID_LEVELS = MOST_RECOMPUTE_LEVELS };
 

@@ -12,7 +12,7 @@
  *       recomputed: it only makes the activations larger.
  */
 #include "search/auto/auto.h"
-#include "search/auto/recompute_levels.h"
+#include "search/planner/planner.h"
 
 enum { MOST_PIECES = 4 };
 

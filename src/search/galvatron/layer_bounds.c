@@ -39,7 +39,8 @@ static int64_t known_operators_ns(struct layer_costs *c, const struct layer_ques
                              q->step_samples / row->batch_degree,
                              kind,
                              strategy->sequence,
-                             strategy->recompute};
+                             strategy->recompute,
+                             strategy->modules};
     int64_t *ns = hash_at(&c->operators_ns, c->arena, hash_bytes(words, sizeof words, 7) | 1);
     if (*ns < 0)
         *ns = operators_ns(c, q, kind, row->choice);
@@ -51,6 +52,7 @@ struct strategy plain_strategy(const struct strategy *strategy)
     struct strategy plain = *strategy;
     plain.shard = 0;
     plain.recompute = false;
+    plain.modules = 0;
     for (int32_t i = 0; i < plain.levels; i++)
         if (plain.level[i].way == WAY_SDP)
             plain.level[i].way = WAY_DP;
@@ -79,6 +81,7 @@ static weft_status whole_row(struct layer_costs *c, const struct layer_question 
 {
     struct strategy whole = plain_strategy(&row->strategy);
     whole.recompute = row->strategy.recompute;
+    whole.modules = row->strategy.modules;
     weft_status status = strategy_row_find(c->rows, &whole, out);
     if (!status && !is_legal(*out, q))
         *out = row;
@@ -89,9 +92,10 @@ static weft_status whole_row(struct layer_costs *c, const struct layer_question 
  * experts are split, and how far apart the devices are that share them. */
 static uint64_t bytes_key(int32_t kind, const struct strategy *strategy)
 {
-    int64_t words[3 + 3 * WAY_COUNT] = {kind, strategy->recompute, strategy->sequence};
+    int64_t words[4 + 3 * WAY_COUNT] = {kind, strategy->recompute, strategy->sequence,
+                                        strategy->modules};
     int64_t stride = 1;
-    size_t count = 3;
+    size_t count = 4;
     for (int32_t i = strategy->levels - 1; i >= 0; i--) {
         const struct level *level = &strategy->level[i];
         if (level->way != WAY_DP && level->way != WAY_SDP) {

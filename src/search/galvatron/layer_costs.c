@@ -76,7 +76,8 @@ static bool keeps_pins(const struct strategy_row *row, const struct layer_questi
            open_to(pins->micro_batch, q->step_samples / dp) &&
            (!pins->sequence || tp == 1 || s->sequence) &&
            (!pins->has_shard || dp == 1 || s->shard == pins->shard) &&
-           (!pins->has_recompute || s->recompute == (pins->recompute == RECOMPUTE_FULL));
+           (!pins->has_recompute ||
+            (s->recompute == (pins->recompute != RECOMPUTE_NONE) && s->modules == pins->modules));
 }
 
 weft_status allowed_row(struct layer_costs *c, const struct layer_question *q,

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "search/galvatron/words.h"
+#include "search/planner/planner.h"
 #include "search/galvatron/layer_costs.h"
 #include "search/galvatron/galvatron.h"
 
@@ -65,6 +66,27 @@ static void widen(const struct plan_request *request, struct space *space)
         space->flags |= SPACE_RECOMPUTE;
 }
 
+/* Lists of modules that layers may recompute beside all and nothing: the pinned one; else the shortest and the longest of
+ * those that the grid of degrees tries. */
+static weft_status find_lists(const struct plan_request *request, struct space *space)
+{
+    const struct degrees *pins = &request->pins;
+    struct recompute_levels levels;
+    weft_status status = WEFT_OK;
+    if (pins->has_recompute) {
+        space->list[0] = pins->modules;
+        return WEFT_OK;
+    }
+    if (!(space->flags & SPACE_RECOMPUTE) || !has_recompute_lists(request))
+        return WEFT_OK;
+    TRY(recompute_levels(request, &levels));
+    for (int i = 0; i < levels.len; i++)
+        if (levels.level[i].modules)
+            space->list[space->list[0] != 0] = levels.level[i].modules;
+done:
+    return status;
+}
+
 static weft_status check_pins(const struct degrees *pins)
 {
     const char *what = NULL;
@@ -76,8 +98,8 @@ static weft_status check_pins(const struct degrees *pins)
         what = "no offloading";
     else if (pins->cp_heads)
         what = "context parallelism by ring or gather";
-    else if (pins->has_recompute && pins->recompute == RECOMPUTE_SELECTIVE)
-        what = "recompute none or full, of whole layers";
+    else if (pins->has_recompute && pins->recompute == RECOMPUTE_SELECTIVE && !pins->modules)
+        what = "recompute none, full, or modules by their names";
     if (!what)
         return WEFT_OK;
     return bad_argument("leave that option out, or take another planner",
@@ -118,6 +140,7 @@ static weft_status finder_open(struct finder *f)
     TRY(check_pins(&request->pins));
     f->space = *space;
     widen(request, &f->space);
+    TRY(find_lists(request, &f->space));
     TRY(open_settings(request, &plan));
     struct estimate_settings settings = estimate_settings_of(plan);
     settings.profile = request->profile;

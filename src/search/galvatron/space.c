@@ -153,6 +153,13 @@ void space_strategies(struct arena *keep, const struct space *space, int64_t gro
         strategy.recompute = true;
         array_push(keep, out, strategy);
     }
+    for (size_t l = 0; l < COUNT_OF(space->list); l++)
+        for (size_t i = first; i < plain && space->list[l]; i++) {
+            struct strategy strategy = out->data[i];
+            strategy.recompute = true;
+            strategy.modules = space->list[l];
+            array_push(keep, out, strategy);
+        }
 }
 
 /* ---- strategies ------------------------------------------------------------------------------ */
@@ -176,7 +183,7 @@ int64_t strategy_degree(const struct strategy *strategy, enum way way)
 bool strategy_equal(const struct strategy *a, const struct strategy *b)
 {
     bool same = a->levels == b->levels && a->shard == b->shard && a->recompute == b->recompute &&
-                a->sequence == b->sequence;
+                a->modules == b->modules && a->sequence == b->sequence;
     for (int32_t i = 0; same && i < a->levels; i++)
         same = a->level[i].way == b->level[i].way && a->level[i].degree == b->level[i].degree;
     return same;
@@ -227,5 +234,8 @@ const char *strategy_text(struct arena *keep, const struct strategy *strategy, i
                         has(strategy, WAY_TP) ? way[WAY_TP] : "1", dp || sdp ? way[WAY_DP] : "1",
                         dp && sdp ? "+" : "", way[WAY_SDP], has(strategy, WAY_CP) ? "-cp" : "",
                         way[WAY_CP], has(strategy, WAY_EP) ? "-ep" : "", way[WAY_EP],
-                        strategy->sequence ? "-sp" : "", strategy->recompute ? "-c" : "");
+                        strategy->sequence ? "-sp" : "",
+                        !strategy->recompute ? ""
+                        : strategy->modules  ? "-m"
+                                             : "-c");
 }

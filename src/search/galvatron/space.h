@@ -43,6 +43,8 @@ struct strategy {
     struct level level[WAY_COUNT]; /* outermost first (I1) */
     uint8_t shard;                 /* state sharding, 0 to 3 (I4) */
     bool recompute;
+    unsigned
+        modules; /* with recompute: those of a layer that run again (plan/modules.c); 0: all of it */
     bool sequence; /* parallelism along TP */
 };
 
@@ -53,7 +55,7 @@ bool strategy_equal(const struct strategy *a, const struct strategy *b);
 
 /* "2-2*-2f": PP, TP and DP degrees. A level that is not the outermost has a star for each level
  * from the innermost up to it, so `*` is innermost, on consecutive devices. f is SDP, z1 and z2 the
- * other shardings; after that come -cp2, -ep2, -sp (sequence) and -c (recompute). With both DP and
+ * other shardings; after that come -cp2, -ep2, -sp (sequence) and -c (recompute), -m of modules. With both DP and
  * SDP, the third field is their sum, "1-1-2+4f*". */
 const char *strategy_text(struct arena *keep, const struct strategy *strategy, int64_t pp);
 
@@ -76,12 +78,14 @@ enum space_flag {
     SPACE_BALANCE = 64    /* stages by Algorithm 2, not of equal numbers of layers */
 };
 
+enum { MOST_SPACE_LISTS = 2 };
 struct space {
     const char *name, *summary;
-    unsigned ways;             /* 1 << enum way */
-    int64_t least_pp, most_pp; /* 0: all devices */
-    int64_t tp;                /* the only TP degree; 0: any */
-    unsigned flags;            /* of enum space_flag */
+    unsigned ways;                   /* 1 << enum way */
+    int64_t least_pp, most_pp;       /* 0: all devices */
+    int64_t tp;                      /* the only TP degree; 0: any */
+    unsigned flags;                  /* of enum space_flag */
+    unsigned list[MOST_SPACE_LISTS]; /* lists of modules that layers may recompute, too; 0: none */
 };
 /* The rows of Galvatron-BMW's Table II and Weft's own. */
 const struct space *space_find(const char *name); /* NULL if unknown */

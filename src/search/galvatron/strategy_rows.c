@@ -47,7 +47,10 @@ static struct degrees degrees_of(const struct strategy *s)
                             .micro_batch = 1,
                             .global_batch = dp,
                             .shard = s->shard,
-                            .recompute = s->recompute ? RECOMPUTE_FULL : RECOMPUTE_NONE};
+                            .recompute = !s->recompute ? RECOMPUTE_NONE
+                                         : s->modules  ? RECOMPUTE_SELECTIVE
+                                                       : RECOMPUTE_FULL,
+                            .modules = s->modules};
 }
 
 /* The degrees on one stage of that many devices; NULL: impossible. */
@@ -120,7 +123,8 @@ static bool nest(struct strategy_rows *rows, const struct strategy *strategy, st
 
 static uint64_t strategy_hash(const struct strategy *s)
 {
-    int64_t words[WAY_COUNT + 1] = {s->shard * 4 + s->recompute * 2 + s->sequence};
+    int64_t words[WAY_COUNT + 1] = {s->shard * 4 + s->recompute * 2 + s->sequence +
+                                    16 * (int64_t)s->modules};
     for (int32_t i = 0; i < s->levels; i++)
         words[i + 1] = (int64_t)s->level[i].way << 32 | s->level[i].degree;
     return hash_bytes(words, sizeof words, 7) | 1;

@@ -82,7 +82,11 @@ static const char *strategy_words(struct arena *keep, const struct strategy *str
     text = arena_printf(keep, "%s%szero %d", text, *text ? " " : "", strategy->shard);
     if (whole > 1 && sharded > 1)
         text = with_degree(keep, text, "replicate", whole);
-    return arena_printf(keep, "%s%s", text, strategy->recompute ? " recompute full" : "");
+    struct degrees d = {.recompute = strategy->modules ? RECOMPUTE_SELECTIVE : RECOMPUTE_FULL,
+                        .modules = strategy->modules};
+    return strategy->recompute
+               ? arena_printf(keep, "%s recompute %s", text, recompute_text(keep, &d))
+               : text;
 }
 
 static const char *strategies_text(struct arena *keep, const struct layer_source *source,
@@ -177,6 +181,7 @@ static bool keeping_all(struct strategy *strategy)
 {
     bool recompute = strategy->recompute;
     strategy->recompute = false;
+    strategy->modules = 0;
     return recompute;
 }
 

@@ -249,4 +249,6 @@ weft_status keep_what_runs(const struct plan_request *request, struct planned *p
 
 #include "search/planner/what_if.h"
 
+#include "search/planner/recompute_levels.h"
+
 #endif

@@ -1,4 +1,4 @@
-/* recompute_levels.h - inside auto: what a grid of degrees may recompute, the least first.
+/* recompute_levels.h - what planners may recompute, the least first.
  *
  *   none, selective, lists of modules, full
  *
@@ -12,8 +12,8 @@
  *   I1  Each level recomputes what those before it do, and more; a module that frees nothing is in no list.
  *   I2  Lists are tried only where the target has them, or, without a target, a target whose software is asked for.
  */
-#ifndef WEFT_SEARCH_AUTO_RECOMPUTE_LEVELS_H
-#define WEFT_SEARCH_AUTO_RECOMPUTE_LEVELS_H
+#ifndef WEFT_SEARCH_PLANNER_RECOMPUTE_LEVELS_H
+#define WEFT_SEARCH_PLANNER_RECOMPUTE_LEVELS_H
 
 #include "search/planner/planner.h"
 
@@ -27,6 +27,8 @@ struct recompute_levels {
     struct recompute_level level[MOST_RECOMPUTE_LEVELS];
     int len;
 };
+/* I2 */
+bool has_recompute_lists(const struct plan_request *request);
 /* The levels of a request; the only one where recomputation is pinned. */
 weft_status recompute_levels(const struct plan_request *request, struct recompute_levels *out);
 

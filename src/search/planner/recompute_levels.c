@@ -1,5 +1,5 @@
 /* recompute_levels.c - the levels of recomputation, and the order of modules in lists (recompute_levels.h). */
-#include "search/auto/recompute_levels.h"
+#include "search/planner/recompute_levels.h"
 
 #include <stdlib.h>
 
@@ -128,8 +128,7 @@ done:
     return status;
 }
 
-/* I2 */
-static bool has_lists(const struct plan_request *request)
+bool has_recompute_lists(const struct plan_request *request)
 {
     const struct target *target =
         request->target ? request->target : target_with(&request->pins.software);
@@ -147,7 +146,7 @@ weft_status recompute_levels(const struct plan_request *request, struct recomput
     }
     add_level(out, RECOMPUTE_NONE, 0);
     add_level(out, RECOMPUTE_SELECTIVE, 0);
-    if (has_lists(request))
+    if (has_recompute_lists(request))
         TRY(add_lists(request, out));
     add_level(out, RECOMPUTE_FULL, 0);
 done:

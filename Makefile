@@ -18,7 +18,7 @@ CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
 # Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19
 
-.PHONY: all weft quickstart test test-gpu test-frameworks smoke cross bare deb deb-check wheel tsan mutants bench bench-papers fuzz install format lint analyze deps \
+.PHONY: all weft quickstart test test-gpu test-frameworks smoke cross portable bare deb deb-check wheel tsan mutants bench bench-papers fuzz install format lint analyze deps \
         docs clean
 
 all: $(BUILD)/build.ninja
@@ -51,10 +51,17 @@ test:
 test-frameworks: weft
 	tools/test-frameworks.sh $(BUILD)/weft $(BUILD)/frameworks $(AGAINST)
 
-# Kernels and runs on this machine's GPU, by the tests that hold the CPU's.
+# Kernels and runs on this machine's GPU, by the tests that hold the CPU's: 69 plans of up to 8 ranks over 20 steps, random delays;
+# every kernel's memory accesses under compute-sanitizer, where it is there; a rank killed at 30 moments, by NCCL.
+GPU_TESTS := test_kernels test_precision test_run test_run_network test_run_limits test_run_bf16 test_run_precision \
+             test_run_state test_run_mpi
 test-gpu: $(BUILD)/build.ninja
-	ninja -C $(BUILD) -j $(JOBS) test_kernels test_run test_run_network test_run_limits test_run_bf16 test_run_mpi
-	WEFT_TEST_PERCENT=300 WEFT_TEST_DEVICE=cuda $(CTEST) -j 1 --test-dir $(BUILD) -R '^test_(kernels|run|run_network|run_limits|run_bf16|run_mpi)$$'
+	ninja -C $(BUILD) -j $(JOBS) weft $(GPU_TESTS)
+	WEFT_TEST_PERCENT=340 WEFT_TEST_DEVICE=cuda $(CTEST) -j 1 --test-dir $(BUILD) \
+	    -R "^($$(echo $(GPU_TESTS) | tr ' ' '|'))$$"
+	! command -v compute-sanitizer || for test in test_kernels test_precision test_run; do \
+	    WEFT_TEST_PERCENT=2 WEFT_TEST_DEVICE=cuda compute-sanitizer --error-exitcode 9 $(BUILD)/tests/$$test || exit 1; done
+	bench/failures.py $(BUILD)/weft --device cuda --at-once 4
 
 # Bytes, numbers and files of models, plans and tensors, an event simulation, kernels: what a processor
 # may change, and quick enough to be emulated. Of random cases few, for emulation is slow.
@@ -68,6 +75,12 @@ smoke: $(BUILD)/build.ninja
 cross:
 	tools/install-deps.sh build cross
 	WEFT_TEST_PERCENT=2 tools/cross.sh $(BUILD)/cross $(JOBS) $(SMOKE)
+
+# One x86-64 program that needs glibc at its start and nothing else, $(BUILD)/portable/weft, with its databases beside it: CUDA,
+# NCCL and MPI are opened when a run asks for them. From arm64 it is a cross build.
+portable:
+	tools/install-deps.sh build
+	tools/portable.sh $(BUILD) $(JOBS)
 
 # The README's commands from a fresh clone in a bare Debian of each processor: needs root, takes hours
 # where the processor is emulated.

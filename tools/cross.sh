@@ -3,6 +3,7 @@
 # smoke set of tests under qemu-user: what differs between the processors shows on either.
 #
 #   tools/cross.sh FOLDER JOBS TEST...     everything is built in FOLDER; its sysroot is made once
+#   tools/cross.sh FOLDER JOBS --only TARGET...     builds these alone
 set -euo pipefail
 source=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1"
@@ -54,6 +55,10 @@ if [ ! -f "$folder/build.ninja" ]; then
     write_toolchain >"$folder/toolchain.cmake"
     cmake -S "$source" -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release \
         -DCMAKE_TOOLCHAIN_FILE="$folder/toolchain.cmake"
+fi
+if [ "${tests[0]-}" = --only ]; then
+    ninja -C "$folder" -j "$jobs" "${tests[@]:1}"
+    exit
 fi
 ninja -C "$folder" -j "$jobs" weft profiles "${tests[@]}"
 ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" \

@@ -3,6 +3,7 @@
  *   I1  Under a launcher only rank 0 prints; all ranks end with the same exit code.
  */
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,11 +139,30 @@ static void take_own_facts(const struct train_arguments *arguments, struct plan 
         plan->policy = POLICY_MIXED_FP32_GRADIENTS;
 }
 
+/* What the run is held against; nothing where it cannot be simulated. */
+static void expect(const struct plan *plan, struct teller *teller)
+{
+    struct prediction *prediction = NULL;
+    if (simulate(plan, &(struct simulate_options){0}, &prediction) != WEFT_OK)
+        return;
+    teller->step_s = (double)prediction->iteration_ns * 1e-9;
+    teller->flops = prediction->flops;
+    teller->peak_flops =
+        plan->cluster->node.device.flops[plan->dtype] * (double)cluster_devices(plan->cluster);
+    prediction_free(prediction);
+    struct graph *graph = NULL;
+    if (graph_compile(plan, &(struct compile_options){0}, &graph) != WEFT_OK)
+        return;
+    for (int32_t s = 0; s < plan->stages; s++)
+        teller->bytes = fmax(teller->bytes, (double)stage_peak_bytes(graph, s));
+    graph_free(graph);
+}
+
 static int run(struct train_arguments *arguments, struct plan *plan)
 {
     FILE *out = arguments->json ? stderr : stdout;
     bool terminal = isatty(fileno(out));
-    struct teller teller = {arguments->json && !terminal ? NULL : out, terminal, 0};
+    struct teller teller = {.out = arguments->json && !terminal ? NULL : out, .terminal = terminal};
     struct training_result result = {0};
     if (arguments->no_overlap)
         plan->overlap = 0;
@@ -157,6 +177,8 @@ static int run(struct train_arguments *arguments, struct plan *plan)
     weft_status status = WEFT_OK;
     if (rank_speaks())
         status = tell_memory(plan, launched ? launched_here() : cluster_devices(plan->cluster));
+    if (rank_speaks() && teller.out)
+        expect(plan, &teller);
     if (!status)
         status = launched ? run_launched(arguments, &result) : run_threads(arguments, &result);
     return status ? fail(status) : tell(arguments, &result);
@@ -168,7 +190,8 @@ int cmd_train(int argc, char **argv)
         .plan.arena = arena_new(),
         .weight_decay = -1,
         .clip = 1,
-        .training = {.steps = 100,
+        .training = {.data.mask = -1,
+                     .steps = 100,
                      .seed = -1,
                      .rate = {.peak = 1e-3},
                      .optimizer.kind = OPTIMIZER_ADAMW,

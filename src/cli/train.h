@@ -22,6 +22,9 @@ struct teller {
     FILE *out; /* NULL to print nothing */
     bool terminal;
     double told_s;
+    /* What a step is predicted to take and to hold on the fullest device, its FLOPs and those of all devices' peak in a
+     * second; 0: not known. */
+    double step_s, bytes, flops, peak_flops;
 };
 void tell_step(void *context, const struct training_news *news);
 void tell_note(void *context,

@@ -91,6 +91,8 @@ static const struct cli_option OPTIONS[] = {
     {"vocab", "FILE", "vocab.json of a byte-pair encoding (default: bytes)", OPTION_TEXT,
      AT(training.data.tokens.vocab)},
     {"merges", "FILE", "its merges.txt", OPTION_TEXT, AT(training.data.tokens.merges)},
+    {"mask-token", "N", "of a masked model: what hides tokens (default: its last token)",
+     OPTION_COUNT, AT(training.data.mask)},
     {"device", "NAME", "what ranks compute on, cpu or cuda (default cpu)", OPTION_TEXT,
      AT(training.device)},
     {"steps", "N", "steps in all, those before --resume included (default 100)", OPTION_COUNT,

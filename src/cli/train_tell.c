@@ -8,6 +8,16 @@
 
 static const double TELL_EVERY_S = 1; /* on a terminal */
 
+/* Model FLOPs utilisation, and what was measured over what was predicted. */
+static void tell_against_prediction(const struct teller *t, const struct training_news *news)
+{
+    if (t->peak_flops > 0 && news->step_s > 0)
+        fprintf(t->out, "MFU %.1f %%  ", 100 * t->flops / news->step_s / t->peak_flops);
+    if (t->step_s > 0 && t->bytes > 0)
+        fprintf(t->out, "%.2f of predicted time, %.2f of memory  ", news->step_s / t->step_s,
+                (double)news->row.memory_bytes / t->bytes);
+}
+
 void tell_step(void *context, const struct training_news *news)
 {
     struct teller *teller = context;
@@ -21,6 +31,7 @@ void tell_step(void *context, const struct training_news *news)
     fprintf(teller->out, "step %lld/%lld  loss %.4f  rate %.3g  %s tokens/s  %s  ",
             (long long)row->step, (long long)news->steps, row->loss, row->rate,
             show_count(row->tokens_per_s).s, show_bytes((double)row->memory_bytes).s);
+    tell_against_prediction(teller, news);
     fprintf(teller->out, "ETA %.0f s", news->left_s);
     if (row->validated)
         fprintf(teller->out, "  validation %.4f", row->validation_loss);

@@ -2,6 +2,7 @@
 #include "report/report.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,6 +169,83 @@ static struct measured_pair rest_of(struct measured_pair whole, struct measured_
                                   whole.predicted_s - part.predicted_s};
 }
 
+/* ---- what differs most ----------------------------------------------------------------------- */
+
+/* The operator that a task of a block begins with; NULL: it has none. */
+static const char *first_operator(struct arena *scratch, const struct graph *graph,
+                                  const struct task *task)
+{
+    if (task->block < 0)
+        return NULL;
+    const struct block *block = &graph->block[task->block];
+    for (int32_t i = task->first_item; i < task->first_item + task->items && i < block->items; i++)
+        if (block->item[i].kind == ITEM_OP)
+            return plan_path(scratch, graph->plan, block->item[i].instance);
+    return NULL;
+}
+
+/* "forward from layers.0.attn.qkv on, stage 0", "gradients: all-reduce, stage 1" */
+static const char *kind_of_task(struct arena *keep, const struct graph *graph,
+                                const struct task *task)
+{
+    const char *purpose = purpose_name((enum purpose)task->purpose);
+    const char *operator= task->exchange<0 ? first_operator(keep, graph, task) : NULL;
+    int32_t stage = graph->device[task->device].stage;
+    if (operator)
+        return arena_printf(keep, "%s from %s on, stage %d", purpose, operator, stage);
+    return task->exchange < 0
+               ? arena_printf(keep, "%s, stage %d", purpose, stage)
+               : arena_printf(keep, "%s: %s, stage %d", purpose,
+                              exchange_name(&graph->exchange[task->exchange]), stage);
+}
+
+static struct measured_difference *difference_of(struct measured_difference *known, int64_t *count,
+                                                 const char *what)
+{
+    for (int64_t i = 0; i < *count; i++)
+        if (strcmp(known[i].what, what) == 0)
+            return &known[i];
+    known[*count] = (struct measured_difference){.what = what};
+    return &known[(*count)++];
+}
+
+static int by_difference(const void *a, const void *b)
+{
+    const struct measured_difference *x = a, *y = b;
+    return (x->share < y->share) - (x->share > y->share);
+}
+
+static void find_differences(struct arena *keep, struct arena *scratch,
+                             const struct prediction *prediction, struct overlay *o)
+{
+    const struct graph *graph = prediction->graph;
+    const struct engine_result *result = &prediction->result;
+    struct measured_difference *all =
+        ARENA_ARRAY(scratch, struct measured_difference, (size_t)graph->tasks + 1);
+    int64_t count = 0;
+    double sum = 0;
+    for (int32_t i = 0; i < graph->tasks; i++) {
+        int32_t stage = graph->device[graph->task[i].device].stage;
+        double devices = (double)prediction->plan->stage[stage].devices; /* I2 */
+        struct measured_difference *d =
+            difference_of(all, &count, kind_of_task(keep, graph, &graph->task[i]));
+        d->tasks++;
+        d->time.measured_s += o->task_s[i] / devices;
+        d->time.predicted_s += (double)(result->end_ns[i] - result->start_ns[i]) * 1e-9 / devices;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        all[i].share = fabs(all[i].time.measured_s - all[i].time.predicted_s);
+        sum += all[i].share;
+    }
+    qsort(all, (size_t)count, sizeof *all, by_difference);
+    o->differences = (int32_t)(count < MOST_DIFFERENCES ? count : MOST_DIFFERENCES);
+    o->difference = ARENA_ARRAY(keep, struct measured_difference, MOST_DIFFERENCES);
+    for (int32_t i = 0; i < o->differences; i++) {
+        o->difference[i] = all[i];
+        o->difference[i].share = sum > 0 ? all[i].share / sum : 0;
+    }
+}
+
 weft_status overlay_read(struct arena *keep, const char *path, const struct prediction *prediction,
                          struct overlay *out)
 {
@@ -193,6 +271,7 @@ weft_status overlay_read(struct arena *keep, const char *path, const struct pred
                             .stage = ARENA_ARRAY(keep, struct measured_stage, plan->stages)};
     for (size_t i = 0; i < tasks; i++)
         task_s[i] = median_of(scratch, took, tasks, i, from, rows);
+    find_differences(keep, scratch, prediction, out);
     for (int p = 0; p < PURPOSE_COUNT; p++)
         out->purpose[p].time = pair[FIGURE_PURPOSE + p];
     for (int32_t i = 0; i < prediction->graph->tasks; i++)
@@ -225,6 +304,25 @@ static void put_row(struct table *table, const char *what, const char *tasks,
         table_cell(table, "%s", "");
 }
 
+static void print_differences(struct arena *scratch, const struct overlay *o, FILE *out)
+{
+    static const char *const HEADERS[] = {"what differs most, of one device", "tasks", "measured",
+                                          "predicted", "of all that differs"};
+    static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
+                                        ALIGN_RIGHT};
+    struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    for (int32_t i = 0; i < o->differences; i++) {
+        const struct measured_difference *d = &o->difference[i];
+        table_cell(table, "%s", d->what);
+        table_cell(table, "%lld", (long long)d->tasks);
+        table_cell(table, "%s", show_duration(d->time.measured_s * 1e9).s);
+        table_cell(table, "%s", show_duration(d->time.predicted_s * 1e9).s);
+        table_cell(table, "%.0f %%", 100 * d->share);
+    }
+    fputc('\n', out);
+    table_print(table, out);
+}
+
 void overlay_print(struct arena *scratch, const struct overlay *o, FILE *out)
 {
     static const char *const HEADERS[] = {"of one device", "tasks", "measured", "predicted",
@@ -248,6 +346,7 @@ void overlay_print(struct arena *scratch, const struct overlay *o, FILE *out)
     table_print(table, out);
     fprintf(out, "\nmedian of %lld step%s; ratio: measured over predicted\n", (long long)o->steps,
             o->steps == 1 ? "" : "s");
+    print_differences(scratch, o, out);
 }
 
 static json_t *pair_json(struct measured_pair pair)
@@ -278,5 +377,14 @@ json_t *overlay_json(const struct overlay *o)
     json_object_set_new(json, "iteration", pair_json(o->iteration));
     json_object_set_new(json, "purposes", purposes);
     json_object_set_new(json, "stages", stages);
+    json_t *differences = json_array();
+    for (int32_t k = 0; k < o->differences; k++) {
+        json_t *one = pair_json(o->difference[k].time);
+        json_object_set_new(one, "what", json_string(o->difference[k].what));
+        json_object_set_new(one, "tasks", json_integer(o->difference[k].tasks));
+        json_object_set_new(one, "share", json_real(o->difference[k].share));
+        json_array_append_new(differences, one);
+    }
+    json_object_set_new(json, "differences", differences);
     return json;
 }

@@ -28,13 +28,23 @@ struct measured_purpose {
 struct measured_stage {
     struct measured_pair compute, waits; /* of the compute stream; together they are T */
 };
+/* Tasks of one name on one stage, over all micro-batches: of one device, and what they are of all that differs. */
+struct measured_difference {
+    const char *what;
+    int64_t tasks;
+    struct measured_pair time;
+    double share; /* of the sum of all such differences, each without its sign */
+};
+enum { MOST_DIFFERENCES = 5 };
 struct overlay {
     const struct plan *plan;
     int64_t steps; /* over which the medians are taken */
     struct measured_pair iteration;
     struct measured_purpose purpose[PURPOSE_COUNT];
-    struct measured_stage *stage; /* plan->stages */
-    const double *task_s;         /* per task of the graph: the median of (1); 0 without a trace */
+    struct measured_stage *stage;           /* plan->stages */
+    struct measured_difference *difference; /* the largest, largest first */
+    int32_t differences;
+    const double *task_s; /* per task of the graph: the median of (1); 0 without a trace */
 };
 
 /* `prediction` must be of the unfolded graph. */

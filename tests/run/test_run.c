@@ -10,13 +10,13 @@
 #include "run_rows.h"
 #include "search/planner/planner.h"
 
-enum { STEPS = 6, FEWEST_STEPS = 4 };
+enum { STEPS = 6, FEWEST_STEPS = 4, LONGEST = 20 }; /* LONGEST: with WEFT_TEST_PERCENT=340 */
 
 static void test_plans_compute_what_one_rank_does(void **state)
 {
     (void)state;
     int wrong = 0, some = rounds_of(STEPS), steps = some > FEWEST_STEPS ? some : FEWEST_STEPS;
-    steps = steps < STEPS ? steps : STEPS;
+    steps = steps < LONGEST ? steps : LONGEST;
     const char *only = getenv("WEFT_RUN_ROW");
     size_t step = rounds_of(100) < 100 && !only ? 3 : 1;
     for (size_t i = 0; i < COUNT_OF(ROWS); i += step) {

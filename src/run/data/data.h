@@ -3,7 +3,8 @@
  *   vocabulary  GPT-2's byte-pair encoding
  *   tokens      long sequences of tokens in a file
  *   order       which tokens each sample of a run is
- *   corpus      a text as the batches of a model
+ *   records     samples of any model in one file
+ *   corpus      either as the batches of a model
  *   source      any batches, by the sample's number
  */
 #ifndef WEFT_RUN_DATA_H
@@ -11,6 +12,7 @@
 
 #include "run/data/corpus.h"
 #include "run/data/order.h"
+#include "run/data/records.h"
 #include "run/data/source.h"
 #include "run/data/tokens.h"
 #include "run/data/vocabulary.h"

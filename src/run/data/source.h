@@ -13,6 +13,8 @@ struct batch_source {
      * order of its operators): int64_t for indices and labels, else float. */
     void (*read)(void *context, int64_t sample, int32_t input, void *out);
     void *context;
+    /* How many of a sample's labels of a loss, by the same number, are not negative: the same of every sample. NULL: all. */
+    int64_t (*counted)(void *context, int32_t input);
 };
 
 #endif

@@ -97,6 +97,8 @@ struct compute_device {
      * both are given up. */
     struct device_event *(*mark)(struct device_stream *stream);
     double (*between)(struct device_event *from, struct device_event *to);
+    /* The same when both are over, which stay: to be given up by `finish`. */
+    double (*apart)(struct device_event *from, struct device_event *to);
 
     /* Replays, all of these or none. From `record_work` on (false: it cannot) what the stream is given, and streams that wait
      * for its events, is not done but recorded, until `recorded_work`; it is done by every `replay_work`. Memory that

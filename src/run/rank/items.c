@@ -156,7 +156,11 @@ static void give_back(struct calling *c)
 
 static double rows_of(const struct rank *r, const struct op *loss)
 {
-    return (double)r->plan->global_batch * (double)elements_per_sample(&loss->output);
+    const struct batch_source *source = &r->source;
+    int32_t labels = SOURCE_LABELS - loss_number(r->plan->model, loss);
+    int64_t rows = source->counted ? source->counted(source->context, labels)
+                                   : elements_per_sample(&loss->output);
+    return (double)r->plan->global_batch * (double)rows;
 }
 
 static void count_loss(struct calling *c)

@@ -6,21 +6,17 @@
  *                 and after the last
  */
 #include "run/rank/sends.h"
+#include "run/rank/times.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
-static int64_t now_ns(const struct rank *r)
-{
-    return (int64_t)((wall_seconds() - r->started_s) * 1e9);
-}
-
 static void begin_job(struct rank *r, struct job *job)
 {
     if (r->options->trace)
-        job->begin_ns = now_ns(r);
+        task_begins(r, job);
 }
 
 static void end_job(struct rank *r, struct job *job)
@@ -30,10 +26,8 @@ static void end_job(struct rank *r, struct job *job)
     r->done++;
     for (int32_t i = 0; i < job->afters; i++)
         r->program.job[r->program.after[job->first_after + i]].waits--;
-    if (r->options->trace && !r->evaluates) {
-        struct run_event event = {r->step, job->task, job->begin_ns, now_ns(r)};
-        array_push(r->arena, &r->events, event);
-    }
+    if (r->options->trace)
+        task_ends(r, job);
     pthread_mutex_unlock(&r->lock);
 }
 

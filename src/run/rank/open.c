@@ -1,5 +1,6 @@
 /* open.c - the functions of rank.h: opening a rank, running its steps, showing its weights. */
 #include "run/rank/stretch.h"
+#include "run/rank/times.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -152,6 +153,7 @@ void run_close(struct rank *r)
     if (!r)
         return;
     replay_free(r);
+    times_free(r);
     free_values(r);
     free_stores(r);
     floats_free(r, MEMORY_WORKSPACE, r->scratch, r->scratch_bytes / (int64_t)sizeof(float));

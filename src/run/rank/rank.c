@@ -9,7 +9,7 @@
  *   I2  A stream's next task starts when the one before it is over; a send when it has started (jobs.c).
  *   I3  When anything fails, here or elsewhere, both threads leave their loops.
  */
-#include "run/rank/room.h"
+#include "run/rank/times.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -290,7 +290,10 @@ weft_status run_iteration(struct rank *r, double *loss)
     r->step += !r->evaluates;
     for (int32_t i = 0; i < r->stores && !r->evaluates; i++)
         r->deferred |= r->store[i].kept < r->store[i].trained_part;
-    return mean_loss(r, loss);
+    status = mean_loss(r, loss);
+    if (status == WEFT_OK)
+        times_resolve(r);
+    return status;
 }
 
 /* In the order of the tasks, which is the same on all members. */

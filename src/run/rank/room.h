@@ -22,6 +22,7 @@
  *   order.c, in_order.c  one thread instead, on a device whose transfers are work of its streams
  *   progress_thread.c  which of them looks after transfers
  *   open.c      a rank is opened, runs its steps, shows its weights
+ *   times.c     when tasks ran, by the device's clock
  *   record.c    what happened on all ranks, as one trace
  *   replay.c    an iteration's work recorded once and replayed
  *
@@ -204,6 +205,7 @@ struct job {
     int32_t waits;
     bool started, over;
     int64_t begin_ns;
+    struct device_event *begin_mark; /* times.c */
 };
 
 struct program {
@@ -320,6 +322,7 @@ struct rank {
     char why[256];
     double started_s;
     ARRAY(struct run_event) events;
+    struct task_times *times;
 };
 
 static inline const struct compute_device *rank_device(const struct rank *r)

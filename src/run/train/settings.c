@@ -32,7 +32,7 @@ static const char *real_text(const struct made_with *m, double value)
 
 static const char *tokens(const struct made_with *m)
 {
-    return count_text(m, token_source_length(m->corpus->source));
+    return count_text(m, corpus_length(m->corpus));
 }
 
 static const char *fingerprint(const struct made_with *m)

@@ -360,7 +360,9 @@ static weft_status loop(struct training *t)
     t->started_s = wall_seconds();
     while (!is_over(t)) {
         struct training_news news = {0};
+        double from_s = wall_seconds();
         TRY(step(t, &news.row));
+        news.step_s = wall_seconds() - from_s;
         TRY(validate(t, &news.row));
         TRY(write_log(t, &news.row));
         TRY(save(t, &news));

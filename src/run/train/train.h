@@ -24,6 +24,7 @@ struct training_news {
     struct log_row row; /* its step counts from 1 */
     int64_t steps;
     double left_s;     /* as the steps so far went */
+    double step_s;     /* that it took */
     const char *saved; /* the checkpoint that was written after the step, NULL: none */
 };
 

@@ -3,6 +3,7 @@
  *   I1  MPI is asked for MPI_THREAD_SERIALIZED: one thread at a time makes its calls.
  *   I2  A transfer has at most INT_MAX elements at once: MPI 3 counts in int. Larger ones are refused;
  *       gradient buckets are sliced below that (bucket_transfers.c, I1).
+ *   I4  MPI is opened when a run asks for it (mpi_library.h).
  *   I3  A rank that gives up ends all ranks by MPI_Abort, so no other rank has to be told.
  */
 #include "run/transport/transport.h"
@@ -11,13 +12,14 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <mpi.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "run/transport/mpi_library.h"
 
 struct mpi_request {
     struct pending_transfer base;
@@ -134,7 +136,7 @@ done:
 static weft_status start_collective(const struct transfer *x, MPI_Comm comm,
                                     struct mpi_request *request)
 {
-    static const MPI_Op OPS[] = {[REDUCE_SUM] = MPI_SUM, [REDUCE_MAX] = MPI_MAX};
+    const MPI_Op OPS[] = {[REDUCE_SUM] = MPI_SUM, [REDUCE_MAX] = MPI_MAX};
     int count = (int)x->count;
     const void *from = x->from == x->to ? MPI_IN_PLACE : x->from;
     switch (x->kind) {
@@ -289,6 +291,7 @@ weft_status transport_mpi(struct transport **out)
     weft_status status;
     if (!m)
         return failure("out of memory");
+    TRY(mpi_library_open());
     TRY(check(MPI_Initialized(&started), "whether it has started"));
     m->initialised = !started;
     if (!started)

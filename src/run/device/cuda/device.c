@@ -162,6 +162,14 @@ static double cuda_between(struct device_event *from, struct device_event *to)
     return (double)ms / 1e3;
 }
 
+static double cuda_apart(struct device_event *from, struct device_event *to)
+{
+    float ms = 0;
+    if (from && to && cuda_ready())
+        cuda_works(CUDA(cuEventElapsedTime)(&ms, (CUevent)from, (CUevent)to), "a time is read");
+    return (double)ms / 1e3;
+}
+
 static const char *cuda_product(void)
 {
     return cuda_facts()->name;
@@ -389,6 +397,7 @@ const struct compute_device CUDA_DEVICE = {
     .over = cuda_over,
     .mark = cuda_mark,
     .between = cuda_between,
+    .apart = cuda_apart,
     .record_work = cuda_replay_record,
     .uploaded = cuda_uploaded,
     .recorded_work = cuda_replay_recorded,

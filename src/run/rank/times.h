@@ -1,0 +1,12 @@
+/* times.h - when tasks ran; private to the room. */
+#ifndef WEFT_RUN_RANK_TIMES_H
+#define WEFT_RUN_RANK_TIMES_H
+
+#include "run/rank/room.h"
+
+void task_begins(struct rank *r, struct job *job);
+void task_ends(struct rank *r, struct job *job); /* under the rank's lock */
+void times_resolve(struct rank *r);              /* when the device has done all of an iteration */
+void times_free(struct rank *r);
+
+#endif

@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""Checks that a portable program needs nothing at its start but glibc: by what its dynamic section names.
+
+  check-portable.py READELF PROGRAM
+
+CUDA, cuBLAS, cuDNN, NCCL and MPI are opened when a run asks for them, so none of them may be named either.
+"""
+import re
+import subprocess
+import sys
+
+GLIBC = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+# Opened at run time: the program has to name them somewhere.
+OPENED = [b"libcuda.so.1", b"libcublasLt.so", b"libnccl.so.2", b"libmpi.so.40"]
+
+
+def main(readelf, program):
+    text = subprocess.run([readelf, "-d", program], check=True, capture_output=True, text=True).stdout
+    needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", text))
+    wrong = sorted(needed - GLIBC)
+    for name in wrong:
+        print(f"{program} needs {name} at its start")
+    with open(program, "rb") as file:
+        data = file.read()
+    missing = [name.decode() for name in OPENED if name not in data]
+    for name in missing:
+        print(f"{program} never opens {name}")
+    versions = subprocess.run([readelf, "-V", program], check=True, capture_output=True, text=True).stdout
+    newest = max((tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([\d.]+)", versions)), default=(0,))
+    print(f"{program}: needs {', '.join(sorted(needed))}; glibc {'.'.join(map(str, newest))} or later")
+    return 1 if wrong or missing or not needed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))

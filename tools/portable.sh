@@ -6,8 +6,8 @@ set -euo pipefail
 source=$(cd "$(dirname "$0")/.." && pwd)
 build=$1
 jobs=$2
-strip=strip
-readelf=readelf
+strip="strip"
+readelf="readelf"
 if [ "$(uname -m)" = x86_64 ]; then
     folder=$build
     make -C "$source" --no-print-directory "$build/build.ninja"

@@ -1,6 +1,6 @@
 /* train.c - `weft train`: runs a plan.
  *
- *   I1  Under a launcher only rank 0 prints; all ranks end with the same exit code.
+ *   I1  Under a launcher only rank 0 prints, but for failures; all ranks end with the same exit code.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -32,9 +32,15 @@ static void parse(int argc, char **argv, struct train_arguments *arguments)
     close(silence);
 }
 
+/* Without a launcher of MPI, which ends all, every rank says why it ends: rank 0 may be the one that is gone. */
 static int fail(weft_status status)
 {
-    return rank_speaks() ? cli_fail(status) : (int)status;
+    struct rendezvous at;
+    if (rank_speaks())
+        return cli_fail(status);
+    if (status == WEFT_FAILURE && launched_apart(&at))
+        fprintf(stderr, "weft: rank %d: %s\n", at.rank, weft_last_error()->message);
+    return (int)status;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

@@ -55,7 +55,7 @@ static struct sockets *sockets_of(struct transport *t)
 static void sockets_wait(struct transport *t, double seconds, bool idle)
 {
     (void)idle;
-    pump(&sockets_of(t)->connections, (int)(seconds * 1e3) + 1);
+    pump(&sockets_of(t)->connections, seconds > 0 ? (int)(seconds * 1e3) + 1 : 0);
 }
 
 static void sockets_wake(struct transport *t)

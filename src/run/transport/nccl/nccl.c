@@ -356,6 +356,7 @@ static void nccl_abort(struct transport *t, const char *why)
 static const char *nccl_failed(struct transport *t)
 {
     struct nccl *s = nccl_of(t);
+    s->host->kind->wait(s->host, 0, false); /* who is gone is noticed by looking */
     const char *why = s->host->kind->failed(s->host);
     for (int32_t i = 0; i < s->groups && !why && !s->why[0] && !s->aborted; i++) {
         ncclResult_t state = ncclSuccess;

@@ -197,21 +197,17 @@ static void cuda_copy(struct device_stream *stream, enum copy_way way, void *to,
 /* Through pinned memory, half of it at a time: a copy from other memory would wait for the stream. */
 static void upload_half(struct device_stream *s, char *to, const char *from, int64_t bytes)
 {
-    int64_t half = STAGING / 2, which = s->at / half;
-    if (s->at % half + bytes > half) {
-        cuda_works(CUDA(cuEventRecord)(s->read[which], s->stream), "an event is recorded");
-        which = !which;
-        s->at = which * half;
-        cuda_works(CUDA(cuEventSynchronize)(s->read[which]), "staging memory is read");
+    int64_t half = STAGING / 2;
+    if (s->used + bytes > half) {
+        cuda_works(CUDA(cuEventRecord)(s->read[s->half], s->stream), "an event is recorded");
+        s->half = !s->half;
+        s->used = 0;
+        cuda_works(CUDA(cuEventSynchronize)(s->read[s->half]), "staging memory is read");
     }
-    memcpy(s->staging + s->at, from, (size_t)bytes);
-    cuda_copy(s, COPY_FROM_HOST, to, s->staging + s->at, bytes);
-    s->at += bytes;
-    if (s->at == STAGING) {
-        cuda_works(CUDA(cuEventRecord)(s->read[1], s->stream), "an event is recorded");
-        s->at = 0;
-        cuda_works(CUDA(cuEventSynchronize)(s->read[0]), "staging memory is read");
-    }
+    char *place = s->staging + s->half * half + s->used;
+    memcpy(place, from, (size_t)bytes);
+    cuda_copy(s, COPY_FROM_HOST, to, place, bytes);
+    s->used += bytes;
 }
 
 static void cuda_upload(struct device_stream *s, void *to, const void *from, int64_t bytes)

@@ -64,9 +64,9 @@ bool cuda_ready(void);
 
 struct device_stream {
     CUstream stream;
-    pthread_mutex_t lock; /* of what follows: any thread may upload */
-    char *staging;        /* pinned, in two halves */
-    int64_t at;
+    pthread_mutex_t lock;                       /* of what follows: any thread may upload */
+    char *staging;                              /* pinned, in two halves */
+    int64_t half, used;                         /* which of them is filled, and how far */
     CUevent read[2];                            /* when the GPU has read a half */
     struct device_replay *recording, *recorded; /* replay.c */
 };

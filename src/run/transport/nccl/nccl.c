@@ -5,15 +5,19 @@
  *   I2  Every channel has a stream of its own for what is collective or sent, and one for what is received.
  *       A communicator takes few of a GPU's processors (MOST_BLOCKS): all streams' transfers can be at work
  *       at the same time, so none waits for a place that another one holds.
+ *   I4  A rank that is gone must not keep another one: making a communicator is waited for by a look at the hosts now and
+ *       then, and communicators are aborted all at once, because aborting one waits for the kernels of all.
  *   I3  The host's buffers go by the transport between hosts, and so do identities of communicators and the
  *       reason why a rank gives up.
  */
 #include "run/transport/nccl/nccl.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <nccl.h>
 
@@ -149,16 +153,72 @@ done:
     return status;
 }
 
+/* What a thread of its own makes: nobody waits for one that has lost its other members (I4). */
+struct new_communicator {
+    struct nccl *transport;
+    ncclUniqueId id;
+    ncclConfig_t config;
+    int32_t members, self;
+    ncclComm_t comm;
+    ncclResult_t result;
+    atomic_bool over;
+};
+
+static void *make_apart(void *context)
+{
+    struct new_communicator *c = context;
+    struct nccl *s = c->transport;
+    device_finish(s->device, device_record(s->device, s->work)); /* this thread is the GPU's, too */
+    c->result = NCCL(ncclCommInitRankConfig)(&c->comm, c->members, c->id, c->self, &c->config);
+    atomic_store(&c->over, true);
+    return NULL;
+}
+
+static const char *host_failed(const struct nccl *s)
+{
+    s->host->kind->wait(s->host, 0, false); /* who is gone is noticed by looking */
+    return s->host->kind->failed(s->host);
+}
+
+static weft_status await_communicator(struct nccl *s, struct new_communicator *c, ncclComm_t *out)
+{
+    static const struct timespec PATIENCE = {.tv_nsec = 200000};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, make_apart, c) != 0)
+        return failure("cannot start a thread");
+    while (!atomic_load(&c->over)) {
+        const char *why = host_failed(s);
+        if (why) {
+            pthread_detach(thread); /* it keeps what it was given */
+            return failure("%s", why);
+        }
+        nanosleep(&PATIENCE, NULL);
+    }
+    pthread_join(thread, NULL);
+    ncclResult_t result = c->result;
+    *out = c->comm;
+    free(c);
+    return check(result, "a communicator is made");
+}
+
 static weft_status make_communicator(struct nccl *s, struct nccl_group *group, int32_t self)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id = {0};
+    struct new_communicator *made = calloc(1, sizeof *made);
     weft_status status;
+    if (!made)
+        return failure("out of memory");
     config.maxCTAs = group->members == 2 ? MOST_BLOCKS_OF_PAIR : MOST_BLOCKS;
     TRY(share_identity(s, group, self == 0, &id));
-    TRY(check(NCCL(ncclCommInitRankConfig)(&group->comm, group->members, id, self, &config),
-              "a communicator is made"));
+    made->transport = s;
+    made->id = id;
+    made->config = config;
+    made->members = group->members;
+    made->self = self;
+    return await_communicator(s, made, &group->comm);
 done:
+    free(made);
     return status;
 }
 
@@ -339,11 +399,24 @@ static void nccl_wake(struct transport *t)
     host->kind->wake(host);
 }
 
+static void *abort_one(void *comm)
+{
+    NCCL(ncclCommAbort)(comm);
+    return NULL;
+}
+
+/* I4 */
 static void abort_all(struct nccl *s)
 {
-    for (int32_t i = 0; i < s->groups && !s->aborted; i++)
-        NCCL(ncclCommAbort)(s->group[i].comm);
+    pthread_t *thread = calloc((size_t)s->groups + 1, sizeof *thread);
+    int32_t started = 0;
+    while (thread && !s->aborted && started < s->groups &&
+           pthread_create(&thread[started], NULL, abort_one, s->group[started].comm) == 0)
+        started++;
+    for (int32_t i = 0; i < started; i++)
+        pthread_join(thread[i], NULL);
     s->aborted = true;
+    free(thread);
 }
 
 static void nccl_abort(struct transport *t, const char *why)
@@ -356,8 +429,7 @@ static void nccl_abort(struct transport *t, const char *why)
 static const char *nccl_failed(struct transport *t)
 {
     struct nccl *s = nccl_of(t);
-    s->host->kind->wait(s->host, 0, false); /* who is gone is noticed by looking */
-    const char *why = s->host->kind->failed(s->host);
+    const char *why = host_failed(s);
     for (int32_t i = 0; i < s->groups && !why && !s->why[0] && !s->aborted; i++) {
         ncclResult_t state = ncclSuccess;
         NCCL(ncclCommGetAsyncError)(s->group[i].comm, &state);

@@ -32,15 +32,20 @@ static void parse(int argc, char **argv, struct train_arguments *arguments)
     close(silence);
 }
 
-/* Without a launcher of MPI, which ends all, every rank says why it ends: rank 0 may be the one that is gone. */
+/* Without a launcher of MPI, which ends all, every rank says why it ends: rank 0 may be the one that is gone. A library's
+ * thread may still wait for it, so such a rank ends at once. */
 static int fail(weft_status status)
 {
     struct rendezvous at;
-    if (rank_speaks())
-        return cli_fail(status);
-    if (status == WEFT_FAILURE && launched_apart(&at))
+    bool apart = status == WEFT_FAILURE && launched_rank() && launched_apart(&at);
+    int code = rank_speaks() ? cli_fail(status) : (int)status;
+    if (apart && !rank_speaks())
         fprintf(stderr, "weft: rank %d: %s\n", at.rank, weft_last_error()->message);
-    return (int)status;
+    if (apart) {
+        fflush(NULL);
+        _exit(code);
+    }
+    return code;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

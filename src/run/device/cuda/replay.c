@@ -143,8 +143,9 @@ void cuda_replay(struct device_stream *stream, struct device_replay *replay)
         cuda_works(CUDA(cuGraphLaunch)(replay->exec, stream->stream), "recorded work is started");
 }
 
-void cuda_replay_free(struct device_stream *stream, struct device_replay *p)
+void cuda_replay_free(struct device_stream *stream, struct device_replay *replay)
 {
+    struct device_replay *p = replay;
     if (!p)
         return;
     if (cuda_ready()) {

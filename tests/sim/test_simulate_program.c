@@ -494,7 +494,7 @@ static void stages_divide_their_own_passes(void **state)
         "order:\n  - F0 F1 B0 B1\n  - F0 B0 F1 B1\n",
         "order:\n  - F0 F1 B0 B1\n  - F0 I0 W0 F1 I1 W1\n",
     };
-    double seconds[COUNT_OF(ORDERS)];
+    double seconds[COUNT_OF(ORDERS)], backward[COUNT_OF(ORDERS)];
     for (size_t i = 0; i < COUNT_OF(ORDERS); i++) {
         char folder[] = "/tmp/weft-order-XXXXXX", path[64], command[256];
         assert_non_null(mkdtemp(folder));
@@ -504,12 +504,16 @@ static void stages_divide_their_own_passes(void **state)
                  "simulate gpt3-350m dgx-a100:1x2 --pp 2 --global-batch 2 --schedule %s --json",
                  path);
         json_t *json = json_of(command);
+        const json_t *second = json_array_get(json_object_get(json, "stages"), 1);
         seconds[i] = json_number_value(json_object_get(json, "iteration_s"));
+        backward[i] =
+            json_number_value(json_object_get(json_object_get(second, "time"), "backward"));
         json_decref(json);
         remove(path);
         rmdir(folder);
     }
     assert_true(seconds[1] > 0 && seconds[1] <= seconds[0] * 1.001);
+    assert_true(backward[1] > 0 && fabs(backward[1] - backward[0]) < 1e-9);
 }
 
 int main(void)

@@ -26,7 +26,7 @@ struct charges {
     int32_t turned;                   /* 1: all links the other way */
 };
 _Static_assert(sizeof(struct charges) == sizeof(struct device_set) + 32,
-               "charges are compared as bytes");
+               "charges are hashed as bytes");
 
 /* A record and what it was made from. */
 struct charged {
@@ -95,17 +95,24 @@ static weft_status open_node(struct ledger *ledger, const struct device_set *set
     return channels_get(ledger->cluster, set, ledger->arena, &ledger->channels);
 }
 
+static bool charged_alike(const struct charges *a, const struct charges *b)
+{
+    return memcmp(&a->set, &b->set, sizeof a->set) == 0 && a->inside == b->inside &&
+           a->leaving == b->leaving && a->entering == b->entering &&
+           a->inside_kind == b->inside_kind && a->turned == b->turned;
+}
+
 static bool same_charges(const void *things, int64_t value, const void *wanted)
 {
     const struct charged *const *charged = things;
-    return memcmp(&charged[value]->charges, wanted, sizeof(struct charges)) == 0;
+    return charged_alike(&charged[value]->charges, wanted);
 }
 
 static weft_status record_of(struct ledger *ledger, const struct charges *c,
                              const struct node_load **out)
 {
     weft_status status = WEFT_OK;
-    if (!ledger->last || memcmp(&ledger->last->charges, c, sizeof *c) != 0) {
+    if (!ledger->last || !charged_alike(&ledger->last->charges, c)) {
         int64_t *number =
             hash_at_same(&ledger->by_charges, ledger->arena, hash_bytes(c, sizeof *c, 0),
                          same_charges, ledger->charged.data, c);

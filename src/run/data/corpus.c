@@ -270,9 +270,8 @@ static weft_status open_records(const struct corpus_options *options, struct cor
 {
     struct mapped file;
     weft_status status;
-    if (options->tokens.format != TOKENS_AUTO)
-        return WEFT_OK;
-    TRY(file_map(options->path, &file));
+    if (options->tokens.format != TOKENS_AUTO || file_map(options->path, &file) != WEFT_OK)
+        return WEFT_OK; /* what cannot be opened is refused as tokens */
     if (!records_begin(&file)) {
         file_unmap(&file);
         return WEFT_OK;

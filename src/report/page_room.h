@@ -21,8 +21,8 @@ struct timeline_bar {
 struct timeline {
     ARRAY(struct timeline_bar) bars; /* those of one stage and stream are in the order of time */
     ARRAY(const char *) labels;
-    bool communication;  /* false if it is left out because there would be too many bars */
-    bool whole;          /* a task is one bar, of the purpose that takes longest, for the same reason */
+    bool communication; /* false if it is left out because there would be too many bars */
+    bool whole; /* a task is one bar, of the purpose that takes longest, for the same reason */
     int64_t shortest_ns; /* shorter bars are left out, too */
 };
 /* The order in which the purposes of one task are drawn, one after the other. */

@@ -41,6 +41,8 @@ int block_residual(struct builder *b, int y, int x, const struct block_style *st
 int block_open(struct builder *b, const char *module, int x, const struct block_style *style)
 {
     build_module(b, module);
+    if (style->streams)
+        x = streams_in(b, x, style->streams);
     return style->post_norm ? x : block_norm(b, "norm", x, style->norm);
 }
 
@@ -48,7 +50,9 @@ int block_close(struct builder *b, int y, int x, const struct block_style *style
 {
     if (style->end_norm)
         y = block_norm(b, "end_norm", y, style->norm);
-    if (!style->branch)
+    if (style->streams)
+        y = streams_out(b, y, x, style->streams);
+    else if (!style->branch)
         y = block_residual(b, y, x, style);
     if (style->post_norm)
         y = block_norm(b, "norm", y, style->norm);

@@ -50,11 +50,12 @@ void documents_set(struct builder *b, int64_t document, double spread, int64_t s
 
 struct block_style {
     enum norm norm;
-    bool bias;      /* linear layers have a bias */
-    bool dropout;   /* before each residual, and on the probabilities */
-    bool post_norm; /* the norm comes after the residual */
-    bool end_norm;  /* another norm after the work, before the residual */
-    bool branch;    /* the caller adds the residual */
+    bool bias;       /* linear layers have a bias */
+    bool dropout;    /* before each residual, and on the probabilities */
+    bool post_norm;  /* the norm comes after the residual */
+    bool end_norm;   /* another norm after the work, before the residual */
+    bool branch;     /* the caller adds the residual */
+    int64_t streams; /* of the residual (streams.c); 0: it is one */
 };
 
 struct attention_block {
@@ -87,6 +88,11 @@ int block_residual(struct builder *b, int y, int x, const struct block_style *st
  * and closes it. */
 int block_open(struct builder *b, const char *module, int x, const struct block_style *style);
 int block_close(struct builder *b, int y, int x, const struct block_style *style);
+
+/* One stream becomes several (streams.c); a layer's input from them; what they are after the layer's output y. */
+int streams_begin(struct builder *b, int x, int64_t streams);
+int streams_in(struct builder *b, int x, int64_t streams);
+int streams_out(struct builder *b, int y, int x, int64_t streams);
 
 /* Scores, softmax and context, computed by the block's kernel. */
 int block_core(struct builder *b, int q, int k, int v, const struct block_style *style,

@@ -21,7 +21,7 @@ static weft_status check_window(const struct decoder *d, const struct doc *where
         return doc_error(
             option_at(where, "full_every"), NEEDS,
             "'full_every' says which layers have no 'window', but no 'window' is given");
-    if (d->window && (d->delta_heads || d->index_top_k))
+    if (d->window && (d->delta_heads || (d->index_top_k && !d->compress)))
         return doc_error(option_at(where, "window"), NULL,
                          "'window' is given beside '%s', which also limits what layers see",
                          d->delta_heads ? "delta_heads" : "index_top_k");
@@ -31,15 +31,29 @@ static weft_status check_window(const struct decoder *d, const struct doc *where
     return WEFT_OK;
 }
 
+static weft_status check_compressed(const struct decoder *d, const struct doc *where)
+{
+    bool whole = d->compress_heavy && d->index_top_k && d->window && d->head_dim && d->q_lora &&
+                 d->o_lora && d->o_groups && !d->kv_lora && !d->full_every;
+    if (!d->compress || whole)
+        return WEFT_OK;
+    return doc_error(
+        option_at(where, "compress"),
+        "give compress_heavy, index_top_k, window, head_dim, q_lora, o_lora and o_groups, and "
+        "neither kv_lora nor full_every",
+        "'compress' is an option of attention to compressed keys, which needs others");
+}
+
 weft_status decoder_check(const struct decoder *d, const struct doc *where)
 {
     weft_status status = WEFT_OK;
     TRY(check_window(d, where));
     TRY(documents_check(d->document, d->document_spread, d->attention, where));
-    if (d->q_lora && !d->kv_lora)
+    TRY(check_compressed(d, where));
+    if (d->q_lora && !d->kv_lora && !d->compress)
         TRY(doc_error(option_at(where, "q_lora"), "give 'kv_lora' as well",
                       "'q_lora' is an option of latent attention, which 'kv_lora' turns on"));
-    if (d->index_top_k && !(d->q_lora && d->kv_lora))
+    if (d->index_top_k && !(d->q_lora && d->kv_lora) && !d->compress)
         TRY(doc_error(option_at(where, "index_top_k"), "give 'q_lora' and 'kv_lora' as well",
                       "'index_top_k' is an option of latent attention"));
     if (d->delta_heads)
@@ -60,7 +74,8 @@ done:
 
 struct block_style decoder_style(const struct decoder *d)
 {
-    return (struct block_style){.norm = d->norm ? NORM_LAYER : NORM_RMS, .end_norm = d->end_norm};
+    return (struct block_style){
+        .norm = d->norm ? NORM_LAYER : NORM_RMS, .end_norm = d->end_norm, .streams = d->streams};
 }
 
 bool decoder_sees_all(const struct decoder *d, int64_t layer)
@@ -71,7 +86,7 @@ bool decoder_sees_all(const struct decoder *d, int64_t layer)
 
 int64_t decoder_period(const struct decoder *d)
 {
-    return d->full_every ? d->full_every : 1;
+    return d->full_every ? d->full_every : d->compress ? 2 : 1;
 }
 
 static double rope_base(const struct decoder *d, int64_t layer)
@@ -110,6 +125,8 @@ int decoder_attend(struct builder *b, const struct decoder *d, int64_t layer, in
     struct attention_block a = decoder_attention(d, layer);
     if (d->delta_heads && !decoder_sees_all(d, layer))
         return delta_attention(b, d, x);
+    if (d->compress)
+        return compressed_attention(b, d, layer, x);
     block_pad_heads(b, &a.shape, d->kv_lora ? 0 : d->head_multiple);
     return d->kv_lora ? latent_attention(b, d, layer, x) : block_attention(b, x, &style, &a);
 }
@@ -156,6 +173,8 @@ int decoder_rows(struct builder *b, const struct layer_row *row, int64_t first, 
 /* The norm, the head and the loss; the head is that of the operator that owns the table, if there is one. */
 static void finish(struct builder *b, const struct decoder *d, int x, int32_t table)
 {
+    if (d->streams)
+        x = streams_in(b, x, d->streams);
     x = block_norm(b, "norm", x, decoder_style(d).norm);
     x = table >= 0 ? build_tied_linear(b, "head", x, table)
                    : build_linear(b, "head", x, d->vocab, false);
@@ -170,9 +189,13 @@ static void depths(struct builder *b, const struct decoder *d, const struct laye
     enum norm norm = decoder_style(d).norm;
     for (int64_t depth = 0; depth < d->mtp; depth++) {
         build_module_indexed(b, "mtp", depth);
+        if (d->streams)
+            x = streams_in(b, x, d->streams);
         int join[] = {block_norm(b, "embedding_norm", embedding, norm),
                       block_norm(b, "hidden_norm", x, norm)};
         x = build_linear(b, "join", build_concat(b, "concat", join, 2, 2), d->hidden, false);
+        if (d->streams)
+            x = streams_begin(b, x, d->streams);
         x = row->build(b, row->options, d->layers - 1, x);
         finish(b, d, x, head);
         build_module_end(b);
@@ -186,7 +209,7 @@ void decoder_build(struct builder *b, const struct decoder *d, const struct laye
     int embedding =
         build_embedding(b, "embedding", build_tokens(b, d->seq), d->vocab, d->hidden, 0);
     int32_t table = build_last_index(b);
-    int x = layers(b, row, embedding);
+    int x = layers(b, row, d->streams ? streams_begin(b, embedding, d->streams) : embedding);
     finish(b, d, x, d->tied ? table : -1);
     depths(b, d, row, embedding, x, d->tied ? table : build_last_index(b) - 1);
     documents_set(b, d->document, d->document_spread, d->seq);

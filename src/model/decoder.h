@@ -26,6 +26,9 @@ struct decoder {
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim; /* latent attention, if kv_lora */
     /* of latent attention: the keys that each query sees, chosen by scores of so many heads so wide */
     int64_t index_top_k, index_heads, index_dim;
+    /* attention to a window and compressed keys (compressed.c), if compress */
+    int64_t compress, compress_heavy, compress_first, o_groups, o_lora;
+    int64_t streams; /* of the residual (streams.c); 0: it is one */
     /* layers that do not see all keys have no attention but the gated delta rule (delta.c), if delta_heads */
     int64_t delta_heads, delta_key_heads, delta_dim, delta_key_dim, delta_chunk, conv;
     int norm, activation, attention, loss, dtype;
@@ -106,6 +109,9 @@ struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
 int decoder_attend(struct builder *b, const struct decoder *d, int64_t layer, int x);
 int latent_attention(struct builder *b, const struct decoder *d, int64_t layer, int x);
 int delta_attention(struct builder *b, const struct decoder *d, int x);
+int compressed_attention(struct builder *b, const struct decoder *d, int64_t layer, int x);
+/* How many tokens a compressed key of this layer stands for; 0: it has none. */
+int64_t compressed_rate(const struct decoder *d, int64_t layer);
 struct mlp_block decoder_mlp(const struct decoder *d);
 enum activation decoder_activation(const struct decoder *d);
 
@@ -116,7 +122,7 @@ struct layer_row {
     bool (*alike)(const void *options, int64_t one, int64_t other);
     int (*build)(struct builder *b, const void *options, int64_t layer, int x);
 };
-int64_t decoder_period(const struct decoder *d); /* of the windows: 1, or full_every */
+int64_t decoder_period(const struct decoder *d); /* of kinds of attention: 1, 2 or full_every */
 bool decoder_sees_all(const struct decoder *d, int64_t layer);
 /* Builds layers first .. first + count - 1: a repeat of whole periods, then the remaining layers in
  * runs of equal ones. */

@@ -27,6 +27,17 @@ static const struct moe_options DEFAULTS = {
 
 static const struct field FIELDS[] = {
     DECODER_FIELDS,
+    {"compress", FIELD_COUNT, offsetof(struct moe_options, decoder.compress), .min = 2,
+     .max = MOST_SEQ},
+    {"compress_heavy", FIELD_COUNT, offsetof(struct moe_options, decoder.compress_heavy), .min = 2,
+     .max = MOST_SEQ},
+    {"compress_first", FIELD_INT, offsetof(struct moe_options, decoder.compress_first), .min = 0,
+     .max = MOST_PERIOD},
+    {"o_groups", FIELD_COUNT, offsetof(struct moe_options, decoder.o_groups), .min = 1,
+     .max = MOST_HEADS},
+    {"o_lora", FIELD_COUNT, offsetof(struct moe_options, decoder.o_lora), .min = 1,
+     .max = MOST_HIDDEN},
+    {"streams", FIELD_COUNT, offsetof(struct moe_options, decoder.streams), .min = 2, .max = 64},
     OPTION_NEEDED(struct moe_options, experts, MOST_EXPERTS),
     OPTION_COUNT(struct moe_options, top_k, MOST_EXPERTS),
     OPTION_COUNT(struct moe_options, expert_ffn, MOST_HIDDEN),
@@ -108,7 +119,8 @@ static bool alike(const void *options, int64_t one, int64_t other)
 {
     const struct moe_options *o = options;
     return is_mixture(o, one) == is_mixture(o, other) &&
-           decoder_sees_all(&o->decoder, one) == decoder_sees_all(&o->decoder, other);
+           decoder_sees_all(&o->decoder, one) == decoder_sees_all(&o->decoder, other) &&
+           compressed_rate(&o->decoder, one) == compressed_rate(&o->decoder, other);
 }
 
 static int layer(struct builder *b, const void *options, int64_t number, int x)
@@ -136,7 +148,9 @@ static int64_t period_of(const struct moe_options *o)
 static int layers(struct builder *b, const struct layer_row *row, int x)
 {
     const struct moe_options *o = row->options;
-    int64_t dense = o->first_dense, windows = decoder_period(&o->decoder);
+    int64_t dense = o->first_dense, windows = o->decoder.compress ? 1 : decoder_period(&o->decoder);
+    if (dense < o->decoder.compress_first)
+        dense = o->decoder.compress_first;
     x = windows > 1 ? decoder_rows(b, row, 0, dense, windows, x)
                     : decoder_runs(b, row, 0, dense, x);
     return decoder_rows(b, row, dense, o->decoder.layers - dense, period_of(o), x); /* I1 */

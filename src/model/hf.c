@@ -1,36 +1,5 @@
 /* hf.c - the keys of Hugging Face's config.json, architecture by architecture. */
-#include "model/hf.h"
-
-#define DTYPE                                                                                      \
-    {"torch_dtype", "dtype", RULE_DTYPE, NULL},                                                    \
-    {                                                                                              \
-        "dtype", "dtype", RULE_DTYPE, NULL                                                         \
-    }
-/* Keys that all of today's decoders have in common; their defaults differ. */
-#define DECODER(layers, hidden, heads, ffn, vocab, positions)                                      \
-    {"num_hidden_layers", "layers", RULE_COUNT, layers},                                           \
-        {"hidden_size", "hidden", RULE_COUNT, hidden},                                             \
-        {"num_attention_heads", "heads", RULE_COUNT, heads},                                       \
-        {"intermediate_size", "ffn", RULE_COUNT, ffn}, {"vocab_size", "vocab", RULE_COUNT, vocab}, \
-        {"max_position_embeddings", "seq", RULE_SEQ, positions}, DTYPE
-#define KV_HEADS(otherwise) {"num_key_value_heads", "kv_heads", RULE_COUNT, otherwise}
-#define HEAD_DIM(otherwise) {"head_dim", "head_dim", RULE_COUNT, otherwise}
-#define ROPE(otherwise)     {"rope_theta", "rope_base", RULE_ROPE, otherwise}
-#define TIED(otherwise)     {"tie_word_embeddings", "tied", RULE_BOOL, otherwise}
-#define WINDOW(otherwise)   {"sliding_window", "window", RULE_WINDOW, otherwise}
-#define FULL(otherwise)     {"layer_types", "full_every", RULE_FULL, otherwise}
-/* Today's decoders have one key for the biases of the products before and after attention. */
-#define ATTENTION_BIAS(otherwise)                                                                  \
-    {"attention_bias", "qkv_bias", RULE_BOOL, otherwise},                                          \
-    {                                                                                              \
-        "attention_bias", "proj_bias", RULE_BOOL, otherwise                                        \
-    }
-/* Shares of the chosen experts' sum, or of all scores. */
-#define NORMED(otherwise)  {"norm_topk_prob", "router", RULE_NORMED, otherwise}
-#define BALANCE(otherwise) {"router_aux_loss_coef", "balance_weight", RULE_SHARE, otherwise}
-#define SILENT(key)        {key, NULL, RULE_SILENT, NULL}
-/* Windows that only begin with a certain layer are not supported. */
-#define NO_WINDOW {"use_sliding_window", NULL, RULE_EXPECTED, "false"}, SILENT("sliding_window")
+#include "model/hf_rows.h"
 
 static const struct hf_row GPT2[] = {
     {"n_layer", "layers", RULE_COUNT, "12"},
@@ -230,57 +199,6 @@ static const struct hf_row NEMOTRON[] = {
     ROPE("10000"),
 };
 
-#define LATENT                                                                                     \
-    {"kv_lora_rank", "kv_lora", RULE_COUNT, "512"}, {"q_lora_rank", "q_lora", RULE_COUNT, NULL},   \
-        {"qk_nope_head_dim", "nope_dim", RULE_COUNT, "128"},                                       \
-        {"qk_rope_head_dim", "rope_dim", RULE_COUNT, "64"},                                        \
-        {"v_head_dim", "value_dim", RULE_COUNT, "128"},                                            \
-        {"moe_layer_freq", "moe_every", RULE_COUNT, "1"}, ROPE("10000"),                           \
-        {"attention_bias", NULL, RULE_EXPECTED, "false"}, SILENT("num_key_value_heads"),           \
-        SILENT("norm_topk_prob"), {NULL, "balance", RULE_FIXED, "sequence"}
-
-static const struct hf_row DEEPSEEK_V2[] = {
-    DECODER("30", "4096", "32", "11008", "102400", "2048"),
-    LATENT,
-    {"n_routed_experts", "experts", RULE_COUNT, "64"},
-    {"n_shared_experts", "shared_experts", RULE_NUMBER, "2"},
-    {"num_experts_per_tok", "top_k", RULE_COUNT, "6"},
-    {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "1407"},
-    {"first_k_dense_replace", "first_dense", RULE_NUMBER, "0"},
-    TIED("false"),
-    {NULL, "router", RULE_FIXED, "softmax-of-all"},
-    {"aux_loss_alpha", "balance_weight", RULE_SHARE, "0.001"},
-    {"n_group", "router_groups", RULE_COUNT, NULL},
-    {"topk_group", "router_group_top_k", RULE_COUNT, NULL},
-    {"routed_scaling_factor", "router_scale", RULE_SHARE, "1"},
-};
-
-/* Layers after the model's own, each of which predicts one token more. */
-#define NEXT_TOKENS {"num_nextn_predict_layers", "mtp", RULE_NUMBER, NULL}
-
-#define V3_ROWS                                                                                    \
-    DECODER("61", "7168", "128", "18432", "129280", "4096"),                                       \
-        {"q_lora_rank", "q_lora", RULE_OLDER, "1536"}, NEXT_TOKENS, LATENT,                        \
-        {"n_routed_experts", "experts", RULE_COUNT, "256"},                                        \
-        {"n_shared_experts", "shared_experts", RULE_NUMBER, "1"},                                  \
-        {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},                                         \
-        {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "2048"},                               \
-        {"first_k_dense_replace", "first_dense", RULE_NUMBER, "3"}, TIED("false"),                 \
-        {NULL, "router", RULE_FIXED, "sigmoid"}, {NULL, "balance_bias", RULE_FIXED, "true"},       \
-        {NULL, "balance_weight", RULE_FIXED, "0.0001"},                                            \
-        {"n_group", "router_groups", RULE_COUNT, "8"},                                             \
-        {"topk_group", "router_group_top_k", RULE_COUNT, "4"},                                     \
-        {"routed_scaling_factor", "router_scale", RULE_SHARE, "2.5"}
-
-static const struct hf_row DEEPSEEK_V3[] = {V3_ROWS};
-
-static const struct hf_row DEEPSEEK_V32[] = {
-    V3_ROWS,
-    {"index_topk", "index_top_k", RULE_COUNT, "2048"},
-    {"index_n_heads", "index_heads", RULE_COUNT, "64"},
-    {"index_head_dim", "index_dim", RULE_COUNT, "128"},
-};
-
 /* The pattern's letters say which layers there are; num_hidden_layers is only their number. */
 static const struct hf_row NEMOTRON_H[] = {
     {"hybrid_override_pattern", "pattern", RULE_PATTERN, NULL},
@@ -476,6 +394,7 @@ static const struct hf_architecture ARCHITECTURES[] = {
     {"deepseek_v2", "moe", DEEPSEEK_V2, COUNT_OF(DEEPSEEK_V2)},
     {"deepseek_v3", "moe", DEEPSEEK_V3, COUNT_OF(DEEPSEEK_V3)},
     {"deepseek_v32", "moe", DEEPSEEK_V32, COUNT_OF(DEEPSEEK_V32)},
+    {"deepseek_v4", "moe", DEEPSEEK_V4, COUNT_OF(DEEPSEEK_V4)},
     {"kimi_k2", "moe", DEEPSEEK_V3, COUNT_OF(DEEPSEEK_V3)},
     {"llama4_text", "moe", LLAMA4_TEXT, COUNT_OF(LLAMA4_TEXT)},
     {"gpt_oss", "moe", GPT_OSS, COUNT_OF(GPT_OSS)},

@@ -29,6 +29,7 @@ enum hf_rule {
     RULE_WINDOW,  /* the keys of a sliding window, unless it is null or no layer has one */
     /* every how many layers with a window one sees all keys: a list of types, or a number */
     RULE_FULL,
+    RULE_COMPRESS, /* how many tokens a compressed key stands for: a list, two numbers in turn after zeros */
     RULE_ROPE,    /* the base of rotary positions, here or under rope_parameters */
     RULE_NORMED,  /* whether the weights of the chosen experts add up to one */
     RULE_SILENT,  /* not an option: other keys say the same, or nothing here depends on it */
@@ -46,6 +47,8 @@ struct hf_architecture {
     const struct hf_row *rows;
     size_t count;
 };
+/* hf_deepseek.c */
+extern const struct hf_row DEEPSEEK_V2[30], DEEPSEEK_V3[33], DEEPSEEK_V32[36], DEEPSEEK_V4[38];
 size_t hf_architectures(const struct hf_architecture **out);
 /* Whether a key without a row need not be mentioned. */
 bool hf_is_silent(const char *key);

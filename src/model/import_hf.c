@@ -1,11 +1,9 @@
 /* import_hf.c - Hugging Face's config.json as options of a family.
- *
  * The tables are in hf.h; here each row is read by its rule.
  *
  * I1  An option has the place of the key it came from, so that an error points into config.json.
- * I2  `seq` of a model with rotary positions is at most LONGEST_SEQ: max_position_embeddings is the
- *     longest text that the model may be used with, not the length of a training sample. It can be
- *     overridden.
+ * I2  `seq` of a model with rotary positions is at most LONGEST_SEQ: max_position_embeddings is the longest text that the
+ *     model may be used with, not the length of a training sample. It can be overridden.
  * I3  Where a text model has a mapping of its own (`text_config`), next to an image or sound model, only the text
  *     model is read, with a warning. A key that the mapping lacks may stand outside it.
  */
@@ -301,6 +299,25 @@ static weft_status rule_full(struct hf_reading *r, const struct hf_row *row,
     return WEFT_OK;
 }
 
+/* None, then two numbers in turn; the last may be that of a layer which predicts another token. */
+static weft_status rule_compress(struct hf_reading *r, const struct hf_row *row,
+                                 const struct doc *value)
+{
+    static const char *const OPTIONS[] = {"compress", "compress_heavy", "compress_first"};
+    int64_t found[] = {0, 0, 0}, number = 0, own = 0;
+    for (const struct doc *d = value->first; d; d = d->next, number++) {
+        int64_t *turn = &found[number % 2];
+        bool whole = d->text && parse_int(d->text, &own);
+        found[2] += own == 0 && found[2] == number;
+        *turn = *turn ? *turn : own;
+        if (!whole || (own != *turn && d->next))
+            return doc_error(d, NULL, "'%s' does not have two numbers in turn", row->key);
+    }
+    for (size_t i = 0; i < COUNT_OF(OPTIONS); i++)
+        add_number(r, OPTIONS[i], value, found[i]);
+    return WEFT_OK;
+}
+
 static weft_status rule_silent(struct hf_reading *r, const struct hf_row *row,
                                const struct doc *value)
 {
@@ -342,14 +359,14 @@ static weft_status rule_normed(struct hf_reading *r, const struct hf_row *row,
 
 static weft_status (*const RULES[])(struct hf_reading *, const struct hf_row *,
                                     const struct doc *) = {
-    [RULE_COUNT] = rule_count,       [RULE_NUMBER] = rule_number,   [RULE_SHARE] = rule_share,
-    [RULE_BOOL] = rule_bool,         [RULE_LIST] = rule_as_is,      [RULE_FIRST] = rule_first,
-    [RULE_WORD] = rule_as_is,        [RULE_FIXED] = rule_as_is,     [RULE_SEQ] = rule_seq,
-    [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes, [RULE_DTYPE] = rule_dtype,
-    [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,   [RULE_PATTERN] = rule_pattern,
-    [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,   [RULE_FULL] = rule_full,
-    [RULE_ROPE] = rule_rope,         [RULE_NORMED] = rule_normed,   [RULE_SILENT] = rule_silent,
-    [RULE_EXPECTED] = rule_expected,
+    [RULE_COUNT] = rule_count,       [RULE_NUMBER] = rule_number,     [RULE_SHARE] = rule_share,
+    [RULE_BOOL] = rule_bool,         [RULE_LIST] = rule_as_is,        [RULE_FIRST] = rule_first,
+    [RULE_WORD] = rule_as_is,        [RULE_FIXED] = rule_as_is,       [RULE_SEQ] = rule_seq,
+    [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes,   [RULE_DTYPE] = rule_dtype,
+    [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,     [RULE_PATTERN] = rule_pattern,
+    [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,     [RULE_FULL] = rule_full,
+    [RULE_COMPRESS] = rule_compress, [RULE_ROPE] = rule_rope,         [RULE_NORMED] = rule_normed,
+    [RULE_SILENT] = rule_silent,     [RULE_EXPECTED] = rule_expected,
 };
 _Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function");
 

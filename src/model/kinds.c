@@ -194,6 +194,14 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             .input = {"batch,seq,head depth", "batch,kv,depth", "batch,seq,head"},
             .output = "batch,seq",
         },
+    [OP_MIX] =
+        {
+            KIND("mix", "streams of a residual, weighed and summed", elementwise_work),
+            .dims = {BATCH, SPLIT(SEQ)},
+            .keep = KEEP_INPUT_0,
+            .input = {"batch,seq,", "batch,seq,", "batch,seq,"},
+            .output = "batch,seq,",
+        },
     [OP_CONV] =
         {
             KIND("conv", "convolution", conv_work),

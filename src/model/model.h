@@ -136,6 +136,7 @@ enum op_kind {
     OP_GATED_NORM,    /* RMS norm of x silu(gate), over groups of features */
     OP_DELTA, /* gated delta rule: S' = e^g S + b k (v - e^g S k)^T, y = S' q (Qwen3-Next) */
     OP_INDEX, /* scores of all keys, few small heads wide, and the choice of the best (DeepSeek-V3.2) */
+    OP_MIX, /* streams of a residual, weighed and summed (DeepSeek-V4) */
     OP_CONV,
     OP_POOL,
     OP_CONCAT,

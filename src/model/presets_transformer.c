@@ -250,6 +250,13 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "router_group_top_k: 4, router_scale: 2.5, balance_weight: 0.0001, index_top_k: 2048, "
      "index_heads: 64, index_dim: 128, " DEEPSEEK_V3,
      PUBLIC},
+    {"deepseek-v4-flash", "moe",
+     "layers: 43, hidden: 4096, heads: 64, head_dim: 512, q_lora: 1024, rope_dim: 64, window: 128, "
+     "sinks: true, compress: 4, compress_heavy: 128, compress_first: 2, index_top_k: 512, "
+     "index_heads: 64, index_dim: 128, o_groups: 8, o_lora: 1024, streams: 4, experts: 256, "
+     "top_k: 6, expert_ffn: 2048, shared_experts: 1, vocab: 129280, router: sigmoid, "
+     "router_scale: 1.5, balance: sequence, balance_bias: true, balance_weight: 0.0001",
+     PUBLIC},
     {"kimi-k2", "moe",
      "heads: 64, first_dense: 1, experts: 384, vocab: 163840, router_scale: 2.827, "
      "rope_base: 50000, balance_weight: 0.001, " DEEPSEEK_V3,

@@ -110,6 +110,7 @@ static const struct lowering LOWERING[] = {
     [OP_GATED_NORM] = {HEADS, PLAIN},
     [OP_DELTA] = {HEADS, PLAIN},
     [OP_INDEX] = {STREAM, PLAIN},
+    [OP_MIX] = {STREAM, PLAIN},
     [OP_CONV] = {MATRIX, PLAIN},
     [OP_POOL] = {IMAGE, PLAIN},
     [OP_CONCAT] = {COPIED, PLAIN},

@@ -59,7 +59,7 @@ static bool is_up_projection(const struct model *model, const struct op *op)
     bool named = false;
     for (size_t i = 0; i < COUNT_OF(NAMES); i++)
         named |= strcmp(op->name, NAMES[i]) == 0;
-    return named && has_sibling(model, op, "kv_a");
+    return named && (has_sibling(model, op, "kv_a") || has_sibling(model, op, "keys_c"));
 }
 
 static bool is_dense(const struct model *model, const struct op *op)
@@ -83,6 +83,13 @@ bool op_is_expert_activation(const struct model *model, const struct op *op)
     return is_activation(op) && op_is_inside(model, op, "experts");
 }
 
+/* Streams of a residual, weighed and summed before a layer's norm. */
+static bool is_stream_mix(const struct model *model, const struct op *op)
+{
+    (void)model;
+    return strcmp(op->name, "mix_in") == 0;
+}
+
 static const struct {
     const char *name;
     bool (*has)(const struct model *model, const struct op *op);
@@ -96,10 +103,11 @@ static const struct {
     {"moe", is_mixture, false},
     {"moe_act", op_is_expert_activation, true, "moe"},
     {"shared_experts", is_shared_expert, false, "moe"},
+    {"mhc", is_stream_mix, true},
 };
 
 const char RECOMPUTE_WORDS[] = "none, selective, full, or some of core_attn, layernorm, "
-                               "mla_up_proj, mlp, moe, moe_act, shared_experts";
+                               "mla_up_proj, mlp, moe, moe_act, shared_experts, mhc";
 
 void modules_choose(unsigned modules, const struct model *model, const struct op *op,
                     struct choice *choice)

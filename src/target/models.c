@@ -90,6 +90,15 @@ const char *galvatron3_lacks(struct arena *keep, const struct model_shape *s)
                                    : NULL;
 }
 
+/* Kinds without kernels in src/run. */
+const char *runtime_lacks_op(const struct op *op)
+{
+    return op->kind == OP_INDEX    ? "an index that chooses keys"
+           : op->kind == OP_MIX    ? "a residual of several streams"
+           : op->kind == OP_OPAQUE ? "an operator that Weft does not know"
+                                   : NULL;
+}
+
 bool has_experts(const struct model *model)
 {
     return model_op_of_kind(model, OP_EXPERT_LINEAR) != NULL;
@@ -110,15 +119,24 @@ bool is_qwen3(const struct model *model)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
+static const char *lacking_op(const struct target *target, const struct model *model)
+{
+    const char *lacks = NULL;
+    for (int32_t i = 0; target->lacks_op && i < model->ops && !lacks; i++)
+        lacks = target->lacks_op(&model->op[i]);
+    return lacks;
+}
+
 /* "megatron, deepspeed": the usual rows that have the model; without a shape it is of another family. */
-static const char *who_has(struct arena *keep, const struct model_shape *shape)
+static const char *who_has(struct arena *keep, const struct model *model,
+                           const struct model_shape *shape)
 {
     const char *names = NULL;
     for (size_t i = 0; i < target_count(); i++) {
         const struct target *target = target_at(i);
         bool lacks =
             target->lacks && (shape ? target->lacks(keep, shape) != NULL : !target->other_families);
-        if (!target_is_usual(target) || lacks)
+        if (!target_is_usual(target) || lacks || lacking_op(target, model))
             continue;
         names = names ? arena_printf(keep, "%s, %s", names, target->framework) : target->framework;
     }
@@ -130,7 +148,11 @@ weft_status target_has_model(const struct target *target, const struct model *mo
     struct arena *scratch = arena_new();
     struct model_shape shape;
     weft_status status = WEFT_OK;
-    if (!target->lacks)
+    const char *op = lacking_op(target, model);
+    if (op)
+        status =
+            bad_argument(NULL, "%s has %s, which %s cannot run", model->name, op, target->title);
+    if (op || !target->lacks)
         goto done;
     status = shape_of_model(model, &shape);
     if (status == WEFT_BAD_INPUT && target->other_families) {
@@ -139,10 +161,10 @@ weft_status target_has_model(const struct target *target, const struct model *mo
         goto done;
     }
     if (status == WEFT_BAD_INPUT)
-        error_hint("%s can train it", who_has(scratch, NULL));
+        error_hint("%s can train it", who_has(scratch, model, NULL));
     if (status)
         goto done;
-    const char *lacks = target->lacks(scratch, &shape), *others = who_has(scratch, &shape);
+    const char *lacks = target->lacks(scratch, &shape), *others = who_has(scratch, model, &shape);
     if (!lacks)
         goto done;
     const char *hint = others ? arena_printf(scratch, "%s can train it", others) : NULL;

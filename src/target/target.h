@@ -145,6 +145,8 @@ struct target {
      * without it takes any model. */
     const char *(*lacks)(struct arena *keep, const struct model_shape *shape);
     bool other_families; /* it also has models of which there is no shape */
+    const char *(*lacks_op)(
+        const struct op *op); /* the same, operator by operator; NULL: it has all */
     /* Whether a model has no stages there, although others do; NULL: none. */
     bool (*one_stage)(const struct model *model);
     /* the profile that predictions for it are made with (cost/software.h); NULL: none in particular */

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "run/kernels/kernels.h"
 #include "target/target.h"
 
 static struct arena *arena;
@@ -195,13 +196,31 @@ static void plans_are_settled(void **state)
     model_free(model);
 }
 
+/* Weft's own runtime has a model if it has kernels for all of its operators. */
+static void own_models_have_kernels(void **state)
+{
+    (void)state;
+    static const char *const MODELS[] = {"gpt2", "nemotron-h-8b", "deepseek-v3.2",
+                                         "deepseek-v4-flash"};
+    for (size_t i = 0; i < COUNT_OF(MODELS); i++) {
+        struct model *model;
+        const char *why;
+        bool all = true;
+        assert_int_equal(model_open(MODELS[i], NULL, &model), WEFT_OK);
+        for (int32_t op = 0; op < model->ops; op++)
+            all &= CPU_KERNELS.has(&model->op[op], &why);
+        assert_int_equal(target_has_model(target_find("weft"), model) == WEFT_OK, all);
+        assert_int_equal(all, i < 2);
+        model_free(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_rule_is_broken_alone),
-        cmocka_unit_test(missing_degrees_are_named),
-        cmocka_unit_test(plans_break_rules),
-        cmocka_unit_test(plans_are_settled),
+        cmocka_unit_test(each_rule_is_broken_alone), cmocka_unit_test(missing_degrees_are_named),
+        cmocka_unit_test(plans_break_rules),         cmocka_unit_test(plans_are_settled),
+        cmocka_unit_test(own_models_have_kernels),
     };
     arena = arena_new();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

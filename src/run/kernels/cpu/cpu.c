@@ -29,6 +29,7 @@ static const struct cpu_kernel *const TABLE[] = {
     [OP_GATED_NORM] = &CPU_GATED_NORM,
     [OP_DELTA] = &CPU_DELTA,
     [OP_INDEX] = NULL,
+    [OP_MIX] = NULL,
     [OP_CONV] = &CPU_CONV,
     [OP_POOL] = &CPU_POOL,
     [OP_CONCAT] = &CPU_CONCAT,

@@ -333,6 +333,8 @@ bool is_same_plan(const struct plan *a, const struct plan *b);
 int64_t plan_expert_tp(const struct plan *plan);
 /* The cp_heads of a plan's degrees, if it has this cp; 0: none. */
 int64_t plan_cp_heads(const struct plan *plan, int64_t cp);
+/* What degrees say beside numbers of devices: type, policy, software, overlap and the like, as the plan has it. */
+void plan_settings(const struct plan *plan, struct degrees *d);
 /* The degrees that give this plan; false: there are none. */
 bool plan_degrees(const struct plan *plan, struct degrees *out);
 

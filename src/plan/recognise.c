@@ -56,7 +56,7 @@ int64_t plan_expert_tp(const struct plan *plan)
     return most;
 }
 
-static void take_settings(const struct plan *plan, struct degrees *d)
+void plan_settings(const struct plan *plan, struct degrees *d)
 {
     d->has_dtype = d->has_policy = d->has_overlap = d->has_bucket = true;
     d->has_shard = d->has_recompute = true;
@@ -92,7 +92,7 @@ static struct degrees begin(const struct plan *plan, bool *recomputes)
         *recomputes |= plan_choice(plan, i)->recompute;
     }
     d.offload_modules = plan_offload_modules(plan);
-    take_settings(plan, &d);
+    plan_settings(plan, &d);
     return d;
 }
 

@@ -302,23 +302,6 @@ static void find_cuts(struct arena *keep, const struct plan *plan, struct recogn
 
 /* ---- all together ---------------------------------------------------------------------------- */
 
-static void set_fixed(const struct plan *plan, struct degrees *d)
-{
-    d->has_dtype = d->has_policy = d->has_overlap = d->has_bucket = true;
-    d->has_shard = d->has_recompute = true;
-    d->dtype = plan->dtype;
-    d->policy = plan->policy;
-    d->software = plan->software;
-    d->optimizer = plan->optimizer;
-    d->replicate = plan->replicate;
-    d->optimizer_offload = plan->optimizer_offload;
-    d->stage_run = plan->stage_run;
-    d->overlap = plan->overlap;
-    d->bucket_bytes = plan->bucket_bytes;
-    d->whole_sends = plan->whole_sends;
-    d->memory = plan->memory;
-}
-
 static weft_status rebuild(const struct plan *plan, struct recognised *r)
 {
     weft_status status = plan_of_degrees(plan->model, plan->cluster, &r->degrees, r->part_layers,
@@ -360,7 +343,7 @@ weft_status recognise_plan(struct arena *keep, const struct plan *plan, struct r
     struct recognised r = {0};
     weft_status status;
     TRY(find_splits(plan, &r.degrees));
-    set_fixed(plan, &r.degrees);
+    plan_settings(plan, &r.degrees);
     r.degrees.shard = most_common_shard(plan);
     r.degrees.offload = mostly_offloaded(plan);
     r.degrees.offload_modules = plan_offload_modules(plan);

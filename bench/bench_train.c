@@ -178,7 +178,7 @@ static void run_setting(size_t i)
     must(cluster_ranks(1, &cluster) == WEFT_OK, "cluster");
     must(plan_from_degrees(model, cluster, &degrees, &plan) == WEFT_OK, "plan");
     double flops = 0, best_s = allowed_s(plan, &flops), step_s = median_step_s(plan);
-    double tokens = (double)degrees.global_batch * (double)model_tokens(model);
+    double tokens = (double)degrees.global_batch * (double)model->seq;
     printf("%-30s %10.0f %10.0f %8.1f %8.1f %6.0f %%\n", SETTINGS[i].name, tokens / step_s,
            tokens / best_s, flops / step_s / 1e9, flops / best_s / 1e9, 100 * best_s / step_s);
     plan_free(plan);

@@ -272,11 +272,13 @@ static const struct {
     {"weft_h200", {39, 0, 39, 0}},
     {"weft_h200_ranks", {16, 0, 16, 0}},
     {"llm_foundry_fsdp", {70, 0, 70, 0}},
-    {"megatron_bridge", {16, 0, 8, 8}, 18},
+    {"megatron_bridge", {18, 0, 8, 10}, 18},
     {"megatron_golden", {141, 136, 0, 5}},
     {"mlperf", {6, 0, 0, 6}, 8},
+    {"primus_mi3xx", {6, 0, 6, 0}},
     {"fold3d_table2", {14, 3, 7, 4}},
-    {"fold3d_table3", {9, 3, 4, 2}},
+    {"fold3d_table3", {12, 3, 6, 3}},
+    {"fold3d_table4", {3, 0, 0, 3}},
     {"proteus_table5", {13, 8, 5, 0}},
 };
 

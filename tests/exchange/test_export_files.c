@@ -127,7 +127,8 @@ static void the_program_says_what_it_cannot_write(void **state)
     } CASES[] = {
         {"export gpt3-13b dgx-v100:4 --tp 8 --segments 2 --pp 2 --to megatron",
          "weft: megatron cannot express this plan of gpt3-13b: schedule aiao: megatron does not "
-         "know it (weft can)\nhint: --nearest writes the nearest plan that it runs, and says what "
+         "know it (weft can); it runs with weft\nhint: --nearest writes the nearest plan that it "
+         "runs, and says what "
          "it costs: --dp 2 --tp 8 --pp 2"},
         {"export gpt3-13b dgx-v100:4 --tp 8 --to fsdp",
          "weft: fsdp cannot express this plan of gpt3-13b: tp 8: fsdp has no such degree"},
@@ -159,8 +160,8 @@ static void the_program_says_what_it_cannot_write(void **state)
          "4 micro-batches on pp 8: torchtitan needs as many as stages"},
         {"export gpt3-1.3b dgx-a100 --offload --to deepspeed",
          "offload without recomputation: deepspeed moves checkpoints alone"},
-        {"export gpt3-1.3b dgx-a100 --dtype fp16 --to weft",
-         "dtype fp16: weft has no such products"},
+        {"export gpt3-1.3b hgx-b200 --dtype nvfp4 --to weft",
+         "dtype nvfp4: weft has no such products"},
         {"plan llama3-8b dgx-h100 --global-batch 64 --quick --schedule aiao --for megatron",
          "Megatron-Core 0.19 does not run what is asked for: schedule aiao"},
         {"export qwen2.5-7b dgx-h100 --zero 3 --to torchtitan",

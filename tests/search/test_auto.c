@@ -675,7 +675,7 @@ static const struct {
 } PROGRAM[] = {
     {"plan gpt3-350m dgx-a100:1 --global-batch 8 --deadline 1d", WEFT_BAD_INPUT},
     {"plan gpt3-350m dgx-a100:1 --global-batch 8 --tokens 1e9", WEFT_BAD_INPUT},
-    {"plan gpt3-350m dgx-a100:1 --global-batch 8 --objective cost", WEFT_BAD_INPUT},
+    {"plan gpt3-350m piz-daint:8 --global-batch 8 --objective cost", WEFT_BAD_INPUT},
     {"plan gpt3-350m dgx-a100:1 --global-batch 8 --max-devices 4", WEFT_BAD_INPUT},
     {"plan gpt3-350m dgx-a100:1 --global-batch 8 --planner megatron --forbid pp", WEFT_BAD_INPUT},
     {"plan gpt3-350m dgx-a100:1 --global-batch 8 --pp 1 --tokens 1e12 --deadline 1s --quick",

@@ -700,75 +700,6 @@ static void test_the_program(void **state)
     json_decref(json);
 }
 
-/* ---- what fits ------------------------------------------------------------------------------- */
-
-/* A trial's plan, simulated again: what is said of it is the arithmetic of plan.h, (1). */
-static bool check_trial(const struct plan_request *request, struct trial *trial)
-{
-    struct plan *plan;
-    struct prediction *prediction;
-    bool over = false;
-    int64_t most = 0;
-    assert_int_equal(trial_take(request, trial, &plan), WEFT_OK);
-    assert_int_equal(simulate(plan, &(struct simulate_options){FOLD_ALWAYS}, &prediction), WEFT_OK);
-    for (int32_t s = 0; s < plan->stages; s++) {
-        const struct stage_peak *memory = &prediction->stage[s].memory;
-        int64_t needed =
-            memory->reserved + memory->context + memory->communicators + memory->margin;
-        assert_true(memory->reserved >= memory->peak);
-        over |= needed > memory->limit;
-        most = needed > most ? needed : most;
-    }
-    assert_int_equal(trial->fits, !over);
-    assert_int_equal(trial->needed_bytes, most);
-    bool fits = trial->fits;
-    prediction_free(prediction);
-    plan_free(plan);
-    return fits;
-}
-
-/* Memory is short by a limit, or by a margin that leaves little of the device's. */
-static void shorten_memory(struct rng *rng, const struct cluster *cluster, struct degrees *pins)
-{
-    double left = 0x1p30 * (1 + (double)rng_below(rng, 4));
-    pins->memory = (struct memory_terms){.limit_bytes = (int64_t)left};
-    if (chance(rng, 2))
-        pins->memory = (struct memory_terms){
-            .has_margin = true,
-            .margin_percent =
-                100 - 100 * (left + 0x1p30) / (double)cluster->node.device.memory_bytes};
-}
-
-static void test_no_answer_is_called_fitting_that_does_not(void **state)
-{
-    (void)state;
-    enum { LOOKED_AT = 3 };
-    const struct planner *all;
-    size_t count = planners(&all);
-    int fitting = 0, missing = 0;
-    for (uint64_t seed = 0; seed < (uint64_t)rounds_of(4); seed++) {
-        struct rng rng;
-        rng_seed(&rng, 77 + seed);
-        struct problem p = draw_problem(&rng);
-        shorten_memory(&rng, p.cluster, &p.request.pins);
-        for (size_t i = 0; i < count; i++) {
-            p.request.options = (struct plan_options){0};
-            if (all[i].takes & 1U << TAKES_BUDGET)
-                p.request.options = (struct plan_options){.given = 1U << TAKES_BUDGET,
-                                                          .budget_ns = 200 * 1000 * 1000};
-            struct planned *planned = NULL;
-            if (plan_search(&all[i], &p.request, &planned) != WEFT_OK)
-                error_clear(); /* it does not take what is pinned, or there is no plan */
-            for (size_t t = 0; planned && t < planned->trials.len && t < LOOKED_AT; t++)
-                *(check_trial(&p.request, &planned->trials.data[t]) ? &fitting : &missing) += 1;
-            planned_free(planned);
-        }
-        close_problem(&p);
-    }
-    print_message("    %d fit, %d do not\n", fitting, missing);
-    assert_true(fitting > 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -788,7 +719,6 @@ int main(void)
         cmocka_unit_test(test_many_divisors),
         cmocka_unit_test(test_sizes_by_hand),
         cmocka_unit_test(test_the_program),
-        cmocka_unit_test(test_no_answer_is_called_fitting_that_does_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

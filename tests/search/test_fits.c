@@ -28,6 +28,8 @@ static struct problem draw_tight(struct rng *rng)
     device->memory_bytes = (INT64_C(3) << 28) * (1 + rng_below(rng, 8));
     device->context_bytes = INT64_C(100) << 20;
     pins->software.word[FACT_OPTIMIZER_STEP] = chance(rng, 3) ? STEP_FOREACH : STEP_FUSED;
+    if (chance(rng, 4))
+        pins->memory.limit_bytes = INT64_C(1) << (29 + rng_below(rng, 3));
     if (chance(rng, 3)) {
         pins->memory.has_margin = true;
         pins->memory.margin_percent = (double)rng_below(rng, 20);

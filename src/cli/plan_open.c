@@ -28,12 +28,12 @@ done:
 
 static weft_status open_file(const struct plan_arguments *in, struct opened_plan *out)
 {
-    if (in->flag)
-        return bad_argument("change the file, or name a model and a cluster",
-                            "--%s makes a plan; %s is one already", in->flag, in->name[0]);
     if (is_preset(in->name[0]) && access(in->name[0], F_OK) != 0)
         return bad_argument("add one, such as dgx-a100:4", "%s is a model; on which cluster?",
                             in->name[0]);
+    if (in->flag)
+        return bad_argument("change the file, or name a model and a cluster",
+                            "--%s makes a plan; %s is one already", in->flag, in->name[0]);
     weft_status status = plan_load(in->name[0], out);
     if (status && !weft_last_error()->hint)
         error_hint("name a plan file (docs/reference/plan-file.md), or a model and a cluster");

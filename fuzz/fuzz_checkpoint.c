@@ -35,11 +35,18 @@ static void try_shard(struct arena *arena, const char *text)
     walk_shard(&shard);
 }
 
+/* Whether all of it was read, and only its checksum is wrong: "fuzz:1: has the checksum ...". */
+static bool has_wrong_checksum(void)
+{
+    static const char SAYS[] = " has the checksum ";
+    const char *message = weft_last_error()->message;
+    return strncmp(message + strcspn(message, " "), SAYS, strlen(SAYS)) == 0;
+}
+
 static void try_manifest(struct arena *arena, const char *text, size_t len)
 {
     struct manifest manifest, again;
-    if (manifest_parse(arena, "fuzz", text, len, &manifest) != WEFT_OK &&
-        !strstr(weft_last_error()->message, "expected its checksum")) /* all of it was read */
+    if (manifest_parse(arena, "fuzz", text, len, &manifest) != WEFT_OK && !has_wrong_checksum())
         return;
     const char *written = manifest_text(arena, &manifest);
     if (manifest_parse(arena, "fuzz", written, strlen(written), &again) != WEFT_OK ||

@@ -58,13 +58,13 @@ build_across() {
     emulate "$processor"
     [ -d "$root" ] || debian_into "$root" "$own,$architecture" --variant=minbase --include="build-essential \
         crossbuild-essential-$architecture"
-    rm -rf "$root/work"
-    write_tree "$root/work/weft-$version"
-    inside "$root" "cd /work/weft-$version
+    rm -rf "$root/build"
+    write_tree "$root/build/weft-$version"
+    inside "$root" "cd /build/weft-$version
         apt-get -qq update
         apt-get -qq -y --no-install-recommends build-dep -a $architecture ./ >/dev/null
         DEB_BUILD_OPTIONS=noautodbgsym dpkg-buildpackage --build=binary --no-sign --host-arch=$architecture"
-    mv "$root"/work/*.deb "$out"
+    mv "$root"/build/*.deb "$out"
 }
 
 rm -f "$out"/*.deb

@@ -35,16 +35,16 @@ const char *portion_name(enum portion portion);
 /* On which device memory was measured. */
 enum memory_place { MEMORY_OF_FULLEST, MEMORY_OF_LAST_STAGE };
 
-/* Whether a run has the memory that it needs: what an allocator reserves for it, or at least what it allocates. */
-enum room { ROOM_ENOUGH, ROOM_WITHOUT_CACHE, ROOM_TOO_LITTLE, ROOM_COUNT };
+/* What fits into a device's memory: all that an allocator reserves, only what it allocates of that, or not even this. */
+enum memory_fit { FITS_RESERVED, FITS_ALLOCATED, FITS_NOT, MEMORY_FITS };
 
 /* Measured or predicted values; 0 if not known. */
 struct run_outcome {
     double time_s;
     double memory_bytes, reserved_bytes;
     double portion_s[PORTION_COUNT];
-    bool fits;      /* predicted: every device has the memory that it needs, and a margin */
-    enum room room; /* the same without margin */
+    bool fits; /* predicted: every device has the memory that it needs, and a margin */
+    enum memory_fit memory_fit; /* the same without margin */
 };
 
 /* Degrees that a source does not state about a run that was tuned for speed; Weft takes the fastest values. */

@@ -47,18 +47,18 @@ static double copies_s(const struct prediction *prediction)
 
 /* A margin is for plans that somebody is about to start: what ran had none. Where the device is full, PyTorch's allocator
  * returns segments that nothing is in, and tries again. */
-static enum room room_of(const struct prediction *prediction)
+static enum memory_fit memory_fit_of(const struct prediction *prediction)
 {
-    enum room room = ROOM_ENOUGH;
+    enum memory_fit fit = FITS_RESERVED;
     for (int32_t i = 0; i < prediction->plan->stages; i++) {
         const struct stage_peak *peak = &prediction->stage[i].memory;
         int64_t left = peak->limit - peak->context - peak->communicators;
-        enum room own = peak->peak > left       ? ROOM_TOO_LITTLE
-                        : peak->reserved > left ? ROOM_WITHOUT_CACHE
-                                                : ROOM_ENOUGH;
-        room = own > room ? own : room;
+        enum memory_fit own = peak->peak > left       ? FITS_NOT
+                              : peak->reserved > left ? FITS_ALLOCATED
+                                                      : FITS_RESERVED;
+        fit = own > fit ? own : fit;
     }
-    return room;
+    return fit;
 }
 
 static void take_outcome(struct arena *keep, const struct prediction *prediction,
@@ -70,7 +70,7 @@ static void take_outcome(struct arena *keep, const struct prediction *prediction
         .memory_bytes = (double)(row->memory_reserved ? peak->reserved : peak->peak),
         .reserved_bytes = (double)peak->reserved,
         .fits = prediction->fits,
-        .room = room_of(prediction)};
+        .memory_fit = memory_fit_of(prediction)};
     take_portions(prediction, &row->predicted);
     if (row->measured.portion_s[PORTION_COPIES] > 0)
         row->predicted.portion_s[PORTION_COPIES] = copies_s(prediction);

@@ -136,10 +136,10 @@ const char *row_reason(const struct published *row)
 
 const char *row_full(const struct published *row)
 {
-    static const char *const WORDS[ROOM_COUNT] = {
-        [ROOM_WITHOUT_CACHE] = "predicted to fit only without what the allocator caches",
-        [ROOM_TOO_LITTLE] = "predicted not to fit in memory"};
-    return row->done ? WORDS[row->predicted.room] : NULL;
+    static const char *const WORDS[MEMORY_FITS] = {
+        [FITS_ALLOCATED] = "predicted to fit only without what the allocator caches",
+        [FITS_NOT] = "predicted not to fit in memory"};
+    return row->done ? WORDS[row->predicted.memory_fit] : NULL;
 }
 
 const char *row_assumes(const struct published *row)

@@ -26,17 +26,6 @@ static int64_t compressed_keys(const struct decoder *d, int64_t rate)
     return rate ? ceil_div(d->seq, rate) : 0;
 }
 
-static int turned(struct builder *b, const struct decoder *d, const char *name, int x, int64_t each)
-{
-    int y = build_rotary(b, name, x);
-    if (y >= 0) {
-        build_last(b)->rope_base = d->rope_base;
-        build_last(b)->head_depth = build_last(b)->head_turned = d->rope_dim;
-        build_last(b)->head_share = each;
-    }
-    return y;
-}
-
 static int compress(struct builder *b, const struct decoder *d, int x, int64_t rate, int64_t depth)
 {
     int64_t width = rate == d->compress ? 2 * depth : depth;
@@ -51,7 +40,7 @@ static void choose(struct builder *b, const struct decoder *d, int latent, int x
 {
     build_module(b, "index");
     int q = build_linear(b, "q", latent, d->index_heads * d->index_dim, false);
-    q = turned(b, d, "q_rotary", q, d->index_dim);
+    q = decoder_rotary(b, d, "q_rotary", q, d->index_dim);
     int k = compress(b, d, x, rate, d->index_dim);
     build_index(b, "index", q, k, build_linear(b, "weights", x, d->index_heads, false),
                 d->index_heads);
@@ -83,9 +72,9 @@ int compressed_attention(struct builder *b, const struct decoder *d, int64_t lay
     int in = block_open(b, "attn", x, &style);
     int latent = build_rms_norm(b, "q_norm", build_linear(b, "q_a", in, d->q_lora, false), true);
     int q = build_linear(b, "q_b", latent, d->heads * d->head_dim, false);
-    q = turned(b, d, "q_rotary", q, d->head_dim);
+    q = decoder_rotary(b, d, "q_rotary", q, d->head_dim);
     int kv = build_rms_norm(b, "kv_norm", build_linear(b, "kv", in, d->head_dim, false), true);
-    kv = turned(b, d, "kv_rotary", kv, d->head_dim);
+    kv = decoder_rotary(b, d, "kv_rotary", kv, d->head_dim);
     if (rate)
         compress(b, d, in, rate, d->head_dim);
     if (rate && rate == d->compress)

@@ -131,6 +131,18 @@ int decoder_attend(struct builder *b, const struct decoder *d, int64_t layer, in
     return d->kv_lora ? latent_attention(b, d, layer, x) : block_attention(b, x, &style, &a);
 }
 
+int decoder_rotary(struct builder *b, const struct decoder *d, const char *name, int x,
+                   int64_t each)
+{
+    int y = build_rotary(b, name, x);
+    if (y >= 0) {
+        build_last(b)->rope_base = d->rope_base;
+        build_last(b)->head_depth = build_last(b)->head_turned = d->rope_dim;
+        build_last(b)->head_share = each;
+    }
+    return y;
+}
+
 /* Without a given width, LLaMA's: 8/3 of the hidden size, rounded up to a multiple of 256. */
 struct mlp_block decoder_mlp(const struct decoder *d)
 {
@@ -196,7 +208,7 @@ static void depths(struct builder *b, const struct decoder *d, const struct laye
         x = build_linear(b, "join", build_concat(b, "concat", join, 2, 2), d->hidden, false);
         if (d->streams)
             x = streams_begin(b, x, d->streams);
-        x = row->build(b, row->options, d->layers - 1, x);
+        x = row->build(b, row->options, d->compress ? 0 : d->layers - 1, x);
         finish(b, d, x, head);
         build_module_end(b);
     }

@@ -107,6 +107,9 @@ struct block_style decoder_style(const struct decoder *d);
 struct attention_block decoder_attention(const struct decoder *d, int64_t layer);
 /* The norm, that attention, and the residual. */
 int decoder_attend(struct builder *b, const struct decoder *d, int64_t layer, int x);
+/* Rotates the first `rope_dim` of every so many features. */
+int decoder_rotary(struct builder *b, const struct decoder *d, const char *name, int x,
+                   int64_t each);
 int latent_attention(struct builder *b, const struct decoder *d, int64_t layer, int x);
 int delta_attention(struct builder *b, const struct decoder *d, int x);
 int compressed_attention(struct builder *b, const struct decoder *d, int64_t layer, int x);
@@ -133,7 +136,8 @@ int decoder_runs(struct builder *b, const struct layer_row *row, int64_t first, 
                  int x);
 
 /* A decoder from its embedding, through the layers of the family, to its norm, head and losses. The
- * layers that predict more tokens are built like the last one of the row. */
+ * layers that predict more tokens are built like the last one of the row; beside compressed keys like the first, which has
+ * the window alone. */
 void decoder_build(struct builder *b, const struct decoder *d, const struct layer_row *row,
                    int (*layers)(struct builder *b, const struct layer_row *row, int x));
 

@@ -15,19 +15,6 @@
  */
 #include "model/decoder.h"
 
-/* Rotates the first `rope_dim` of every so many features. */
-static int latent_rotary(struct builder *b, const struct decoder *d, const char *name, int x,
-                         int64_t each)
-{
-    int y = build_rotary(b, name, x);
-    if (y >= 0) {
-        build_last(b)->rope_base = d->rope_base;
-        build_last(b)->head_depth = build_last(b)->head_turned = d->rope_dim;
-        build_last(b)->head_share = each;
-    }
-    return y;
-}
-
 /* A product of the tokens that each device has (I2). */
 static int beside(struct builder *b, const char *name, int x, int64_t out)
 {
@@ -41,9 +28,9 @@ static void index_keys(struct builder *b, const struct decoder *d, int latent, i
 {
     build_module(b, "index");
     int q = beside(b, "q", latent, d->index_heads * d->index_dim);
-    q = latent_rotary(b, d, "q_rotary", q, d->index_dim);
+    q = decoder_rotary(b, d, "q_rotary", q, d->index_dim);
     int k = build_layer_norm(b, "k_norm", beside(b, "k", x, d->index_dim));
-    k = latent_rotary(b, d, "k_rotary", k, d->index_dim);
+    k = decoder_rotary(b, d, "k_rotary", k, d->index_dim);
     build_index(b, "index", q, k, beside(b, "weights", x, d->index_heads), d->index_heads);
     build_module_end(b);
 }
@@ -57,7 +44,7 @@ static int latent_queries(struct builder *b, const struct decoder *d, int x)
     if (d->index_top_k)
         index_keys(b, d, x, from);
     x = build_linear(b, d->q_lora ? "q_b" : "q", x, out, false);
-    return latent_rotary(b, d, "q_rotary", x, d->nope_dim + d->rope_dim);
+    return decoder_rotary(b, d, "q_rotary", x, d->nope_dim + d->rope_dim);
 }
 
 /* Each head's key: its own part from the latent, and the rotated part, which all heads share. */
@@ -66,7 +53,7 @@ static int latent_keys(struct builder *b, const struct decoder *d, int latent, i
     int64_t heads = d->heads;
     int own = build_linear(b, "k_b", latent, heads * d->nope_dim, false);
     int shared = build_linear(b, "k_rope", x, d->rope_dim, false);
-    shared = latent_rotary(b, d, "k_rotary", shared, d->rope_dim);
+    shared = decoder_rotary(b, d, "k_rotary", shared, d->rope_dim);
     shared = build_reshape(b, "k_expand", shared, 3, (int64_t[]){1, d->seq, heads * d->rope_dim});
     return build_concat(b, "k", (int[]){own, shared}, 2, 2);
 }

@@ -5,6 +5,7 @@
 #include "page_width.h"
 #include "program.h"
 #include "lab/lab.h"
+#include "lab/validate.h"
 #include "rounds.h"
 
 static struct published_rows rows_of(const char *name)
@@ -261,6 +262,22 @@ static void bridge_by_release(void **state)
                                       "Container")
                          ->degrees.optimizer,
                      UPDATE_MUON);
+}
+
+/* What ran is held against memory without a margin, and then without what an allocator caches. */
+static void memory_that_ran(void **state)
+{
+    (void)state;
+    struct published_rows primus = rows_of("primus_mi3xx"), mosaic = rows_of("llm_foundry_fsdp");
+    struct published *whole = row_named(&primus, "Llama-3.1-8B MI325X x8 FP8");
+    struct published *large = row_named(&primus, "Mixtral-8x22B MI355X x64 BF16");
+    struct published *tight = row_named(&mosaic, "760m_s16384_g8");
+    struct published *rows[] = {whole, large, tight};
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        assert_int_equal(published_predict(arena, rows[i]), WEFT_OK);
+    assert_null(row_full(whole));
+    assert_string_equal(row_full(large), "predicted not to fit in memory");
+    assert_string_equal(row_full(tight), "predicted to fit only without what the allocator caches");
 }
 
 /* A rack gives all of its 72 devices to jobs of one or eight racks, and 64 to those of 40. */
@@ -806,6 +823,7 @@ int main(void)
         cmocka_unit_test(fold3d_systems),
         cmocka_unit_test(proteus_rows),
         cmocka_unit_test(bridge_by_release),
+        cmocka_unit_test(memory_that_ran),
         cmocka_unit_test(mlperf_submissions),
         cmocka_unit_test(reasons_are_named),
         cmocka_unit_test(copies_to_the_host),

@@ -52,7 +52,7 @@ static const struct {
     {"deepseek-v3", 671026404352 + 11610068480},
     {"deepseek-v3.2-exp", 671026404352 + 11610067968 + 62.0 * 13959424}, /* and an index in each */
     /* 284.4 billion, and 6.6 of a layer that predicts one token more. */
-    {"deepseek-v4-flash", 290995646976},
+    {"deepseek-v4-flash", 290976509824},
     {"kimi-k2-instruct", 1026408232448},
     {"qwen3-next-80b-a3b", 79674391296}, /* without the layer that predicts one token more */
     {"deepseek-v2-lite", 15706484224},

@@ -271,6 +271,32 @@ static void test_pins_that_mean_nothing(void **state)
         }
 }
 
+/* Experts have degrees of their own, which do not make those of the other operators mixed. */
+static void test_experts_do_not_mix_degrees(void **state)
+{
+    (void)state;
+    struct degrees degrees = {
+        .dp = 8, .tp = 1, .pp = 1, .ep = 4, .micro_batch = 1, .global_batch = 8};
+    struct arena *keep = arena_new();
+    struct planned *planned = ARENA_NEW(keep, struct planned);
+    const struct trial *trial;
+    struct model *mixture;
+    struct cluster *node;
+    struct plan *plan;
+    planned->arena = keep;
+    assert_int_equal(model_open("mixtral-8x7b", "layers: 2", &mixture), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-h100:1", &node), WEFT_OK);
+    struct plan_request request = {.model = mixture, .cluster = node, .pins.global_batch = 8};
+    assert_int_equal(plan_from_degrees(mixture, node, &degrees, &plan), WEFT_OK);
+    assert_int_equal(try_plan(&request, NULL, plan, "", planned, &trial), WEFT_OK);
+    assert_int_equal(trial->value[DIMENSION_DP], 8);
+    assert_int_equal(trial->value[DIMENSION_TP], 1);
+    assert_int_equal(trial->value[DIMENSION_MICRO_BATCH], 1);
+    planned_free(planned);
+    cluster_free(node);
+    model_free(mixture);
+}
+
 /* Pieces of one stage alone are no pipeline that aceso could make better. */
 static void test_pieces_without_stages(void **state)
 {
@@ -397,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_what_is_named_would_do),
         cmocka_unit_test(test_pins_that_mean_nothing),
         cmocka_unit_test(test_pieces_without_stages),
+        cmocka_unit_test(test_experts_do_not_mix_degrees),
         cmocka_unit_test(test_no_number_of_stages),
         cmocka_unit_test(test_the_program_answers),
         cmocka_unit_test(test_what_hardware_would_bring),

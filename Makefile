@@ -18,7 +18,7 @@ CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
 # Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19
 
-.PHONY: all weft quickstart test test-gpu test-frameworks smoke cross portable bare deb deb-check wheel tsan mutants bench bench-papers fuzz install format lint analyze deps \
+.PHONY: all weft quickstart test test-gpu test-frameworks test-api smoke cross portable bare deb deb-check wheel tsan mutants bench bench-papers fuzz install format lint analyze deps \
         docs clean
 
 all: $(BUILD)/build.ninja
@@ -50,6 +50,9 @@ test:
 # AGAINST="--against megatron-0.16.1=SOURCE_TREE ...".
 test-frameworks: weft
 	tools/test-frameworks.sh $(BUILD)/weft $(BUILD)/frameworks $(AGAINST)
+
+test-api: weft
+	tools/test-api.sh $(BUILD)/weft $(BUILD)/api
 
 # Kernels and runs on this machine's GPU, by the tests that hold the CPU's: 69 plans of up to 8 ranks over 20 steps, random delays;
 # every kernel's memory accesses under compute-sanitizer, where it is there; a rank killed at 30 moments, by NCCL.

@@ -158,10 +158,9 @@ static weft_status add_compared(const struct api_request *request, const json_t 
     struct asked_plan question = {0};
     struct prediction *prediction = NULL;
     weft_status status;
-    status = body_text(body, "label", &row.label[0]);
-    if (!row.label[0]) /* none, or no text: the row is listed all the same */
+    TRY(body_text(body, "label", &row.label[0]));
+    if (!row.label[0])
         row.label[0] = arena_printf(comparison->arena, "%zu", comparison->rows.len + 1);
-    TRY(status);
     TRY(question_open(request->scratch, body, &question));
     TRY(question_plan(&question));
     TRY(simulate(question.opened.plan, &options, &prediction));
@@ -178,18 +177,42 @@ done:
     return WEFT_OK;
 }
 
-weft_status answer_compare(const struct api_request *request, json_t **out)
+/* What has the form of a row; whether its question makes a plan is said in the answer. */
+static weft_status check_row(json_t *row)
 {
-    static const char *header[] = {"label"};
-    const json_t *rows = json_object_get(request->body, "rows");
-    struct comparison comparison = {
-        .arena = request->scratch, .header = header, .labels = 1, .unit = "M tokens"};
+    static const char *const KEYS[] = {"label", "question", "what_if", NULL};
+    const json_t *what_if = json_object_get(row, "what_if");
+    const char *label;
+    weft_status status;
+    TRY(body_keys(row, KEYS));
+    TRY(body_text(row, "label", &label));
+    if (!json_is_object(json_object_get(row, "question")) || (what_if && !json_is_object(what_if)))
+        status = bad_argument("such as {\"question\": {...}, \"what_if\": {...}}",
+                              "a row has no 'question', or one that is no object");
+done:
+    return status;
+}
+
+static weft_status check_rows(const json_t *rows)
+{
     size_t count = json_array_size(rows);
     weft_status status = WEFT_OK;
     if (count < 1 || count > MOST_COMPARED)
         return bad_argument("such as {\"rows\": [{\"question\": ...}, {\"question\": ...}]}",
                             "'rows' is no list of 1 to %d questions", MOST_COMPARED);
     for (size_t i = 0; i < count && !status; i++)
+        status = check_row(json_array_get(rows, i));
+    return status;
+}
+
+weft_status answer_compare(const struct api_request *request, json_t **out)
+{
+    static const char *header[] = {"label"};
+    const json_t *rows = json_object_get(request->body, "rows");
+    struct comparison comparison = {
+        .arena = request->scratch, .header = header, .labels = 1, .unit = "M tokens"};
+    weft_status status = check_rows(rows);
+    for (size_t i = 0; i < json_array_size(rows) && !status; i++)
         status = add_compared(request, json_array_get(rows, i), &comparison);
     if (!status)
         *out = comparison_json(&comparison);

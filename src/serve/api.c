@@ -1,24 +1,35 @@
 /* api.c - the table of calls, and what all of them share: bodies are read, files given, errors written as JSON.
  *
  *   I1  A call is one request of the library (base.h): its memory is bounded, and what it took is free again.
- *   I2  A body is an object of at most MOST_BODY_BYTES; its files are those of `files`, by plain names.
+ *   I2  A body is an object of at most MOST_BODY_BYTES with no other keys than its call's; its files are those of
+ *       `files`, by plain names.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/room.h"
 
+/* What every question has, beside what its call adds. */
+#define ASKED "question", "files", "what_if"
+
 static const struct api_call CALLS[] = {
     {"models", answer_models, .summary = "the models that have names"},
     {"clusters", answer_clusters, .summary = "the clusters that have names"},
     {"choices", answer_choices, .summary = "planners, schedules, formats and types"},
-    {"simulate", answer_simulate, true, .summary = "how long an iteration takes and why"},
-    {"check", answer_check, true, .summary = "whether a plan can be executed, and by whom"},
-    {"export", answer_export, true, .summary = "a plan for another framework"},
-    {"compare", answer_compare, true, .summary = "several plans side by side"},
-    {"values", answer_values, true, .summary = "the values of each degree, and why not"},
-    {"grid", answer_grid, true, .summary = "estimates of tp times pp"},
-    {"plan", answer_plan, true, true, "the fastest plan that fits, and why"},
+    {"simulate",
+     answer_simulate,
+     {ASKED, "timeline"},
+     .summary = "how long an iteration takes and why"},
+    {"check", answer_check, {ASKED}, .summary = "whether a plan can be executed, and by whom"},
+    {"export", answer_export, {ASKED, "to", "nearest"}, .summary = "a plan for another framework"},
+    {"compare", answer_compare, {"files", "rows"}, .summary = "several plans side by side"},
+    {"values", answer_values, {ASKED}, .summary = "the values of each degree, and why not"},
+    {"grid", answer_grid, {ASKED, "tp", "pp"}, .summary = "estimates of tp times pp"},
+    {"plan",
+     answer_plan,
+     {ASKED, "planner", "for", "quick", "budget_s"},
+     .searches = true,
+     .summary = "the fastest plan that fits, and why"},
 };
 
 const struct api_call *api_find(const char *name)
@@ -78,6 +89,51 @@ static weft_status take_files(const json_t *body, struct given_file *file, size_
     return WEFT_OK;
 }
 
+/* ---- bodies --------------------------------------------------------------------------------- */
+
+bool api_asks(const struct api_call *call)
+{
+    return call->key[0] != NULL;
+}
+
+static bool has_key(const char *const key[], const char *name)
+{
+    while (*key && strcmp(*key, name) != 0)
+        key++;
+    return *key != NULL;
+}
+
+weft_status body_keys(json_t *body, const char *const key[])
+{
+    for (void *at = json_object_iter(body); at; at = json_object_iter_next(body, at))
+        if (!has_key(key, json_object_iter_key(at)))
+            return bad_argument("/api/v1/openapi.json describes what a call takes",
+                                "'%.60s' is not a known key here", json_object_iter_key(at));
+    return WEFT_OK;
+}
+
+/* *unread: it is not even JSON that a call takes, whatever it means. */
+static weft_status read_body(const struct api_call *call, const char *body, size_t len,
+                             json_t **out, bool *unread)
+{
+    json_error_t error;
+    *unread = true;
+    if (len > MOST_BODY_BYTES)
+        return bad_argument(NULL, "a body has at most %d bytes", MOST_BODY_BYTES);
+    *out = json_loadb(body, len, JSON_REJECT_DUPLICATES, &error);
+    if (!*out) {
+        *unread = json_error_code(&error) != json_error_numeric_overflow;
+        return bad_argument(NULL, "the body %s: %.200s (line %d)",
+                            *unread ? "is no JSON" : "has a number that is too large", error.text,
+                            error.line);
+    }
+    if (!json_is_object(*out))
+        return bad_argument("such as {\"question\": {...}}", "the body is no JSON object");
+    weft_status status = body_keys(*out, call->key);
+    *unread = status != WEFT_OK;
+    return status;
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 struct api_job {
@@ -126,24 +182,20 @@ struct api_result api_run_json(const struct api_call *call, const json_t *body,
                         : json_dumps(job.answer, JSON_COMPACT | JSON_REAL_PRECISION(12));
     if (!status)
         json_decref(job.answer);
-    return (struct api_result){status, text};
+    return (struct api_result){status, text, false};
 }
 
 struct api_result api_run(const struct api_call *call, const char *body, size_t len,
                           const struct api_bounds *bounds)
 {
-    json_error_t error;
-    json_t *json = call->asks ? json_loadb(body, len, JSON_REJECT_DUPLICATES, &error) : NULL;
-    weft_status status = WEFT_OK;
-    if (call->asks && len > MOST_BODY_BYTES)
-        status = bad_argument(NULL, "a body has at most %d bytes", MOST_BODY_BYTES);
-    else if (call->asks && !json)
-        status =
-            bad_argument(NULL, "the body is no JSON: %.200s (line %d)", error.text, error.line);
-    else if (call->asks && !json_is_object(json))
-        status = bad_argument("such as {\"question\": {...}}", "the body is no JSON object");
-    struct api_result result = {status, status ? api_error_text(status) : NULL};
-    if (!status)
+    json_t *json = NULL;
+    struct api_result result = {0};
+    weft_status status =
+        api_asks(call) ? read_body(call, body, len, &json, &result.unread) : WEFT_OK;
+    result.status = status;
+    if (status)
+        result.text = api_error_text(status);
+    else
         result = api_run_json(call, json, bounds);
     json_decref(json);
     return result;

@@ -24,11 +24,12 @@ static const char API[] = "/api/v1/";
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static int http_code(weft_status status)
+/* 400 is for what cannot be read, 422 for a question that can, and has no answer. */
+int http_code(const struct api_result *result)
 {
     static const int CODES[] = {
-        [WEFT_OK] = 200, [WEFT_NO_ANSWER] = 422, [WEFT_BAD_INPUT] = 400, [WEFT_FAILURE] = 500};
-    return CODES[status];
+        [WEFT_OK] = 200, [WEFT_NO_ANSWER] = 422, [WEFT_BAD_INPUT] = 422, [WEFT_FAILURE] = 500};
+    return result->unread ? 400 : CODES[result->status];
 }
 
 void add_headers(const struct server *server, struct MHD_Response *response, const char *type)
@@ -50,8 +51,8 @@ void add_headers(const struct server *server, struct MHD_Response *response, con
 }
 
 /* Frees the text. */
-static enum MHD_Result send_text(const struct server *server, struct MHD_Connection *connection,
-                                 int code, const char *type, char *text)
+static enum MHD_Result send_allowing(const struct server *server, struct MHD_Connection *connection,
+                                     int code, const char *type, char *text, const char *allow)
 {
     const struct http_library *http = server->http;
     struct MHD_Response *response =
@@ -61,16 +62,31 @@ static enum MHD_Result send_text(const struct server *server, struct MHD_Connect
         return MHD_NO;
     }
     add_headers(server, response, type);
+    if (allow)
+        http->add_response_header_(response, "Allow", allow);
     enum MHD_Result sent = http->queue_response_(connection, (unsigned)code, response);
     http->destroy_response_(response);
     return sent;
+}
+
+/* Frees the text. */
+static enum MHD_Result send_text(const struct server *server, struct MHD_Connection *connection,
+                                 int code, const char *type, char *text)
+{
+    return send_allowing(server, connection, code, type, text, NULL);
+}
+
+enum MHD_Result send_json(const struct server *server, struct MHD_Connection *connection, int code,
+                          char *text)
+{
+    return send_text(server, connection, code, JSON_TYPE, text);
 }
 
 enum MHD_Result send_error(const struct server *server, struct MHD_Connection *connection, int code,
                            const char *message)
 {
     weft_status status = bad_argument(NULL, "%s", message);
-    return send_text(server, connection, code, JSON_TYPE, api_error_text(status));
+    return send_json(server, connection, code, api_error_text(status));
 }
 
 /* ---- places to work in (I1) ------------------------------------------------------------------ */
@@ -222,7 +238,7 @@ static enum MHD_Result answer_call(struct server *server, struct MHD_Connection 
         api_run(call, reading->body ? reading->body : "", reading->len, &bounds);
     watch_remove(&server->watch, &work);
     slot_give(server, call->searches);
-    return send_text(server, connection, http_code(result.status), JSON_TYPE, result.text);
+    return send_json(server, connection, http_code(&result), result.text);
 }
 
 static enum MHD_Result answer_stop(struct server *server, struct MHD_Connection *connection,
@@ -234,7 +250,7 @@ static enum MHD_Result answer_stop(struct server *server, struct MHD_Connection 
     json_decref(body);
     if (!stopped)
         return send_error(server, connection, 404, "no search of this number is going on");
-    return send_text(server, connection, 200, JSON_TYPE, strdup("{\"stopped\":true}"));
+    return send_json(server, connection, 200, strdup("{\"stopped\":true}"));
 }
 
 static enum MHD_Result answer_post(struct server *server, struct MHD_Connection *connection,
@@ -244,14 +260,13 @@ static enum MHD_Result answer_post(struct server *server, struct MHD_Connection 
     const char *type = header_of(server, connection, "Content-Type");
     if (!type || strncasecmp(type, JSON_TYPE, strlen(JSON_TYPE)) != 0)
         return send_error(server, connection, 415, "the body must be application/json");
-    if (strcmp(name, "stop") == 0)
+    if (!call) /* the one that no library call answers */
         return answer_stop(server, connection, reading);
-    if (!call)
-        return send_error(server, connection, 404, "no such call: /api/v1/openapi.json lists them");
-    if (!call->asks)
-        return send_error(server, connection, 405, "this call is a GET");
-    if (call->searches &&
-        server->http->lookup_connection_value_(connection, MHD_GET_ARGUMENT_KIND, "progress"))
+    const char *progress =
+        server->http->lookup_connection_value_(connection, MHD_GET_ARGUMENT_KIND, "progress");
+    if (progress && strcmp(progress, "1") != 0)
+        return send_error(server, connection, 400, "'progress' is something else than 1");
+    if (call->searches && progress)
         return stream_search(server, connection, reading->body ? reading->body : "", reading->len);
     return answer_call(server, connection, call, reading);
 }
@@ -260,31 +275,46 @@ static enum MHD_Result answer_get(struct server *server, struct MHD_Connection *
                                   const char *path)
 {
     const struct body_reading none = {0};
-    bool is_api = strncmp(path, API, strlen(API)) == 0;
-    const struct api_call *call = is_api ? api_find(path + strlen(API)) : NULL;
     if (strcmp(path, "/") == 0)
         return send_text(server, connection, 200, HTML_TYPE, strdup(EXPLORER_PAGE));
-    if (is_api && strcmp(path + strlen(API), "openapi.json") == 0)
-        return send_text(server, connection, 200, JSON_TYPE, strdup(OPENAPI));
+    const struct api_call *call = api_find(path + strlen(API));
     if (!call)
-        return send_error(server, connection, 404, "there is nothing here");
-    if (call->asks)
-        return send_error(server, connection, 405, "this call is a POST with a question");
+        return send_json(server, connection, 200, strdup(OPENAPI));
     return answer_call(server, connection, call, &none);
+}
+
+static const char GET[] = "GET, HEAD", POST[] = "POST";
+
+/* The methods of what is at a path; NULL: there is nothing. */
+static const char *methods_of(const char *path)
+{
+    if (strcmp(path, "/") == 0)
+        return GET;
+    if (strncmp(path, API, strlen(API)) != 0)
+        return NULL;
+    const char *name = path + strlen(API);
+    const struct api_call *call = api_find(name);
+    if (call)
+        return api_asks(call) ? POST : GET;
+    return strcmp(name, "openapi.json") == 0 ? GET : strcmp(name, "stop") == 0 ? POST : NULL;
 }
 
 static enum MHD_Result answer_method(struct server *server, struct MHD_Connection *connection,
                                      const char *path, const char *method,
                                      const struct body_reading *reading)
 {
-    bool is_api = strncmp(path, API, strlen(API)) == 0;
-    if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
-        return answer_get(server, connection, path);
-    if (strcmp(method, "POST") == 0 && is_api)
-        return answer_post(server, connection, path + strlen(API), reading);
+    const char *methods = methods_of(path);
     if (strcmp(method, "OPTIONS") == 0 && server->options->token)
-        return send_text(server, connection, 200, JSON_TYPE, strdup("{}"));
-    return send_error(server, connection, 405, "expected GET or POST");
+        return send_json(server, connection, 200, strdup("{}"));
+    if (!methods)
+        return send_error(server, connection, 404,
+                          "there is nothing here: /api/v1/openapi.json lists the calls");
+    if (methods == POST && strcmp(method, "POST") == 0)
+        return answer_post(server, connection, path + strlen(API), reading);
+    if (methods == GET && (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0))
+        return answer_get(server, connection, path);
+    return send_allowing(server, connection, 405, JSON_TYPE,
+                         api_error_text(bad_argument(NULL, "expected %s", methods)), methods);
 }
 
 /* ---- libmicrohttpd's calls ------------------------------------------------------------------- */
@@ -431,5 +461,5 @@ int api_answer_text(const char *path, const char *body, size_t len, char **out)
         return 404;
     struct api_result result = api_run(call, body, len, &bounds);
     *out = result.text;
-    return http_code(result.status);
+    return http_code(&result);
 }

@@ -32,6 +32,10 @@ struct server {
 /* {"error": ...} with this status and message. */
 enum MHD_Result send_error(const struct server *server, struct MHD_Connection *connection, int code,
                            const char *message);
+/* The text is JSON, which is freed. */
+enum MHD_Result send_json(const struct server *server, struct MHD_Connection *connection, int code,
+                          char *text);
+int http_code(const struct api_result *result);
 /* Waits for a place to work in; false: there is none. */
 bool slot_take(struct server *server, bool search);
 void slot_give(struct server *server, bool search);

@@ -9,6 +9,7 @@
 enum {
     MOST_BODY_BYTES = 1 << 20, /* the largest config.json that Hugging Face has takes some 20 KiB */
     MOST_FILES = 4,
+    MOST_KEYS = 8, /* of a body */
     MOST_COMPARED = 8,
     MOST_CELLS = 400,     /* of a grid: one estimate takes about a millisecond */
     TIMELINE_BARS = 4000, /* more than a screen has columns */
@@ -51,16 +52,18 @@ typedef weft_status api_function(const struct api_request *request, json_t **out
 struct api_call {
     const char *name; /* the last word of its path */
     api_function *answer;
-    bool asks;     /* POST with a body; else GET */
-    bool searches; /* takes seconds: has progress, and a longer limit */
+    const char *key[MOST_KEYS + 1]; /* of its body, up to NULL; none: a GET */
+    bool searches;                  /* takes seconds: has progress, and a longer limit */
     const char *summary;
 };
 const struct api_call *api_find(const char *name);
+bool api_asks(const struct api_call *call); /* POST with a body; else GET */
 
 /* What becomes of a request, whoever brings it. */
 struct api_result {
     weft_status status;
-    char *text; /* JSON: the answer, or {"error": ...}; the caller frees it */
+    char *text;  /* JSON: the answer, or {"error": ...}; the caller frees it */
+    bool unread; /* the body is no JSON, or has a key that its call does not know */
 };
 struct api_bounds {
     double seconds; /* 0: no limit */
@@ -84,6 +87,8 @@ api_function answer_models, answer_clusters, answer_choices, answer_simulate, an
 
 /* ---- what the body of a request may say ------------------------------------------------------ */
 
+/* It has no other keys than these, up to NULL. */
+weft_status body_keys(json_t *body, const char *const key[]);
 weft_status body_flag(const json_t *body, const char *key, bool *out);
 weft_status body_text(const json_t *body, const char *key, const char **out); /* NULL: not given */
 /* A list of at most `most` whole numbers from 1; *count is 0 if it is not given. */

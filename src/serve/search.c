@@ -145,6 +145,8 @@ weft_status answer_plan(const struct api_request *request, json_t **out)
         goto done;
     }
     struct plan_request asked = request_of(request, &search, &question);
+    if (request->progress)
+        request->progress(request->context, &(struct progress){.what = "the question is read"});
     TRY(plan_search(search.planner, &asked, &planned));
     TRY(answer_found(request, &asked, planned, &question, out));
 done:

@@ -6,6 +6,7 @@
  *
  *   I1  The search has a thread of its own; the connection's thread waits for its lines. When the client leaves, the
  *       search is stopped and its thread joined before anything is freed.
+ *   I2  The first line is sent once the question has been read: one that cannot be is answered like any other call's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,17 +26,21 @@ struct search_stream {
     /* under `lock` */
     char *line; /* the next to be sent; NULL: none */
     size_t sent;
+    bool begun; /* the question has been read, and the search is going on */
+    bool named; /* the line with its number has been sent */
     bool over;
-    char *last; /* the last line, once it is known */
+    char *last;  /* the last line, once it is known */
+    int refused; /* the status of HTTP of a question that could not be read; 0: it could */
 };
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Progress that nobody has taken yet is replaced. */
+/* Progress that nobody has taken yet is replaced; its number is not. */
 static void put_line(struct search_stream *stream, char *line)
 {
     pthread_mutex_lock(&stream->lock);
-    if (stream->sent == 0) {
+    stream->begun = true;
+    if (stream->named && stream->sent == 0) {
         free(stream->line);
         stream->line = line;
     } else {
@@ -80,6 +85,7 @@ static void *run_search(void *context)
     free(result.text);
     pthread_mutex_lock(&stream->lock);
     stream->last = line;
+    stream->refused = stream->begun || !result.status ? 0 : http_code(&result);
     pthread_cond_signal(&stream->changed);
     pthread_mutex_unlock(&stream->lock);
     return NULL;
@@ -115,6 +121,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *out, size_t m
         free(stream->line);
         stream->line = NULL;
         stream->sent = 0;
+        stream->named = true;
     }
     pthread_mutex_unlock(&stream->lock);
     return (ssize_t)bytes;
@@ -170,22 +177,34 @@ static struct search_stream *new_stream(struct server *server, const char *body,
 
 static bool begin(struct server *server, struct search_stream *stream)
 {
+    if (!stream->body || pthread_create(&stream->thread, NULL, run_search, stream) != 0)
+        return false;
     pthread_mutex_lock(&server->lock);
     stream->next = server->streams;
     server->streams = stream;
     pthread_mutex_unlock(&server->lock);
-    return stream->body && pthread_create(&stream->thread, NULL, run_search, stream) == 0;
+    return true;
 }
 
-enum MHD_Result stream_search(struct server *server, struct MHD_Connection *connection,
-                              const char *body, size_t len)
+/* I2: 0, or the status of a question that could not be read, with its message, which the caller frees. */
+static int wait_for_question(struct search_stream *stream, char **message)
+{
+    pthread_mutex_lock(&stream->lock);
+    while (!stream->begun && !stream->last)
+        pthread_cond_wait(&stream->changed, &stream->lock);
+    int refused = stream->refused;
+    if (refused) {
+        *message = stream->last;
+        stream->last = NULL;
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return refused;
+}
+
+static enum MHD_Result send_stream(struct server *server, struct MHD_Connection *connection,
+                                   struct search_stream *stream)
 {
     const struct http_library *http = server->http;
-    if (!slot_take(server, true))
-        return send_error(server, connection, 503, "others are searching; ask again in a moment");
-    struct search_stream *stream = new_stream(server, body, len);
-    if (!stream || !begin(server, stream))
-        return MHD_NO; /* no memory or no threads: the connection is closed */
     struct MHD_Response *response = http->create_response_from_callback_(
         MHD_SIZE_UNKNOWN, 32 << 10, read_stream, stream, close_stream);
     if (!response) {
@@ -196,6 +215,26 @@ enum MHD_Result stream_search(struct server *server, struct MHD_Connection *conn
     enum MHD_Result queued = http->queue_response_(connection, 200, response);
     http->destroy_response_(response);
     return queued;
+}
+
+enum MHD_Result stream_search(struct server *server, struct MHD_Connection *connection,
+                              const char *body, size_t len)
+{
+    if (!slot_take(server, true))
+        return send_error(server, connection, 503, "others are searching; ask again in a moment");
+    struct search_stream *stream = new_stream(server, body, len);
+    char *message = NULL;
+    if (!stream || !begin(server, stream)) { /* no memory or no threads: the connection is closed */
+        if (stream)
+            free_stream(stream);
+        slot_give(server, true);
+        return MHD_NO;
+    }
+    int refused = wait_for_question(stream, &message);
+    if (!refused)
+        return send_stream(server, connection, stream);
+    close_stream(stream);
+    return send_json(server, connection, refused, message);
 }
 
 bool stream_stop(struct server *server, const char *number)

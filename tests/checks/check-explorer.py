@@ -51,6 +51,14 @@ class Server:
         connection.close()
         return answer.status, text
 
+    def allowed(self, path):
+        """The status of a method that nothing takes, and what is allowed in its place."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=90)
+        connection.request("DELETE", path)
+        answer = connection.getresponse()
+        connection.close()
+        return answer.status, answer.headers["Allow"]
+
     def resident_kib(self):
         for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS"):
@@ -72,23 +80,25 @@ class Server:
 HOSTILE = [  # path, body, the statuses that are right
     ("/api/v1/simulate", b"", {400}), ("/api/v1/simulate", b"{", {400}), ("/api/v1/simulate", b"[" * 100000, {400}),
     ("/api/v1/simulate", b'{"question":' * 3000, {400}), ("/api/v1/simulate", b'{"question":"\xff\xfe"}', {400}),
-    ("/api/v1/simulate", b"null", {400}), ("/api/v1/simulate", {"question": {}}, {400}), ("/api/v1/simulate", {"question": []}, {400}),
-    ("/api/v1/simulate", {"question": {"model": "/etc/passwd", "cluster": "dgx-a100"}}, {400}),
-    ("/api/v1/simulate", {"question": {"model": "../x.yaml", "cluster": "dgx-a100"}}, {400}),
-    ("/api/v1/simulate", {"question": {"model": "gpt3-13b", "cluster": "/etc/hostname"}}, {400}),
-    ("/api/v1/simulate", {"question": {"model": "gpt3-13b", "cluster": "dgx-a100:99999999999"}}, {400}),
-    ("/api/v1/simulate", {"question": {"model": "gpt3-13b", "cluster": "dgx-a100:4", "degrees": {"tp": -1}}}, {400}),
-    ("/api/v1/simulate", {"question": {"model": "gpt3-13b", "cluster": "dgx-a100:4", "degrees": {"tp": 2 ** 62}}}, {400}),
-    ("/api/v1/simulate", {"question": {"model": "gpt3-13b", "cluster": "dgx-a100:4", "options": {"layers": 10 ** 9}}}, {400, 422, 500}),
-    ("/api/v1/simulate", {**SMALL, "what_if": {"network": 0}}, {400}), ("/api/v1/simulate", {**SMALL, "what_if": {"x": 2}}, {400}),
-    ("/api/v1/simulate", {**SMALL, "files": {"../a": "x"}}, {400}), ("/api/v1/simulate", {**SMALL, "timeline": 7}, {400}),
-    ("/api/v1/compare", {"rows": [SMALL] * 99}, {400}), ("/api/v1/compare", {"rows": [3]}, {200, 400}),
-    ("/api/v1/compare", {"rows": [{**SMALL, "label": {}}]}, {200, 400}),
-    ("/api/v1/grid", {**SMALL, "tp": [0]}, {400}), ("/api/v1/grid", {**SMALL, "tp": list(range(1, 99))}, {400}),
-    ("/api/v1/export", SMALL, {400}), ("/api/v1/export", {**SMALL, "to": "nothing"}, {400}),
-    ("/api/v1/plan", {**SMALL, "budget_s": -1}, {400}), ("/api/v1/plan", {**SMALL, "planner": "nobody"}, {400}),
+    ("/api/v1/simulate", b"null", {400}), ("/api/v1/simulate", {"question": {}}, {422}), ("/api/v1/simulate", {"question": []}, {422}),
+    ("/api/v1/simulate", {"question": {"model": "/etc/passwd", "cluster": "dgx-a100"}}, {422}),
+    ("/api/v1/simulate", {"question": {"model": "../x.yaml", "cluster": "dgx-a100"}}, {422}),
+    ("/api/v1/simulate", {"question": {"model": "gpt3-13b", "cluster": "/etc/hostname"}}, {422}),
+    ("/api/v1/simulate", {"question": {"model": "gpt3-13b", "cluster": "dgx-a100:99999999999"}}, {422}),
+    ("/api/v1/simulate", {"question": {"model": "gpt3-13b", "cluster": "dgx-a100:4", "degrees": {"tp": -1}}}, {422}),
+    ("/api/v1/simulate", {"question": {"model": "gpt3-13b", "cluster": "dgx-a100:4", "degrees": {"tp": 2 ** 62}}}, {422}),
+    ("/api/v1/simulate", {"question": {"model": "gpt3-13b", "cluster": "dgx-a100:4", "options": {"layers": 10 ** 9}}}, {422, 500}),
+    ("/api/v1/simulate", {**SMALL, "what_if": {"network": 0}}, {422}), ("/api/v1/simulate", {**SMALL, "what_if": {"x": 2}}, {422}),
+    ("/api/v1/simulate", {**SMALL, "files": {"../a": "x"}}, {422}), ("/api/v1/simulate", {**SMALL, "timeline": 7}, {422}),
+    ("/api/v1/compare", {"rows": [SMALL] * 99}, {422}), ("/api/v1/compare", {"rows": [3]}, {200, 422}),
+    ("/api/v1/compare", {"rows": [{**SMALL, "label": {}}]}, {200, 422}),
+    ("/api/v1/grid", {**SMALL, "tp": [0]}, {422}), ("/api/v1/grid", {**SMALL, "tp": list(range(1, 99))}, {422}),
+    ("/api/v1/export", SMALL, {422}), ("/api/v1/export", {**SMALL, "to": "nothing"}, {422}),
+    ("/api/v1/plan", {**SMALL, "budget_s": -1}, {422}), ("/api/v1/plan", {**SMALL, "planner": "nobody"}, {422}),
     ("/api/v1/nothing", {}, {404}), ("/api/v1/models", {}, {405}), ("/api/v1/stop", {"search": "x"}, {404}), ("/api/v1/" + "a" * 3000, None, {404}),
     ("/api/v1/simulate", None, {405}), ("/../../etc/passwd", None, {404}), ("/x", None, {404}),
+    ("/api/v1/simulate", {**SMALL, "timelin": True}, {400}), ("/api/v1/simulate", b'{"question": {"model": 1' + b"0" * 40 + b"}}", {422}),
+    ("/api/v1/compare", {"rows": [{**SMALL, "lable": "x"}]}, {422}), ("/api/v1/plan?progress=2", SMALL, {400}),
 ]
 
 
@@ -124,7 +134,8 @@ def check_hostile(server):
     assert server.ask("/api/v1/simulate", SMALL, {"content-type": "text/plain"})[0] == 415
     assert server.ask("/api/v1/simulate", SMALL, {"host": "evil.example"})[0] == 403
     assert server.ask("/api/v1/simulate", SMALL, {"origin": "http://evil.example"})[0] == 403
-    assert server.ask("/api/v1/models", None, method="DELETE")[0] == 405
+    for path, allowed in (("models", "GET, HEAD"), ("simulate", "POST"), ("stop", "POST")):
+        assert server.allowed("/api/v1/" + path) == (405, allowed), path
     for piece in (b"POST /api/v1/simulate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{", b"GET /", b"\x00\xff" * 50, b"A" * 200000):
         with socket.create_connection(("127.0.0.1", server.port)) as half:
             try:

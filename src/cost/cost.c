@@ -30,6 +30,7 @@ struct cost {
     struct calibration sustained; /* the same under the power limit of hours of training */
     struct profile_source source[MAX_SOURCES];
     size_t sources;
+    struct interference interference[KERNEL_COUNT]; /* as measured; 0: not */
 };
 
 /* Devices that differ in memory size only (I2). */
@@ -114,6 +115,9 @@ weft_status cost_open(const struct device *device, const char *profile_path, str
         TRY(add_source(cost, profile_path, device->name, true));
     TRY(add_shipped(cost, device->name));
     TRY(add_shipped(cost, twin_of(device->name)));
+    for (size_t i = 0; i < cost->sources; i++)
+        TRY(profile_interference(cost->source[i].profile, cost->source[i].device,
+                                 cost->interference));
     *out = cost;
     cost = NULL;
 done:
@@ -245,8 +249,31 @@ int64_t cost_call_ns(const struct cost *cost)
     return (int64_t)(cost->calibration->issue_ns / pace_of(&cost->device.paces, PACE_HOST));
 }
 
-double cost_slowdown(const struct cost *cost)
+/* ---- interference ---------------------------------------------------------------------------- */
+
+static double device_slowdown(const struct cost *cost)
 {
     double measured = cost->device.overlap_slowdown;
     return measured > 0 ? measured : cost->calibration->overlap_slowdown;
+}
+
+double cost_slowdown(const struct cost *cost)
+{
+    double products = cost->interference[KERNEL_MATMUL].work;
+    return products > 0 ? products : device_slowdown(cost);
+}
+
+struct interference cost_interference(const struct cost *cost, enum kernel kernel)
+{
+    double all = device_slowdown(cost);
+    const struct interference *measured = &cost->interference[kernel];
+    return measured->work > 0 ? *measured : (struct interference){all, all};
+}
+
+bool cost_tells_kernels(const struct cost *cost)
+{
+    for (int k = 0; k < KERNEL_COUNT; k++)
+        if (cost->interference[k].work > 0)
+            return true;
+    return false;
 }

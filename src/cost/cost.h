@@ -187,6 +187,13 @@ weft_status profile_rates(struct profile *profile, const char *device, struct ar
 /* name is "overlap_slowdown" or "context"; *found is false if the database has no such number. */
 weft_status profile_constant(struct profile *profile, const char *device, const char *name,
                              double *out, bool *found);
+/* By how much kernels and collectives slow each other down (interference.c); 0: not measured. */
+struct interference {
+    double work, transfer;
+};
+/* Fills in what `out` does not have yet and the database has of this device. */
+weft_status profile_interference(struct profile *profile, const char *device,
+                                 struct interference out[KERNEL_COUNT]);
 /* Times and sizes of a model's operators, as Aceso's and Sailor's tables publish them. */
 struct operator_profile {
     const char *op;
@@ -322,8 +329,13 @@ double dispatch_reach(const struct dispatch *dispatch, double places);
 /* 0 for a device on which it was not measured. */
 double dispatch_ns(const struct device *device, const struct dispatch *dispatch);
 /* The factor by which both computation and collectives on the device slow down while they
- * overlap. */
+ * overlap: that of the machine or its architecture, for all kinds of kernels. Estimates know no other; where products
+ * were measured by themselves, they take what slows these down. */
 double cost_slowdown(const struct cost *cost);
+/* The same by kind of kernel, where that was measured, and both ways (interference.c); otherwise the one factor. */
+struct interference cost_interference(const struct cost *cost, enum kernel kernel);
+/* Whether kinds of kernels differ, so that one factor does not stand for all. */
+bool cost_tells_kernels(const struct cost *cost);
 
 /* ---- memory of one operator ------------------------------------------------------------------ */
 

@@ -137,6 +137,12 @@ static const struct csv_kind CSV_KINDS[] = {
      import_weft_collectives,
      NULL,
      NULL},
+    {"weft interference",
+     FORMAT_WEFT_CSV,
+     {"kernel", "work_slowdown", "transfer_slowdown"},
+     import_weft_interference,
+     NULL,
+     NULL},
 };
 
 /* How many columns of the signature the file has, out of how many: a full match beats any other. */

@@ -123,6 +123,7 @@ weft_status import_aiconfigurator(struct import *import, struct csv *csv);
 weft_status import_aiconfigurator_nccl(struct import *import, struct csv *csv);
 weft_status import_weft_kernels(struct import *import, struct csv *csv);
 weft_status import_weft_collectives(struct import *import, struct csv *csv);
+weft_status import_weft_interference(struct import *import, struct csv *csv);
 weft_status import_galvatron(struct import *import, const struct doc *doc);
 
 #endif

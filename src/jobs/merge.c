@@ -152,16 +152,32 @@ static void merge_tasks(struct merged *m)
 
 /* ---- interference ---------------------------------------------------------------------------- */
 
-struct interference {
+struct merged_interference {
     double *device, *flow;
+    double *slowed, *slows; /* per task; NULL: no job has such factors */
     int64_t *first;
     ARRAY(int32_t) devices;
 };
 
-static void add_interference(struct merged *m, struct interference *in,
+/* A job without factors of its tasks has those of its devices. */
+static void add_task_factors(const struct merged_interference *in, const struct merged_job *job)
+{
+    const struct engine_graph *own = graph_of(job);
+    for (int32_t i = 0; i < job->iterations; i++)
+        for (int32_t t = 0; t < own->tasks; t++) {
+            int32_t device = own->stream_device ? own->stream_device[own->task_stream[t]] : -1;
+            double all = own->device_slowdown && device >= 0 ? own->device_slowdown[device] : 1;
+            in->slowed[task_at(job, i, t)] = own->task_slowed ? own->task_slowed[t] : all;
+            in->slows[task_at(job, i, t)] = own->task_slows ? own->task_slows[t] : all;
+        }
+}
+
+static void add_interference(struct merged *m, struct merged_interference *in,
                              const struct merged_job *job)
 {
     const struct engine_graph *own = graph_of(job);
+    if (in->slowed)
+        add_task_factors(in, job);
     for (int32_t d = 0; d < own->devices; d++)
         in->device[job->device + d] = own->device_slowdown ? own->device_slowdown[d] : 1;
     for (int32_t f = 0; f < own->flows; f++) {
@@ -176,12 +192,20 @@ static void add_interference(struct merged *m, struct interference *in,
 static void merge_interference(struct merged *m)
 {
     struct engine_graph *g = &m->graph;
-    struct interference in = {ARENA_ARRAY(m->keep, double, (size_t)g->devices),
-                              ARENA_ARRAY(m->keep, double, (size_t)g->flows + 1),
-                              ARENA_ARRAY(m->keep, int64_t, (size_t)g->flows + 1),
-                              {0}};
+    struct merged_interference in = {
+        .device = ARENA_ARRAY(m->keep, double, (size_t)g->devices),
+        .flow = ARENA_ARRAY(m->keep, double, (size_t)g->flows + 1),
+        .first = ARENA_ARRAY(m->keep, int64_t, (size_t)g->flows + 1),
+    };
+    for (int32_t j = 0; j < m->request->jobs && !in.slowed; j++)
+        if (graph_of(&m->job[j])->task_slowed) {
+            in.slowed = ARENA_ARRAY(m->keep, double, (size_t)g->tasks);
+            in.slows = ARENA_ARRAY(m->keep, double, (size_t)g->tasks);
+        }
     for (int32_t j = 0; j < m->request->jobs; j++)
         add_interference(m, &in, &m->job[j]);
+    g->task_slowed = in.slowed;
+    g->task_slows = in.slows;
     g->device_slowdown = in.device;
     g->flow_slowdown = in.flow;
     g->flow_device_first = in.first;

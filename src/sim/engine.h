@@ -17,7 +17,8 @@
  * and the transfer's own pace (what (3) allows it with times_l = 1) is divided by the largest
  * slowdown among its devices that work (Proteus VI, gamma = slowdown - 1; Galvatron-BMW V). Links
  * are shared after that: a transfer that others hold below this pace is not slowed down twice. A
- * transfer whose kernels take units of the device away slows work down by its own factor, if that is larger.
+ * transfer whose kernels take units of the device away slows work down by its own factor, if that is larger. Tasks may
+ * have factors of their own, one for each way, in place of slowdown_d.
  *
  *   I1  No task starts before (1); a stream never overlaps itself.
  *   I2  Time is whole nanoseconds. A transfer (or slowed work) is over at the first nanosecond at
@@ -62,6 +63,9 @@ struct engine_graph {
     const double *device_slowdown; /* at least 1, which means none; optional: no interference */
     const int64_t *flow_device_first;
     const int32_t *flow_device;
+    /* per task that is work, in place of its device's slowdown: by how much flows slow it down, and it them; each at least 1
+     * and at most that of its device; optional */
+    const double *task_slowed, *task_slows;
     /* per flow, of work on its devices that flows slow down at all: if more than theirs, this; optional */
     const double *flow_slowdown;
 

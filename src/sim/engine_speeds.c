@@ -67,24 +67,40 @@ static void change_pools(struct engine *engine, const struct share_speed *speed,
     engine->changed_pools.len = 0;
 }
 
+/* By how much the work on a device slows flows down. */
+static double flow_slowdown(const struct engine *engine, int32_t device)
+{
+    const struct engine_graph *graph = engine->graph;
+    double slowdown = 1;
+    if (!graph->task_slows)
+        return graph->device_slowdown[device];
+    for (int64_t i = engine->stream_first[device]; i < engine->stream_first[device + 1]; i++) {
+        const struct actor *actor = &engine->actor[engine->stream[i]];
+        if (actor->phase == EVENT_WORK)
+            slowdown = fmax(slowdown, graph->task_slows[actor->task]);
+    }
+    return slowdown;
+}
+
 static double slowdown_of(const struct engine *engine, int32_t stream)
 {
     double slowdown = 1;
     for (const struct incidence_entry *e = row_first(&engine->touches, stream); e;
          e = row_next(&engine->touches, e))
         if (engine->working[e->column])
-            slowdown = fmax(slowdown, engine->graph->device_slowdown[e->column]);
+            slowdown = fmax(slowdown, flow_slowdown(engine, e->column));
     return slowdown;
 }
 
-/* By how much the flows on a device slow its work down. */
-static double work_slowdown(const struct engine *engine, int32_t device)
+/* By how much the flows on a device slow a task of its work down. */
+static double work_slowdown(const struct engine *engine, int32_t device, int32_t task)
 {
     const struct engine_graph *graph = engine->graph;
+    double own = graph->task_slowed ? graph->task_slowed[task] : graph->device_slowdown[device];
     double slowdown = 1;
     for (const struct incidence_entry *e = column_first(&engine->touches, device); e;
          e = column_next(&engine->touches, e)) {
-        slowdown = fmax(slowdown, graph->device_slowdown[device]);
+        slowdown = fmax(slowdown, own);
         if (graph->flow_slowdown)
             slowdown =
                 fmax(slowdown, graph->flow_slowdown[graph->task_flow[engine->actor[e->row].task]]);
@@ -94,10 +110,11 @@ static double work_slowdown(const struct engine *engine, int32_t device)
 
 static void respond(struct engine *engine, int32_t device)
 {
-    double speed = 1 / work_slowdown(engine, device);
-    for (int64_t i = engine->stream_first[device]; i < engine->stream_first[device + 1]; i++)
-        if (engine->actor[engine->stream[i]].phase == EVENT_WORK)
-            set_speed(engine, engine->stream[i], speed);
+    for (int64_t i = engine->stream_first[device]; i < engine->stream_first[device + 1]; i++) {
+        const struct actor *actor = &engine->actor[engine->stream[i]];
+        if (actor->phase == EVENT_WORK)
+            set_speed(engine, engine->stream[i], 1 / work_slowdown(engine, device, actor->task));
+    }
     for (const struct incidence_entry *e = column_first(&engine->touches, device); e;
          e = column_next(&engine->touches, e))
         share_set_pace(engine->share, e->row,

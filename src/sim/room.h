@@ -23,6 +23,12 @@ struct simulation {
 /* Simulates every micro-batch of the iteration, however many there are. */
 weft_status simulate_all(const struct plan *plan, const struct simulate_options *options,
                          struct prediction **out);
+/* How work and transfers slow each other down: in the whole graph, and in a block alone, whose runs are the tasks
+ * (interference.c). */
+void tell_interference(struct simulation *s, struct engine_graph *g);
+struct block_runs;
+void tell_block_interference(struct simulation *s, struct arena *scratch, struct engine_graph *g,
+                             const struct block *block, const struct block_runs *runs);
 /* Where each stage's time goes (breakdown.c). */
 void find_breakdown(struct prediction *p);
 /* How full each stage's devices get (holdings.c). */

@@ -3,7 +3,7 @@
  * A run of operators takes the sum of its items (item_cost.h); a whole block with steps inside is
  * run by the engine once, with two streams for its two lanes, and takes the time found there.
  *
- *   I1  Only collectives slow computation down (cost_slowdown); sends are done by the copy engines.
+ *   I1  Collectives and computation slow each other down (interference.c).
  *   I2  Sends take precedence over gradients and copies to the host if the schedule folds (Fold3D
  *       5.1); otherwise all share equally.
  *   I3  With FOLD_AUTO a graph is folded if that changes nothing (flows.h, I3), or if it would be
@@ -99,50 +99,6 @@ static void tell_flows(struct simulation *s, struct engine_graph *g)
     g->flow_use = s->flows.use;
 }
 
-/* The devices of the graph that belong to an exchange's group; folded, the one of its stage. */
-static void add_devices(struct simulation *s, const struct exchange *e)
-{
-    const struct graph *graph = s->graph;
-    if (e->kind != EXCHANGE_COLLECTIVE || e->purpose == PURPOSE_PIPELINE) /* I1 */
-        return;
-    struct group group = pattern_group(&graph->pattern[e->pattern], e->group);
-    int64_t members = group_size(&group);
-    for (int32_t d = 0; d < graph->devices && graph->folded; d++) {
-        const struct stage *stage = &s->plan->stage[graph->device[d].stage];
-        for (int64_t i = 0; i < members; i++) {
-            int64_t device = group_device(&group, i) - stage->first_device;
-            if (device >= 0 && device < stage->devices) {
-                array_push(s->keep, &s->flow_device, d);
-                break;
-            }
-        }
-    }
-    for (int64_t i = 0; i < members && !graph->folded; i++) {
-        int32_t device = (int32_t)(group_device(&group, i) - s->plan->stage[0].first_device);
-        array_push(s->keep, &s->flow_device, device);
-    }
-}
-
-static void tell_interference(struct simulation *s, struct engine_graph *g)
-{
-    const struct graph *graph = s->graph;
-    double slowdown = cost_slowdown(s->cost);
-    int64_t *first = ARENA_ARRAY(s->keep, int64_t, (size_t)graph->exchanges + 1);
-    if (slowdown <= 1)
-        return;
-    for (int32_t i = 0; i < graph->exchanges; i++) {
-        add_devices(s, &graph->exchange[i]);
-        first[i + 1] = (int64_t)s->flow_device.len;
-    }
-    double *slowdowns = ARENA_ARRAY(s->keep, double, (size_t)graph->devices);
-    for (int32_t d = 0; d < graph->devices; d++)
-        slowdowns[d] = slowdown;
-    g->device_slowdown = slowdowns;
-    g->flow_slowdown = token_slowdowns(s->keep, graph);
-    g->flow_device_first = first;
-    g->flow_device = s->flow_device.data;
-}
-
 /* ---- a block alone --------------------------------------------------------------------------- */
 
 enum lane { LANE_OPS, LANE_STEPS, LANE_COUNT };
@@ -207,20 +163,10 @@ static weft_status run_block(struct simulation *s, int32_t number)
                              .order_first = l.order_first,
                              .order = l.order};
     struct engine_result result;
-    double slowdown = cost_slowdown(s->cost);
-    int32_t *here = ARENA_ARRAY(scratch, int32_t, (size_t)s->flows.flows + 1);
-    int64_t *here_first = ARENA_ARRAY(scratch, int64_t, (size_t)s->flows.flows + 1);
     weft_status status;
     tell_flows(s, &g);
     g.stream_device = LANE_DEVICE;
-    if (slowdown > 1) {
-        for (int32_t i = 0; i < s->flows.flows; i++)
-            here_first[i + 1] = i + 1;
-        g.device_slowdown = &slowdown;
-        g.flow_slowdown = token_slowdowns(scratch, s->graph);
-        g.flow_device_first = here_first;
-        g.flow_device = here;
-    }
+    tell_block_interference(s, scratch, &g, block, &runs);
     TRY(engine_run(scratch, &g, &result));
     s->whole_ns[number] = result.end;
 done:

@@ -186,6 +186,11 @@ static void random_scenario(struct rng *rng, struct scenario *scenario)
         scenario->task[t] = random_task(rng, scenario, t);
         scenario->task[t].takes = rng_below(rng, 3) ? 0 : 1.5;
     }
+    bool kinds = rng_below(rng, 2);
+    for (int32_t t = 0; t < scenario->tasks && kinds; t++) {
+        scenario->task[t].slowed = 1 + (double)rng_below(rng, 3) / 10;
+        scenario->task[t].slows = 1 + (double)rng_below(rng, 3) / 10;
+    }
 }
 
 typedef void scenario_check(struct rng *rng, struct arena *arena, struct scenario *scenario);

@@ -77,15 +77,18 @@ static bool both_run(const struct naive *naive, int32_t work, int32_t flow, int3
 
 static double naive_slowdown(const struct naive *naive, int32_t t)
 {
+    const struct scenario *scenario = naive->scenario;
+    const struct scenario_task *task = scenario->task;
     double slowdown = 1;
-    for (int32_t other = 0; other < naive->scenario->tasks; other++)
-        for (int32_t d = 0; d < naive->scenario->devices; d++)
-            if (both_run(naive, t, other, d) || both_run(naive, other, t, d))
+    for (int32_t other = 0; other < scenario->tasks; other++)
+        for (int32_t d = 0; d < scenario->devices; d++) {
+            if (both_run(naive, t, other, d))
+                slowdown = fmax(fmax(slowdown, scenario_factor(scenario, &task[t], task[t].slowed)),
+                                scenario->slowdown[d] > 1 ? task[other].takes : 1);
+            if (both_run(naive, other, t, d))
                 slowdown =
-                    fmax(slowdown, both_run(naive, t, other, d) && naive->scenario->slowdown[d] > 1
-                                       ? fmax(naive->scenario->slowdown[d],
-                                              naive->scenario->task[other].takes)
-                                       : naive->scenario->slowdown[d]);
+                    fmax(slowdown, scenario_factor(scenario, &task[other], task[other].slows));
+        }
     return slowdown;
 }
 

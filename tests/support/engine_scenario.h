@@ -17,6 +17,7 @@ struct scenario_task {
     struct link_use use[MAX_LIST];
     int32_t uses;
     int32_t device[MAX_LIST], devices;
+    double slowed, slows; /* of work: its own factors where its device has one; 0: its device's */
     double takes; /* of a flow: the slowdown of work beside it, where flows slow down at all */
     struct memory_use memory[MAX_LIST];
     int32_t memories;
@@ -53,8 +54,17 @@ struct lowering {
     int32_t *stream, *flow, *depends, *priority, *device;
     int64_t *ns, *depends_first, *least, *use_first, *device_first;
     struct link_use *use;
-    double *takes;
+    double *takes, *slowed, *slows;
 };
+
+/* A factor of a task: its own, or its device's. */
+static double scenario_factor(const struct scenario *scenario, const struct scenario_task *task,
+                              double own)
+{
+    int32_t device = scenario->stream_device[task->stream];
+    double all = device >= 0 ? scenario->slowdown[device] : 1;
+    return own > 0 && all > 1 ? own : all;
+}
 
 static void lower_flow(struct lowering *to, int32_t flow, const struct scenario_task *task)
 {
@@ -106,6 +116,15 @@ static struct engine_graph scenario_lower(struct arena *keep, const struct scena
                           rows(keep, MAX_TASKS),
                           ARENA_ARRAY(keep, struct link_use, MANY)};
     to.takes = ARENA_ARRAY(keep, double, MAX_TASKS);
+    to.slowed = ARENA_ARRAY(keep, double, MAX_TASKS);
+    to.slows = ARENA_ARRAY(keep, double, MAX_TASKS);
+    bool own = false;
+    for (int32_t t = 0; t < scenario->tasks; t++) {
+        const struct scenario_task *task = &scenario->task[t];
+        to.slowed[number[t]] = scenario_factor(scenario, task, task->slowed);
+        to.slows[number[t]] = scenario_factor(scenario, task, task->slows);
+        own |= task->slowed > 0 || task->slows > 0;
+    }
     for (int32_t id = 0; id < scenario->tasks; id++)
         flows = lower_task(&to, &scenario->task[task_of[id]], id, number, flows);
     struct engine_graph graph = {scenario->tasks,
@@ -125,6 +144,8 @@ static struct engine_graph scenario_lower(struct arena *keep, const struct scena
                                  .link_bytes_per_s = scenario->link_bytes_per_s,
                                  .stream_device = scenario->stream_device,
                                  .device_slowdown = scenario->slowdown,
+                                 .task_slowed = own ? to.slowed : NULL,
+                                 .task_slows = own ? to.slows : NULL,
                                  .flow_slowdown = to.takes,
                                  .flow_device_first = to.device_first,
                                  .flow_device = to.device};

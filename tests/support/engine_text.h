@@ -2,7 +2,8 @@
  * comment; streams, links, devices and tasks are called by name, tasks also before their line:
  *
  *   link NAME RATE              device NAME SLOWDOWN            stream NAME [DEVICE]
- *   work NAME STREAM DURATION {after TASK} {holds DEVICE TAKEN GIVEN} [= START END]
+ *   work NAME STREAM DURATION {after TASK} {holds DEVICE TAKEN GIVEN} [slows WORK FLOWS]
+ *        [= START END]
  *   flow NAME STREAM LATENCY LEAST {over LINK BYTES [times N]} {on DEVICE} {class N} {after TASK}
  *        [= START END]
  *   end NS                      peak DEVICE BYTES NS            path TASK ...
@@ -106,10 +107,17 @@ static void read_times(struct golden *golden, struct scenario_task *task, char *
     golden->expect.end_ns[task - golden->scenario.task] = read_ns(operand[1]);
 }
 
+static void read_factors(struct golden *golden, struct scenario_task *task, char **operand)
+{
+    (void)golden;
+    assert_true(parse_real(operand[0], &task->slowed));
+    assert_true(parse_real(operand[1], &task->slows));
+}
+
 static const struct option OPTIONS[] = {
-    {"after", 1, read_after},    {"over", 2, read_over},   {"on", 1, read_on},
-    {"class", 1, read_class},    {"holds", 3, read_holds}, {"=", 2, read_times},
-    {"times", 1, read_siblings},
+    {"after", 1, read_after},    {"over", 2, read_over},     {"on", 1, read_on},
+    {"class", 1, read_class},    {"holds", 3, read_holds},   {"=", 2, read_times},
+    {"times", 1, read_siblings}, {"slows", 2, read_factors},
 };
 
 static int read_option(struct golden *golden, struct scenario_task *task, char **word, int words)

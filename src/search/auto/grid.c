@@ -3,80 +3,22 @@
 
 #include <stdlib.h>
 
-#include "search/auto/grid_space.h"
+#include "search/auto/grid_walk.h"
 #include "search/estimate/estimate.h"
 
 /* Copies of a layer that tables compile: the fewest there may be, because fewer take less time. */
 enum { COPIES = 3 };
-/* The passes of a part by itself may be faster than its share of the whole model's passes by up to
- * one part in this many: a collective between two of its operators becomes a send where they are
- * cut. */
-enum { SEAMS = 32 };
-/* The same allowance for an estimate whose parts are shares of the whole model's passes and send
- * nothing. */
-enum { BORDERS = 16 };
-/* The same allowance for an estimate that treats all stages like the first one. */
-enum { PLACES = 64 };
 /* Points kept for I5: the first may reserve more than there would be. */
 enum { ROOMIER = 4 };
 
-struct grid_walk {
-    struct grid_space *space;
-    struct estimator *estimator;
-    struct arena *keep;
-    struct grid *out;
-    size_t count;
-    /* Per point: looks taken so far; one more than the last: estimated. */
-    uint8_t *looks;
-    struct grid_points by_shape; /* the best of each shape so far */
-};
-
 /* ---- estimates ------------------------------------------------------------------------------- */
-
-static int32_t row_of(struct grid_walk *walk, const struct grid_place *point)
-{
-    struct grid_layout *layout = &walk->space->layouts.data[point->layout];
-    int32_t *row = &layout->row[point->level][point->shard];
-    size_t ops = (size_t)walk->space->request->model->ops;
-    if (*row)
-        return *row - 1;
-    struct choice *choice = ARENA_ARRAY(walk->space->arena, struct choice, ops);
-    for (size_t i = 0; i < ops; i++) {
-        choice[i] = layout->choice[point->level][i];
-        choice[i].shard = point->shard;
-    }
-    *row = estimator_row(walk->estimator, choice) + 1;
-    return *row - 1;
-}
-
-static struct candidate *candidate_of(struct grid_walk *walk, const struct grid_place *point)
-{
-    const struct grid_layout *layout = &walk->space->layouts.data[point->layout];
-    struct grid_shape *shape = &walk->space->shapes.data[point->shape];
-    int32_t parts = (int32_t)(shape->pp * shape->pieces), row = row_of(walk, point);
-    int64_t devices = walk->space->devices / shape->pp;
-    if (!shape->candidate)
-        shape->candidate =
-            candidate_new(walk->space->arena, (int32_t)shape->pp, (int32_t)shape->pieces, parts);
-    struct candidate *c = shape->candidate;
-    c->schedule = grid_schedule(point);
-    c->step_samples = layout->dp * point->micro_batch;
-    c->micro_batches = point->micro_batches;
-    for (int32_t s = 0; s < c->stages; s++)
-        c->stage[s] = (struct stage){s * devices, devices};
-    for (int32_t k = 0; k < parts; k++) {
-        c->first_run[k + 1] = k + 1;
-        c->run[k] = (struct candidate_run){shape->cut[k], shape->cut[k + 1], row};
-    }
-    return c;
-}
 
 static weft_status estimate_point(struct grid_walk *walk, const struct grid_place *point,
                                   struct grid_point *out)
 {
     struct estimate estimate;
     weft_status status;
-    TRY(estimate_candidate(walk->estimator, candidate_of(walk, point), &estimate));
+    TRY(estimate_candidate(walk->estimator, grid_candidate(walk, point), &estimate));
     double room = (double)walk->space->limit_bytes * (1 + GRID_SLACK);
     *out = (struct grid_point){.degrees = grid_degrees(walk->space, point),
                                .bound_ns = point->bound_ns,
@@ -88,128 +30,6 @@ static weft_status estimate_point(struct grid_walk *walk, const struct grid_plac
 done:
     return status;
 }
-
-/* ---- a closer bound -------------------------------------------------------------------------- */
-
-/* The choices on the devices of grid_devices_alone. */
-static int32_t row_alone(struct grid_walk *walk, const struct grid_place *point, int64_t devices)
-{
-    struct grid_layout *layout = &walk->space->layouts.data[point->layout];
-    int32_t *row = &layout->alone[point->level];
-    size_t ops = (size_t)walk->space->request->model->ops;
-    if (*row)
-        return *row - 1;
-    struct choice *choice = ARENA_ARRAY(walk->space->arena, struct choice, ops);
-    for (size_t i = 0; i < ops; i++) {
-        choice[i] = layout->choice[point->level][i];
-        choice[i].split = grid_split_alone(layout, &choice[i].split, devices);
-    }
-    *row = estimator_row(walk->estimator, choice) + 1;
-    return *row - 1;
-}
-
-/* Whether a replica that starts at this device has another position than those before it, and so
- * may be faster. */
-static bool lies_anew(const struct cluster *cluster, int64_t first, int64_t devices)
-{
-    struct group group = group_range(first, devices, 1);
-    uint64_t place, other;
-    if (first == 0 || group_place(cluster, &group, &place) != WEFT_OK)
-        return first == 0;
-    for (int64_t before = 0; before < first; before += devices) {
-        group = group_range(before, devices, 1);
-        if (group_place(cluster, &group, &other) == WEFT_OK && other == place)
-            return false;
-    }
-    return true;
-}
-
-/* Times each part's passes, and keeps the fastest of all positions. */
-static weft_status time_parts(struct grid_walk *walk, const struct grid_shape *shape,
-                              struct run_question *question)
-{
-    weft_status status = WEFT_OK;
-    bool first = question->stage.first_device == 0;
-    for (int64_t k = 0; k < shape->pp * shape->pieces; k++) {
-        struct grid_part *part = &shape->part[k];
-        struct run_estimate run;
-        question->run.first = shape->cut[k];
-        question->run.last = shape->cut[k + 1];
-        TRY(estimate_run(walk->estimator, question, &run));
-        if (first || run.forward_ns < part->forward_ns)
-            part->forward_ns = run.forward_ns;
-        if (first || run.backward_ns < part->backward_ns)
-            part->backward_ns = run.backward_ns;
-    }
-done:
-    return status;
-}
-
-/* Computes bound (1) of grid.h. */
-static weft_status look_closer(struct grid_walk *walk, const struct grid_place *point,
-                               int64_t *bound_ns)
-{
-    const struct cluster *cluster = walk->space->request->cluster;
-    const struct grid_layout *layout = &walk->space->layouts.data[point->layout];
-    const struct grid_shape *shape = &walk->space->shapes.data[point->shape];
-    int64_t devices = grid_devices_alone(layout, walk->space->request->model->ops);
-    weft_status status = WEFT_OK;
-    *bound_ns = point->bound_ns;
-    if (!devices)
-        return WEFT_OK;
-    struct run_question question = {.run = {.row = row_alone(walk, point, devices)},
-                                    .schedule = schedule_default(1, 1),
-                                    .step_samples =
-                                        point->micro_batch * (devices / (layout->tp * layout->cp)),
-                                    .micro_batches = point->micro_batches};
-    for (int64_t at = 0; at == 0 || at + devices <= cluster->node.devices; at += devices)
-        if (lies_anew(cluster, at, devices)) {
-            question.stage = (struct stage){at, devices};
-            TRY(time_parts(walk, shape, &question));
-        }
-    int64_t closer = grid_least_ns(shape, point, shape->part);
-    closer -= closer / SEAMS;
-    *bound_ns = closer > *bound_ns ? closer : *bound_ns;
-done:
-    return status;
-}
-
-/* A bound from an estimate that leaves something out, lowered by one part in `less`. */
-static weft_status look_at(struct grid_walk *walk, const struct grid_place *point,
-                           enum detail detail, int64_t less, int64_t *bound_ns)
-{
-    struct candidate *c = candidate_of(walk, point);
-    struct estimate estimate;
-    weft_status status;
-    if (c->stages == 1)
-        return WEFT_OK;
-    c->detail = detail;
-    TRY(estimate_candidate(walk->estimator, c, &estimate));
-    int64_t closer = estimate.iteration_ns - estimate.iteration_ns / less;
-    *bound_ns = closer > *bound_ns ? closer : *bound_ns;
-done:
-    c->detail = DETAIL_ALL;
-    return status;
-}
-
-/* Computes bound (2) of grid.h. */
-static weft_status look_without_borders(struct grid_walk *walk, const struct grid_place *point,
-                                        int64_t *bound_ns)
-{
-    struct grid_place less = *point;
-    less.shard = point->shard > 1 ? 1 : point->shard;
-    return look_at(walk, &less, DETAIL_BARE, BORDERS, bound_ns);
-}
-
-/* Computes bound (3) of grid.h. */
-static weft_status look_at_one_border(struct grid_walk *walk, const struct grid_place *point,
-                                      int64_t *bound_ns)
-{
-    return look_at(walk, point, DETAIL_ALIKE, PLACES, bound_ns);
-}
-
-static weft_status (*const LOOKS[])(struct grid_walk *, const struct grid_place *, int64_t *) = {
-    look_closer, look_without_borders, look_at_one_border};
 
 /* ---- the best so far ------------------------------------------------------------------------- */
 
@@ -326,7 +146,7 @@ static struct heap front_with(const struct grid_walk *walk, int64_t pp, int64_t 
         const struct grid_place *place = &space->points.data[i];
         const struct grid_shape *shape = &space->shapes.data[place->shape];
         if (shape->pp == pp && pp * shape->pieces <= most_parts &&
-            (double)place->bound_bytes <= room && walk->looks[i] <= COUNT_OF(LOOKS))
+            (double)place->bound_bytes <= room && walk->looks[i] <= GRID_LOOKS)
             heap_set(&front, i, place->bound_ns);
     }
     return front;
@@ -339,13 +159,13 @@ static weft_status take_turn(struct grid_walk *walk, struct heap *front, int32_t
     struct grid_place *place = &walk->space->points.data[number];
     uint8_t look = walk->looks[number]++;
     weft_status status = WEFT_OK;
-    *done = look >= COUNT_OF(LOOKS);
+    *done = look >= GRID_LOOKS;
     if (*done) {
         TRY(estimate_point(walk, place, out));
         if (out->fits)
             note_shape(walk, out);
     } else {
-        TRY(LOOKS[look](walk, place, &place->bound_ns));
+        TRY(grid_look(walk, place, look));
         heap_set(front, number, place->bound_ns);
     }
 done:
@@ -489,8 +309,8 @@ weft_status grid_estimate_all(const struct plan_request *request, struct cost *c
     for (size_t i = 0; i < walk->space->points.len; i++) {
         struct grid_place *place = &walk->space->points.data[i];
         struct grid_point point;
-        for (size_t k = 0; k < COUNT_OF(LOOKS); k++)
-            TRY(LOOKS[k](walk, place, &place->bound_ns));
+        for (int k = 0; k < GRID_LOOKS; k++)
+            TRY(grid_look(walk, place, k));
         TRY(estimate_point(walk, place, &point));
         array_push(keep, &out->best, point);
     }

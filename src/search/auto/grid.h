@@ -1,8 +1,9 @@
 /* grid.h - every combination of degrees, by estimate: best first, with bounds, so that most points
  * are never looked at.
  *
- * Points come in the order of their lower bounds (grid_space.h). The first three times that a
- * point's turn comes, it gets a closer bound and waits for another turn:
+ * Points come in the order of their lower bounds (grid_space.h). The first four times that a
+ * point's turn comes, it gets a closer bound and waits for another turn: a rough one with passes that all points of
+ * a layout share ((0) of grid_walk.h), then
  *
  *   (1) of grid_space.h with the passes of one replica (or of those that share their experts) by itself, where it is
  *   fastest, less a thirty-second, which cuts may save                                        (1)
@@ -13,7 +14,7 @@
  *   the same with the border from the first stage to the second between any two stages, less a
  *   sixty-fourth, which other positions may save                                              (3)
  *
- * The fractions in (1) to (3) are allowances that tests/search/test_auto.c checks, not proofs.
+ * The fractions in (0) to (3) are allowances that tests/search/test_auto.c checks, not proofs.
  *
  * A point whose bound is above the K-th best estimate so far ends the search: no later one can be
  * among the K best.

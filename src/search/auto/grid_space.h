@@ -43,6 +43,8 @@ struct grid_layout {
     struct plan *plan;                     /* without recomputation */
     int32_t row[GRID_LEVELS][GRID_SHARDS]; /* the estimator's row + 1; 0: not asked for yet */
     int32_t alone[GRID_LEVELS];            /* the same for one replica by itself */
+    /* Per sample, of one micro-batch and of several: (0) of grid_walk.h; 0: not known yet, or no bound. */
+    double floor_ns[GRID_LEVELS][2];
 };
 /* The least that a part takes for a micro-batch. */
 struct grid_part {

@@ -1,0 +1,35 @@
+/* grid_walk.h - inside grid: a walk over its points, and the closer bounds that it asks for (grid.h).
+ *
+ * The first look needs one table for all micro-batches of a layout. With T the passes of one replica by itself for
+ * FLOOR_SAMPLES samples, m micro-batches of b <= FLOOR_SAMPLES samples take at least
+ *
+ *   m b T / (FLOOR_SAMPLES pp), less an eighth                                                    (0)
+ *
+ * since the fullest stage has at least its share, and more samples at once take no longer per sample; the eighth is an
+ * allowance for kernels that other shapes suit better.
+ */
+#ifndef WEFT_SEARCH_AUTO_GRID_WALK_H
+#define WEFT_SEARCH_AUTO_GRID_WALK_H
+
+#include "search/auto/grid.h"
+#include "search/auto/grid_space.h"
+
+enum { GRID_LOOKS = 4 }; /* (0), then (1) to (3) of grid.h */
+
+struct grid_walk {
+    struct grid_space *space;
+    struct estimator *estimator;
+    struct arena *keep;
+    struct grid *out;
+    size_t count;
+    /* Per point: looks taken so far; one more than the last: estimated. */
+    uint8_t *looks;
+    struct grid_points by_shape; /* the best of each shape so far */
+};
+
+/* What the point's estimate asks for; valid until the next point of its shape. */
+struct candidate *grid_candidate(struct grid_walk *walk, const struct grid_place *point);
+/* Raises the point's bound of time where a look says more; `look` is from 0. */
+weft_status grid_look(struct grid_walk *walk, struct grid_place *point, int look);
+
+#endif

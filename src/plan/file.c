@@ -298,6 +298,7 @@ static weft_status read_plan(struct plan_file *file, struct opened_plan *out)
     TRY(check_pp(file));
     TRY(make_plan(file, out));
     set_names_and_batch(file);
+    TRY(file_limit_stages(file));
     file->split_at = ARENA_ARRAY(file->scratch, const struct doc *, (size_t)file->plan->instances);
     TRY(file_apply_tree(file));
     if (file->root.propagate)

@@ -30,6 +30,7 @@ struct file_stage {
     const struct doc *line, *until, *devices;
     int64_t first_device; /* -1: directly after the stage before */
     int64_t count;        /* devices; 0: an equal share */
+    int64_t in_flight;    /* most micro-batches at once; 0: as the schedule has it */
 };
 
 struct plan_file {
@@ -60,6 +61,8 @@ weft_status file_read_stages(struct plan_file *file, int64_t devices);
 bool file_stages_differ(const struct plan_file *file); /* whether their numbers of devices differ */
 bool file_has_cuts(const struct plan_file *file);      /* whether some stage says `until` */
 weft_status file_map_stages(struct plan_file *file, int64_t pieces);
+/* Gives the plan, which has its batch, an order with the stages' limits, if there are any. */
+weft_status file_limit_stages(struct plan_file *file);
 
 /* file_tree.c: applies `tree` and `choices` to the plan. */
 weft_status file_apply_tree(struct plan_file *file);

@@ -7,6 +7,8 @@
  *   I1  `until` names the last module or operator of a stage; with pieces it is a list with one
  *       entry per piece. The last one may be left out, or all of them.
  *   I2  Devices are given for all stages or for none; stages take them in order, without gaps.
+ *   I3  `in_flight` limits the micro-batches of a stage between their passes; such a plan has the order that
+ *       follows from 1f1b with these limits (schedule/limited.c), which is written out like one from a file.
  */
 #include "plan/file.h"
 
@@ -15,6 +17,8 @@
 #include "schedule/schedule.h"
 
 enum { MOST_STAGES = 1 << 20 };
+/* Slots that are listed for limits, times the stages that are looked at for each: about a second. */
+enum { MOST_LISTED = 1 << 27 };
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
@@ -90,6 +94,7 @@ static weft_status read_stage(const struct doc *node, struct file_stage *out)
     static const struct field FIELDS[] = {
         {"until", FIELD_DOC, offsetof(struct file_stage, until)},
         {"devices", FIELD_DOC, offsetof(struct file_stage, devices)},
+        {"in_flight", FIELD_COUNT, offsetof(struct file_stage, in_flight)},
     };
     *out = (struct file_stage){.line = node, .first_device = -1};
     weft_status status = doc_read(node, FIELDS, COUNT_OF(FIELDS), DOC_REFUSE_UNKNOWN, out);
@@ -138,6 +143,47 @@ bool file_stages_differ(const struct plan_file *file)
         if (file->stage[i].count != file->stage[0].count)
             return true;
     return false;
+}
+
+/* ---- how many are in flight (I3) ------------------------------------------------------------- */
+
+static const struct file_stage *first_limited(const struct plan_file *file)
+{
+    for (int32_t i = 0; file->stage && i < file->stages; i++)
+        if (file->stage[i].in_flight)
+            return &file->stage[i];
+    return NULL;
+}
+
+weft_status file_limit_stages(struct plan_file *file)
+{
+    const struct file_stage *limited = first_limited(file);
+    struct plan *plan = file->plan;
+    struct schedule *order;
+    weft_status status;
+    if (!limited)
+        return WEFT_OK;
+    const struct doc *where = doc_get(limited->line, "in_flight");
+    if (plan->listed || plan_row(plan) != schedule_default(1, 1))
+        return doc_error(
+            where,
+            "leave 'schedule', 'pieces' and 'order' out, or write an 'order' that holds no more",
+            "'in_flight' limits the schedule %s, not %s", schedule_default(1, 1)->name,
+            plan->schedule);
+    if (plan->global_batch % plan->step_samples != 0) /* plan_check says it better */
+        return WEFT_OK;
+    if (plan_micro_batches(plan) > MOST_LISTED / plan->stages / plan->stages)
+        return doc_error(where, "larger micro-batches, or no limit",
+                         "'in_flight' with %lld micro-batches on %d stages: too many to list",
+                         (long long)plan_micro_batches(plan), plan->stages);
+    struct pipeline pipeline = {plan->stages, 1, (int32_t)plan_micro_batches(plan)};
+    int64_t *limit = ARENA_ARRAY(file->scratch, int64_t, (size_t)plan->stages);
+    for (int32_t i = 0; i < plan->stages; i++)
+        limit[i] = file->stage[i].in_flight;
+    TRY(file_error_at(where, schedule_limited(file->scratch, &pipeline, limit, &order)));
+    plan_order_by(plan, order);
+done:
+    return status;
 }
 
 /* ---- cutting --------------------------------------------------------------------------------- */

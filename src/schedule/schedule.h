@@ -107,6 +107,9 @@ struct schedule {
  * not copied. */
 weft_status schedule_of_lists(struct arena *keep, const char *name, const char *file,
                               const struct slot_lists *lists, bool zigzag, struct schedule **out);
+/* 1f1b of one piece with so many micro-batches in flight on each stage at most; 0: as many as in 1f1b (limited.c). */
+weft_status schedule_limited(struct arena *keep, const struct pipeline *pipeline,
+                             const int64_t *limit, struct schedule **out);
 struct schedule *schedule_copy(struct arena *keep, const struct schedule *listed);
 /* A file of lists: Weft's own, or torchtitan's CSV. */
 weft_status schedule_read(struct arena *keep, const char *name, const char *text, size_t len,

@@ -1,0 +1,110 @@
+/* limited.c - 1f1b with a limit on the micro-batches of each stage that are in flight (Proteus, section IV-B:
+ * max_ongoing_micro_batch of a subgraph).
+ *
+ * The order is that of stages which take FORWARD for a forward pass, BACKWARD for a backward pass and nothing to send, and
+ * which always do next what can begin first, a backward pass before a forward pass; a forward pass begins only if fewer
+ * than limit(s) micro-batches are between their passes on the stage, p - s as in 1f1b if none is given.
+ *
+ * With a limit of w on stage 0 alone, the first of w micro-batches has to return to stage 0 before the next w begin:
+ *
+ *   T = p (f + b) (floor((m - 1) / w) + 1) + ((m - 1) mod w) (f + b),   w <= p                              (1)
+ *
+ * which for w = p is 1f1b's (p + m - 1) (f + b).
+ *
+ *   I1  Nobody waits forever: of the micro-batches between their passes anywhere the earliest can always go on, because on
+ *       its next stage nothing is in flight that is earlier.
+ */
+#include "schedule/schedule.h"
+
+/* Of the two, a backward pass takes twice as long: two products for each of the forward pass. */
+enum { FORWARD = 1, BACKWARD = 2 };
+static const int64_t NEVER = INT64_MAX;
+
+struct stage_state {
+    int32_t forward, backward; /* the next micro-batch of either pass */
+    int64_t free_at;
+};
+struct order_play {
+    const struct pipeline *pipeline;
+    const int64_t *limit;
+    struct stage_state *stage;
+    int64_t *forward_at,
+        *backward_at; /* by stage and micro-batch: when the pass is over; 0: not yet */
+};
+
+static int64_t *time_of(const struct order_play *play, int64_t *times, int32_t stage, int32_t m)
+{
+    return &times[(size_t)stage * (size_t)play->pipeline->micro_batches + (size_t)m];
+}
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* When a stage's next forward pass may begin. */
+static int64_t forward_begins(const struct order_play *play, int32_t s)
+{
+    const struct stage_state *state = &play->stage[s];
+    int64_t limit = play->limit[s] > 0 ? play->limit[s] : play->pipeline->stages - s;
+    if (state->forward == play->pipeline->micro_batches ||
+        state->forward - state->backward >= limit)
+        return NEVER;
+    int64_t there = s ? *time_of(play, play->forward_at, s - 1, state->forward) : 1;
+    return there ? later(there - 1, state->free_at) : NEVER;
+}
+
+/* When its next backward pass may. */
+static int64_t backward_begins(const struct order_play *play, int32_t s)
+{
+    const struct stage_state *state = &play->stage[s];
+    if (state->backward == state->forward)
+        return NEVER;
+    int64_t there = s + 1 < play->pipeline->stages
+                        ? *time_of(play, play->backward_at, s + 1, state->backward)
+                        : *time_of(play, play->forward_at, s, state->backward);
+    return there ? later(there - 1, state->free_at) : NEVER;
+}
+
+/* The stage that goes on first, and when. */
+static int32_t next_stage(const struct order_play *play, int64_t *begins)
+{
+    int32_t next = -1;
+    *begins = NEVER;
+    for (int32_t s = 0; s < play->pipeline->stages; s++) {
+        int64_t forward = forward_begins(play, s), backward = backward_begins(play, s);
+        int64_t first = forward < backward ? forward : backward;
+        if (first < *begins) {
+            *begins = first;
+            next = s;
+        }
+    }
+    return next;
+}
+
+/* Times are stored as one more than they are, so that 0 is none. */
+static void take_slot(struct order_play *play, struct arena *keep, int32_t s, int64_t begins,
+                      struct slots *out)
+{
+    struct stage_state *state = &play->stage[s];
+    bool backward = backward_begins(play, s) <= begins;
+    int32_t m = backward ? state->backward++ : state->forward++;
+    state->free_at = begins + (backward ? BACKWARD : FORWARD);
+    *time_of(play, backward ? play->backward_at : play->forward_at, s, m) = state->free_at + 1;
+    struct slot slot = {backward ? SLOT_BACKWARD : SLOT_FORWARD, 0, m};
+    array_push(keep, out, slot);
+}
+
+weft_status schedule_limited(struct arena *keep, const struct pipeline *pipeline,
+                             const int64_t *limit, struct schedule **out)
+{
+    size_t stages = (size_t)pipeline->stages, all = stages * (size_t)pipeline->micro_batches;
+    struct slot_lists *lists = ARENA_NEW(keep, struct slot_lists);
+    struct order_play play = {pipeline, limit, ARENA_ARRAY(keep, struct stage_state, stages),
+                              ARENA_ARRAY(keep, int64_t, all), ARENA_ARRAY(keep, int64_t, all)};
+    *lists = (struct slot_lists){*pipeline, ARENA_ARRAY(keep, struct slots, stages)};
+    int64_t begins;
+    for (int32_t s; (s = next_stage(&play, &begins)) >= 0;)
+        take_slot(&play, keep, s, begins, &lists->stage[s]);
+    return schedule_of_lists(keep, "limited", "the limited order", lists, false, out);
+}

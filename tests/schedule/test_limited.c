@@ -1,0 +1,142 @@
+/* test_limited.c - stages with a limit on micro-batches in flight: the order's time and memory against the equations of
+ * schedule/limited.c, plan files that have them, and their simulation. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan_text.h"
+#include "schedule/schedule.h"
+#include "sim/sim.h"
+
+enum { MOST = 9 };
+
+static struct schedule *limited(struct arena *keep, const struct pipeline *pipeline,
+                                const int64_t *limit)
+{
+    struct schedule *schedule;
+    assert_int_equal(schedule_limited(keep, pipeline, limit, &schedule), WEFT_OK);
+    return schedule;
+}
+
+static int64_t play(const struct schedule *schedule, const struct pipeline *pipeline,
+                    int64_t forward_ns, int64_t backward_ns)
+{
+    int64_t forward[MOST], backward[MOST], ns;
+    for (int i = 0; i < MOST; i++) {
+        forward[i] = forward_ns;
+        backward[i] = backward_ns;
+    }
+    struct pipeline_times times = {.forward_ns = forward, .backward_ns = backward};
+    assert_int_equal(schedule_play(schedule, pipeline, &times, &ns), WEFT_OK);
+    return ns;
+}
+
+/* 2 stages, 4 micro-batches, 1 forward, 2 backward, one in flight: each goes there and back alone, 4 * 2 * 3 = 24.
+ * Two in flight are 1f1b: (2 + 4 - 1) * 3 = 15. */
+static void test_by_hand(void **state)
+{
+    (void)state;
+    struct arena *keep = arena_new();
+    struct pipeline pipeline = {2, 1, 4};
+    assert_int_equal(play(limited(keep, &pipeline, (int64_t[]){1, 0}), &pipeline, 1, 2), 24);
+    assert_int_equal(play(limited(keep, &pipeline, (int64_t[]){2, 0}), &pipeline, 1, 2), 15);
+    arena_free(keep);
+}
+
+/* Equation (1), and that stage 0 holds as many. */
+static void test_equations(void **state)
+{
+    (void)state;
+    for (int32_t p = 1; p < MOST; p++)
+        for (int32_t w = 1; w <= p; w++)
+            for (int32_t m = 1; m < MOST; m++) {
+                struct arena *keep = arena_new();
+                struct pipeline pipeline = {p, 1, m};
+                int64_t limit[MOST] = {w};
+                const struct schedule *schedule = limited(keep, &pipeline, limit);
+                int64_t both = 1 + 2, groups = (m - 1) / w + 1;
+                assert_int_equal(play(schedule, &pipeline, 1, 2),
+                                 p * both * groups + (m - 1) % w * both);
+                assert_int_equal(schedule_in_flight(schedule, &pipeline, 0), w < m ? w : m);
+                arena_free(keep);
+            }
+}
+
+/* Without limits the order is 1f1b's; any limits give an order that ends (schedule_of_lists), and hold. */
+static void test_any_limits(void **state)
+{
+    (void)state;
+    struct rng rng;
+    rng_seed(&rng, 1);
+    for (int round = 0; round < 300; round++) {
+        struct arena *keep = arena_new();
+        struct pipeline pipeline = {1 + (int32_t)rng_below(&rng, MOST - 1), 1,
+                                    1 + (int32_t)rng_below(&rng, 12)};
+        int64_t limit[MOST];
+        for (int32_t s = 0; s < pipeline.stages; s++)
+            limit[s] = round ? rng_below(&rng, 6) : 0;
+        const struct schedule *schedule = limited(keep, &pipeline, limit);
+        for (int32_t s = 0; s < pipeline.stages; s++)
+            assert_true(schedule_in_flight(schedule, &pipeline, s) <=
+                        (limit[s] ? limit[s] : pipeline.stages - s));
+        assert_true(round || play(schedule, &pipeline, 1, 2) ==
+                                 play(schedule_default(1, 1), &pipeline, 1, 2));
+        arena_free(keep);
+    }
+}
+
+/* ---- plan files ------------------------------------------------------------------------------ */
+
+static const char FILE_START[] = "model: gpt2\noptions: {layers: 4}\ncluster: dgx-a100\n"
+                                 "batch: {global: 64, step: 8}\ndegrees: {tp: 2}\n";
+
+static struct prediction *predict(const struct plan *plan, enum fold fold)
+{
+    struct prediction *p = NULL;
+    assert_int_equal(simulate(plan, &(struct simulate_options){.fold = fold}, &p), WEFT_OK);
+    return p;
+}
+
+static const char *two_stages(struct arena *arena, const char *setting)
+{
+    return arena_printf(arena, "%sstages: [{devices: 4%s}, {devices: 4}]\n", FILE_START, setting);
+}
+
+static void test_plan_file(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    struct opened_plan plain = parsed(two_stages(arena, ""));
+    struct opened_plan few = parsed(two_stages(arena, ", in_flight: 1"));
+    struct prediction *all = predict(plain.plan, FOLD_AUTO);
+    struct prediction *one = predict(few.plan, FOLD_AUTO);
+    struct prediction *unfolded = predict(few.plan, FOLD_NEVER);
+    assert_int_equal(one->iteration_ns, unfolded->iteration_ns);
+    assert_true(one->iteration_ns > all->iteration_ns);
+    assert_true(one->stage[0].memory.bytes[MEMORY_ACTIVATIONS] <
+                all->stage[0].memory.bytes[MEMORY_ACTIVATIONS]);
+    struct opened_plan again = parsed(plan_write(arena, few.plan));
+    assert_true(is_same_plan(few.plan, again.plan));
+    prediction_free(all);
+    prediction_free(one);
+    prediction_free(unfolded);
+    plan_close(&plain);
+    plan_close(&few);
+    plan_close(&again);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_equations),
+        cmocka_unit_test(test_any_limits),
+        cmocka_unit_test(test_plan_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

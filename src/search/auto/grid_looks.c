@@ -3,8 +3,6 @@
 
 #include "search/estimate/estimate.h"
 
-/* Samples of the passes in (0), and of (0) one part in so many is allowed for kernels' better shapes. */
-enum { FLOOR_SAMPLES = 64, SHAPES = 8 };
 /* The passes of a part by itself may be faster than its share of the whole model's passes by up to
  * one part in this many: a collective between two of its operators becomes a send where they are
  * cut. */
@@ -110,11 +108,11 @@ static int64_t next_place(const struct cluster *cluster, int64_t at, int64_t dev
 
 /* Finds the whole model's passes per sample (0), where the replica is fastest. */
 static weft_status time_floor(struct grid_walk *walk, struct grid_place point, int64_t devices,
-                              double *floor_ns)
+                              double *least_ns)
 {
     const struct cluster *cluster = walk->space->request->cluster;
     weft_status status = WEFT_OK;
-    point.micro_batches = point.micro_batches > 1 ? UINT16_MAX : 1;
+    point.micro_batches = floor_micro_batches(point.micro_batches);
     struct run_question question = alone_question(walk, &point, FLOOR_SAMPLES, devices);
     question.run.last = walk->space->layouts.data[point.layout].plan->instances;
     for (int64_t at = next_place(cluster, 0, devices); at >= 0;
@@ -122,8 +120,8 @@ static weft_status time_floor(struct grid_walk *walk, struct grid_place point, i
         struct run_estimate run;
         question.stage = (struct stage){at, devices};
         TRY(estimate_run(walk->estimator, &question, &run));
-        double ns = (double)(run.forward_ns + run.backward_ns) / FLOOR_SAMPLES;
-        *floor_ns = at == 0 || ns < *floor_ns ? ns : *floor_ns;
+        double ns = floor_ns(&run);
+        *least_ns = at == 0 || ns < *least_ns ? ns : *least_ns;
     }
 done:
     return status;
@@ -134,16 +132,16 @@ static weft_status look_from_afar(struct grid_walk *walk, const struct grid_plac
                                   int64_t *bound_ns)
 {
     struct grid_layout *layout = &walk->space->layouts.data[point->layout];
-    double *floor_ns = &layout->floor_ns[point->level][point->micro_batches > 1];
+    double *least_ns = &layout->floor_ns[point->level][point->micro_batches > 1];
     weft_status status = WEFT_OK;
     if (point->micro_batch > FLOOR_SAMPLES)
         return WEFT_OK;
     int64_t devices =
-        *floor_ns > 0 ? 0 : grid_devices_alone(layout, walk->space->request->model->ops);
+        *least_ns > 0 ? 0 : grid_devices_alone(layout, walk->space->request->model->ops);
     if (devices)
-        TRY(time_floor(walk, *point, devices, floor_ns));
-    double all = *floor_ns * (double)(point->micro_batch * point->micro_batches);
-    int64_t closer = (int64_t)(all / (double)layout->pp * (1 - 1.0 / SHAPES));
+        TRY(time_floor(walk, *point, devices, least_ns));
+    double all = *least_ns * (double)(point->micro_batch * point->micro_batches);
+    int64_t closer = (int64_t)(all / (double)layout->pp);
     *bound_ns = closer > *bound_ns ? closer : *bound_ns;
 done:
     return status;

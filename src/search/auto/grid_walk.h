@@ -1,12 +1,11 @@
 /* grid_walk.h - inside grid: a walk over its points, and the closer bounds that it asks for (grid.h).
  *
- * The first look needs one table for all micro-batches of a layout. With T the passes of one replica by itself for
- * FLOOR_SAMPLES samples, m micro-batches of b <= FLOOR_SAMPLES samples take at least
+ * The first look needs one table for all micro-batches of a layout: with T its replica's passes of a sample at least, by
+ * itself (floor.h), m micro-batches of b samples take at least
  *
- *   m b T / (FLOOR_SAMPLES pp), less an eighth                                                    (0)
+ *   m b T / pp                                                                                    (0)
  *
- * since the fullest stage has at least its share, and more samples at once take no longer per sample; the eighth is an
- * allowance for kernels that other shapes suit better.
+ * since the fullest stage has at least its share.
  */
 #ifndef WEFT_SEARCH_AUTO_GRID_WALK_H
 #define WEFT_SEARCH_AUTO_GRID_WALK_H

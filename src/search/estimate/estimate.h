@@ -5,6 +5,7 @@
  *   estimator.h  what plans' and candidates' estimates share
  *   places.h     which places between instances are alike
  *   counted.h    memory by another system's count
+ *   floor.h      a bound for few samples from the passes of many
  */
 #ifndef WEFT_SEARCH_ESTIMATE_H
 #define WEFT_SEARCH_ESTIMATE_H
@@ -12,6 +13,7 @@
 #include "search/estimate/candidate.h"
 #include "search/estimate/counted.h"
 #include "search/estimate/estimator.h"
+#include "search/estimate/floor.h"
 #include "search/estimate/places.h"
 #include "search/estimate/tables.h"
 

@@ -73,7 +73,7 @@ done:
     return status;
 }
 
-/* ---- bytes (I4) ------------------------------------------------------------------------------ */
+/* ---- all costs (I4) -------------------------------------------------------------------------- */
 
 /* The row of the strategy that shards nothing, and recomputes what this one does; its own, where that is impossible. */
 static weft_status whole_row(struct layer_costs *c, const struct layer_question *q,
@@ -88,14 +88,19 @@ static weft_status whole_row(struct layer_costs *c, const struct layer_question 
     return status;
 }
 
-/* What a strategy that shards nothing holds of one sample depends on these words alone: how features, positions and
- * experts are split, and how far apart the devices are that share them. */
-static uint64_t bytes_key(int32_t kind, const struct strategy *strategy)
+/* What a strategy that shards nothing holds and takes of one sample depends on these words alone: how features,
+ * positions and experts are split, how far apart the devices are that share them, and where they begin. */
+static uint64_t whole_key(const struct layer_costs *c, const struct layer_question *q, int32_t kind,
+                          const struct strategy *strategy)
 {
-    int64_t words[4 + 3 * WAY_COUNT] = {kind, strategy->recompute, strategy->sequence,
-                                        strategy->modules};
+    int64_t words[6 + 3 * WAY_COUNT] = {kind,
+                                        strategy->recompute,
+                                        strategy->sequence,
+                                        strategy->modules,
+                                        c->source.place(c->source.context, q),
+                                        q->micro_batches > 1};
     int64_t stride = 1;
-    size_t count = 4;
+    size_t count = 6;
     for (int32_t i = strategy->levels - 1; i >= 0; i--) {
         const struct level *level = &strategy->level[i];
         if (level->way != WAY_DP && level->way != WAY_SDP) {
@@ -125,44 +130,55 @@ static double gathered_bytes(const struct layer_costs *c, const struct layer_que
     return elements * policy_gather_bytes(c->settings.policy, c->settings.dtype);
 }
 
-/* What the row of the strategy that shards nothing holds, found once for its words with any number of samples: what is
- * kept is proportional to these. */
-static weft_status whole_bytes(struct layer_costs *c, const struct layer_question *q, int32_t kind,
-                               const struct strategy_row *row, struct whole_bytes *out)
+/* What the row of the strategy that shards nothing costs, found once for its words with FLOOR_SAMPLES: what is kept is
+ * proportional to samples. */
+static weft_status whole_cost(struct layer_costs *c, const struct layer_question *q, int32_t kind,
+                              const struct strategy_row *row, struct whole_cost *out)
 {
     const struct layer_kind *own = &c->kinds.data[kind];
-    uint64_t key = bytes_key(kind, &row->strategy);
-    int64_t number = hash_get(&c->bytes_of, key);
+    uint64_t key = whole_key(c, q, kind, &row->strategy);
+    int64_t number = hash_get(&c->whole_of, key);
     const struct strategy_row *whole;
     struct run_estimate estimate;
     weft_status status = WEFT_OK;
     if (number >= 0) {
-        *out = c->bytes.data[number];
+        *out = c->wholes.data[number];
         return WEFT_OK;
     }
     TRY(whole_row(c, q, row, &whole));
     struct run_question question = run_question(q, own->first, own->last, whole);
+    question.step_samples = FLOOR_SAMPLES * row->batch_degree;
+    question.micro_batches = floor_micro_batches(q->micro_batches);
     TRY(estimate_run(c->estimator, &question, &estimate));
-    *out =
-        (struct whole_bytes){q->step_samples / row->batch_degree, above_zero(estimate.kept_bytes),
-                             whole == row && row->strategy.shard ? 0 : estimate.state_bytes,
-                             gathered_bytes(c, q, kind, row->choice)};
-    *hash_at(&c->bytes_of, c->arena, key) = (int64_t)c->bytes.len;
-    array_push(c->arena, &c->bytes, *out);
+    *out = (struct whole_cost){above_zero(estimate.kept_bytes),
+                               whole == row && row->strategy.shard ? 0 : estimate.state_bytes,
+                               gathered_bytes(c, q, kind, row->choice), floor_ns(&estimate)};
+    *hash_at(&c->whole_of, c->arena, key) = (int64_t)c->wholes.len;
+    array_push(c->arena, &c->wholes, *out);
 done:
     return status;
 }
 
 /* What a layer keeps at least. Where weights are sharded, those of the layer before may be there when it begins, and
  * are not when it ends; of the rest, test_bounds_of_layers sees 0.1 % less than where nothing is sharded. */
-static int64_t kept_at_least(const struct whole_bytes *whole, const struct layer_question *q,
+static int64_t kept_at_least(const struct whole_cost *whole, const struct layer_question *q,
                              const struct strategy_row *row)
 {
     static const double SHARE = 0.98;
     double samples = (double)q->step_samples / (double)row->batch_degree;
-    double bytes = SHARE * (double)whole->kept * samples / (double)whole->samples;
+    double bytes = SHARE * (double)whole->kept * samples / FLOOR_SAMPLES;
     bytes -= row->strategy.shard == 3 ? whole->gathered : 0;
     return above_zero((int64_t)bytes);
+}
+
+/* The operators' time, or the floor where that is more. */
+static int64_t steady_at_least(struct layer_costs *c, const struct layer_question *q, int32_t kind,
+                               const struct strategy_row *row, const struct whole_cost *whole)
+{
+    int64_t operators = known_operators_ns(c, q, kind, row);
+    int64_t samples = q->step_samples / row->batch_degree;
+    int64_t floor = samples <= FLOOR_SAMPLES ? (int64_t)(whole->floor_ns * (double)samples) : 0;
+    return floor > operators ? floor : operators;
 }
 
 weft_status layer_roughly(void *context, const struct layer_question *q, int32_t kind,
@@ -170,15 +186,15 @@ weft_status layer_roughly(void *context, const struct layer_question *q, int32_t
 {
     struct layer_costs *c = context;
     const struct strategy_row *row;
-    struct whole_bytes whole;
+    struct whole_cost whole;
     weft_status status;
     *out = (struct layer_cost){.steady_ns = LAYERWISE_NEVER};
     TRY(allowed_row(c, q, strategy, &row));
     if (!row)
         goto done;
-    TRY(whole_bytes(c, q, kind, row, &whole));
+    TRY(whole_cost(c, q, kind, row, &whole));
     *out = (struct layer_cost){
-        .steady_ns = known_operators_ns(c, q, kind, row),
+        .steady_ns = steady_at_least(c, q, kind, row, &whole),
         .kept_bytes = kind == c->usual ? kept_at_least(&whole, q, row) : 0,
         .state_bytes = strategy->shard ? whole.state / strategy_devices(strategy) : whole.state};
 done:

@@ -22,9 +22,10 @@
  *       state twice if both layers lay it out differently, which no layer knows by itself.
  *   I3  A layer takes at least the time of its operators on a device, which depends only on degrees
  *       and the samples of a replica: found once for each, without compiling anything.
- *   I4  Where that does not rule a setting out, all costs are bounded without finding times: by I3's time, what
- *       usual layers keep in the strategy that shards nothing, and its state, as if all devices shared it if any
- *       do. What that strategy holds of a sample depends on few words, and is found once for them.
+ *   I4  Where that does not rule a setting out, all costs are bounded by those of the strategy that shards nothing: its
+ *       passes of many samples (floor.h) or I3's time, what usual layers keep, and its state, as if all devices
+ *       shared it if any do. What that strategy holds and takes of a sample depends on few words, and is found once for
+ *       them.
  */
 #ifndef WEFT_SEARCH_GALVATRON_LAYER_COSTS_H
 #define WEFT_SEARCH_GALVATRON_LAYER_COSTS_H

@@ -13,10 +13,11 @@ struct layer_kind {
     bool has_tied_user;
 };
 
-/* What a layer holds where nothing is sharded, with so many samples of a replica. */
-struct whole_bytes {
-    int64_t samples, kept, state;
+/* What a layer holds where nothing is sharded, with FLOOR_SAMPLES of a replica, and takes per sample at least. */
+struct whole_cost {
+    int64_t kept, state;
     double gathered; /* its weights, where they are gathered */
+    double floor_ns;
 };
 
 struct layer_costs {
@@ -30,8 +31,8 @@ struct layer_costs {
     struct layer_walk whole, shortened;
     ARRAY(struct layer_kind) kinds;
     struct hash_map operators_ns; /* by what they depend on (I3) */
-    struct hash_map bytes_of;     /* numbers in `bytes`, by what they depend on (I4) */
-    ARRAY(struct whole_bytes) bytes;
+    struct hash_map whole_of;     /* numbers in `wholes`, by what they depend on (I4) */
+    ARRAY(struct whole_cost) wholes;
     ARRAY(int64_t) boundaries; /* per kind of boundary: the kinds before and after */
     int32_t usual;             /* the kind of most layers */
     double slowdown;

@@ -137,17 +137,18 @@ done:
     return status;
 }
 
-/* What the runtime does on a GPU, so that what it holds is held against the right prediction: the facts of its
- * own software, and gradients in fp32 whatever the policy says. */
+/* What the runtime does, so that what it holds is held against the right prediction: whether it measures the norm of all
+ * gradients; on a GPU the facts of its own software, and gradients in fp32 whatever the policy says. */
 static void take_own_facts(const struct train_arguments *arguments, struct plan *plan)
 {
     const char *device = arguments->training.device;
-    if (!device || strcmp(device, "cpu") == 0)
-        return;
-    if (software_is_default(&plan->software))
+    bool cpu = !device || strcmp(device, "cpu") == 0;
+    if (!cpu && software_is_default(&plan->software))
         software_from_text("weft-cuda", &plan->software);
-    if (plan->policy == POLICY_MIXED)
+    if (!cpu && plan->policy == POLICY_MIXED)
         plan->policy = POLICY_MIXED_FP32_GRADIENTS;
+    if (arguments->training.clip > 0 || plan->dtype == DTYPE_FP16) /* rank/jobs.c, measures_norm */
+        plan->software.word[FACT_CLIPPING] = CLIPPING_NORM;
 }
 
 /* What the run is held against; nothing where it cannot be simulated. */

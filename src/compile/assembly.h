@@ -91,7 +91,10 @@ struct assembly {
     enum meeting *met;      /* per block */
     int32_t stage;
     bool shared_network; /* compile_options */
-    bool synchronising;  /* whether gradients of this stage are being synchronised already */
+    /* while the first forward slot of a piece is walked that waits for slices (slices.c): the latest of them, per device of
+     * the stage; else NULL */
+    const int32_t *slices;
+    bool synchronising; /* whether gradients of this stage are being synchronised already */
     const struct stop *stop;
 };
 
@@ -174,8 +177,6 @@ void gather_ahead(struct assembly *a, const struct bucket *bucket, int32_t micro
 /* Synchronises the gradients that this slot has completed, if this is their time. */
 void synchronise_completed(struct assembly *a, const struct visit *place,
                            const struct bucket *bucket);
-/* Whether a part of this piece's gradients is left to the next iteration. */
-bool defers(const struct assembly *a, int32_t piece);
 /* Synchronises what the previous iteration left of this part's gradients. */
 void synchronise_deferred(struct assembly *a, int32_t part);
 /* Without overlap: called after a slot, and after all slots of a stage. */

@@ -157,6 +157,7 @@ static struct bucket bucket_of_one(struct build *b, int64_t instance)
                             ? 0
                             : parameters * policy_gather_bytes(plan->policy, plan->dtype),
         .most = plan_bucket_bytes(plan, summed),
+        .tied = leaves_slices(b, part) && has_tied_weight(b, instance), /* slices.c, I2 */
     };
 }
 
@@ -177,7 +178,8 @@ static bool same_unit(const struct plan *plan, int64_t low, int64_t high)
 
 static bool goes_alike(const struct bucket *a, const struct bucket *b)
 {
-    return a->pattern == b->pattern && a->across == b->across && a->shard == b->shard;
+    return a->pattern == b->pattern && a->across == b->across && a->shard == b->shard &&
+           a->tied == b->tied;
 }
 
 static bool has_room(const struct plan *plan, const struct bucket *bucket, const struct bucket *one)

@@ -26,6 +26,7 @@ struct build {
     struct graph *graph;
     const struct plan *plan;
     struct arena *keep, *scratch;
+    bool norm;          /* compile_options */
     struct laid **laid; /* per operator and choice */
     int32_t *last_use;  /* per instance: the latest use of its output, -1: none */
     struct instance_index index;
@@ -72,6 +73,12 @@ bool holds_weights(const struct build *b, int64_t instance);
 struct layout weight_layout(const struct build *b, int64_t instance, enum flow flow);
 /* Bytes of the gradients of the weights it holds, on one device and before any sharding. */
 int64_t gradient_bytes(const struct build *b, int64_t instance);
+/* What a folded schedule leaves to the next iteration of each bucket (slices.c). */
+weft_status divide_synchronisation(struct build *b);
+/* Whether it leaves anything of this part's gradients; false for what is no part. */
+bool leaves_slices(const struct build *b, int32_t part);
+/* Whether an instance's weight is used by another operator, too. */
+bool has_tied_weight(const struct build *b, int64_t instance);
 /* The devices that share the state of a bucket; 1: none do. */
 int64_t bucket_shares(const struct build *b, const struct bucket *bucket);
 /* Of so many bytes of its gradients, those of one share. */

@@ -5,10 +5,8 @@
  *   weights    with shard 3 gathered before each pass of a bucket, while the one before it is
  *              used; with shard 1 and 2 once, after the optimizer's step (graph.h, I5)
  *
- * A folded schedule (aiao) synchronises the gradients of each piece but the first in two slices:
- * one after its last backward slot, during the backward slots of the next piece, and one in the
- * next iteration, during the forward slots of the previous piece; their sizes are in proportion to
- * the FLOPs of the passes (Fold3D 4, Algorithm 2).
+ * What a folded schedule (aiao) leaves of a bucket's gradients is synchronised in the next iteration, while the piece before
+ * computes (slices.c).
  */
 #include "compile/assembly.h"
 
@@ -94,45 +92,6 @@ bool has_exchange(const struct assembly *a, int32_t part)
     return false;
 }
 
-/* Whether a part of this piece's gradients is left to the next iteration (see the top of the
- * file). */
-bool defers(const struct assembly *a, int32_t piece)
-{
-    const struct schedule *schedule = plan_row(a->b->plan);
-    return schedule->segmented && (a->b->plan->overlap & OVERLAP_GRADIENTS) && piece > 0 &&
-           piece < a->pipeline.pieces;
-}
-
-/* Whether a weight of the bucket is used by several operators. */
-static bool is_tied(const struct build *b, const struct bucket *bucket)
-{
-    const struct model *model = b->plan->model;
-    int32_t number = (int32_t)(bucket - b->buckets.data);
-    bool tied = false;
-    for (int64_t i = bucket->first; i <= bucket->last && !tied; i++) {
-        const struct op *op = laid_of(b, i)->op;
-        tied = b->bucket_of[i] == number && op->weight[0].tied_op >= 0;
-        for (int32_t k = 0; k < model->ops && b->bucket_of[i] == number; k++)
-            tied |= model->op[k].weights && model->op[k].weight[0].tied_op == op - model->op;
-    }
-    return tied;
-}
-
-/* The bytes of a bucket that are deferred. Gradients that are synchronised with every micro-batch
- * are not; nor are those of tied weights, which are added up at the end of the iteration, and of
- * weights that are gathered there. */
-static int64_t deferred_bytes(const struct assembly *a, const struct bucket *bucket)
-{
-    const struct plan *plan = a->b->plan;
-    bool gathered = bucket->shard && !(plan->overlap & OVERLAP_PARAMETERS);
-    if (!defers(a, bucket->part / plan->stages) || bucket->shard >= 2 || gathered ||
-        is_tied(a->b, bucket))
-        return 0;
-    bool again = plan_choice(plan, plan->part[bucket->part].first)->recompute;
-    int64_t forward = 1, backward = again ? 3 : 2;
-    return bucket->bytes * forward / (forward + backward);
-}
-
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* Synchronises so many bytes of the bucket's gradients, after each device's latest computation. */
@@ -166,7 +125,7 @@ void synchronise_completed(struct assembly *a, const struct visit *place,
 {
     if (!goes_now(place, bucket))
         return;
-    int64_t bytes = bucket->bytes - deferred_bytes(a, bucket);
+    int64_t bytes = bucket->bytes - bucket->left;
     synchronise(a, bucket, bytes, place->slot.micro_batch, AFTER_RUN);
     if (place->last_backward)
         add_up_shares(a, bucket, bytes, place->slot.micro_batch);
@@ -179,9 +138,9 @@ void synchronise_deferred(struct assembly *a, int32_t part)
 {
     int32_t first = (int32_t)a->tasks.len;
     for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++)
-        synchronise(a, bucket_at(a, i), deferred_bytes(a, bucket_at(a, i)), NONE, AFTER_BLOCK);
+        synchronise(a, bucket_at(a, i), bucket_at(a, i)->left, NONE, AFTER_BLOCK);
     for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++)
-        add_up_shares(a, bucket_at(a, i), deferred_bytes(a, bucket_at(a, i)), NONE);
+        add_up_shares(a, bucket_at(a, i), bucket_at(a, i)->left, NONE);
     if ((int32_t)a->tasks.len > first)
         a->synchronising = true;
 }
@@ -214,12 +173,28 @@ void synchronise_rest(struct assembly *a)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
+/* Weights are updated when the rest of their gradients has come. */
+static void wait_for_update(struct assembly *a, int32_t first_task, const struct pattern *p)
+{
+    for (int32_t t = first_task; a->slices && t < (int32_t)a->tasks.len; t++) {
+        struct group group = pattern_group(p, t - first_task);
+        int64_t members = a->graph->folded ? 1 : group_size(&group);
+        for (int64_t i = 0; i < members; i++)
+            wait_for(a, t,
+                     a->slices[graph_device(a, a->stage, group_device(&group, i)) -
+                               a->first_device[a->stage]]);
+    }
+}
+
 static void gather(struct assembly *a, const struct bucket *bucket, int32_t micro_batch,
                    enum after after)
 {
-    if (bucket->pattern >= 0 && bucket->gather_bytes > 0)
+    if (bucket->pattern < 0 || bucket->gather_bytes == 0)
+        return;
+    int32_t first =
         add_exchange(a, bucket_task(a, STREAM_PARAMETER, micro_batch, bucket), bucket->pattern,
                      COLLECTIVE_ALL_GATHER, bucket->gather_bytes, after);
+    wait_for_update(a, first, &a->b->patterns.data[bucket->pattern]);
 }
 
 /* Whether the weights of this bucket are gathered for this slot. */

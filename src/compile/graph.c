@@ -146,12 +146,16 @@ static void publish_uses(struct build *b)
 
 static weft_status compile(struct graph *graph, const struct compile_options *options)
 {
-    struct build b = {
-        .graph = graph, .plan = graph->plan, .keep = graph->arena, .scratch = arena_new()};
+    struct build b = {.graph = graph,
+                      .plan = graph->plan,
+                      .keep = graph->arena,
+                      .scratch = arena_new(),
+                      .norm = options->norm};
     weft_status status;
     find_uses(&b);
     build_blocks(&b);
     build_buckets(&b);
+    TRY(divide_synchronisation(&b));
     find_lifetimes(&b);
     TRY(assemble(&b, options));
     publish_uses(&b);

@@ -102,6 +102,8 @@ struct bucket {
     uint8_t shard;        /* 0: all-reduce; 1-3: reduce-scatter, and gathers of the weights */
     int64_t gather_bytes; /* of weights in the compute dtype, whole */
     int64_t most;         /* bytes of gradients at which it is full; 0: never */
+    int64_t left;         /* of bytes: those that the next iteration synchronises (slices.c) */
+    bool tied;            /* a weight that other operators use, alone where slices are left */
 };
 
 struct block {
@@ -243,6 +245,8 @@ struct compile_options {
     /* for an executor: no products in chunks and no passes in pairs, whatever overlap the plan
      * has */
     bool executed;
+    /* the norm of all gradients is needed before the first weight changes: none are left to the next iteration */
+    bool norm;
     /* others use the network at the same time: steps between nodes are tasks of their own (I2) */
     bool shared_network;
     /* when it asks to stop there is no graph: WEFT_NO_ANSWER; NULL: never */

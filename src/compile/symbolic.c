@@ -174,17 +174,6 @@ static bool is_tied(const struct proof *p, const struct bucket *bucket)
     return tied;
 }
 
-/* Of so few bytes that the forward pass' share of the passes is none, nothing is left (exchanges.c). */
-static bool leaves_a_slice(const struct symbolic_machine *m, const struct bucket *bucket)
-{
-    const struct plan *plan = m->p->plan;
-    int64_t passes = m->p->fact[plan->part[bucket->part].first].choice->recompute ? 4 : 3;
-    return bucket->bytes >= passes && plan_row(plan)->segmented &&
-           (plan->overlap & OVERLAP_GRADIENTS) && bucket->part >= plan->stages &&
-           bucket->pattern >= 0 && bucket->shard <= (plan->overlap & OVERLAP_PARAMETERS ? 1 : 0) &&
-           !is_tied(m->p, bucket);
-}
-
 static weft_status need_weights(struct symbolic_machine *m, int64_t instance, struct at at)
 {
     const struct proof *p = m->p;
@@ -194,7 +183,10 @@ static weft_status need_weights(struct symbolic_machine *m, int64_t instance, st
     int32_t gathers = m->gathers[here * (size_t)m->micro_batches + (size_t)at.micro_batch];
     if (bucket->shard == 3 && gathers < (forward_block(m, at.block) ? 1 : 2))
         return wrong(m, instance, "its weights are not gathered");
-    if (leaves_a_slice(m, bucket) && !m->deferred[here])
+    if (bucket->left > 0 && is_tied(p, bucket))
+        return wrong(m, instance,
+                     "a slice of a tied weight's gradients is left to the next iteration");
+    if (bucket->left > 0 && !m->deferred[here])
         return wrong(m, instance, "the rest of its gradients has not come");
     m->stale[here] |= !m->gathered[here];
     return WEFT_OK;

@@ -50,7 +50,8 @@ static struct visit visit_of(const struct assembly *a, struct task_walk *w, stru
 static void wait_for_slices(struct assembly *a, const struct visit *place, const int32_t *slices,
                             int32_t first_task)
 {
-    if (!place->first_forward || !defers(a, place->slot.piece))
+    a->slices = NULL;
+    if (!place->first_forward || !leaves_slices(a->b, place->part))
         return;
     for (int32_t t = first_task; t < (int32_t)a->tasks.len; t++)
         if (a->tasks.data[t].stream == STREAM_COMPUTE)
@@ -68,7 +69,9 @@ static void latest(const struct assembly *a, enum stream_kind stream, int32_t *o
 static void before_block(struct assembly *a, struct task_walk *w, const struct visit *place)
 {
     latest(a, STREAM_GRADIENT, w->slices);
-    if (place->first_forward && defers(a, place->slot.piece + 1))
+    if (place->first_forward && leaves_slices(a->b, place->part))
+        a->slices = w->slices;
+    if (place->first_forward && leaves_slices(a->b, place->part + a->pipeline.stages))
         synchronise_deferred(a, place->part + a->pipeline.stages);
     if (place->fetches)
         copy_checkpoints(a, EXCHANGE_FROM_HOST, place, w->offloaded[place->slot.piece], w->ahead);

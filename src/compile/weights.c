@@ -8,6 +8,7 @@
  *   I2  A bucket has the bytes of its instances, before any sharding.
  *   I3  A tied weight belongs to its owner if it has the same layout in the same part; otherwise it
  *       is a copy, with a bucket of its own.
+ *   I4  Where slices of gradients are left to the next iteration (slices.c), what is tied shares no bucket with what is not.
  */
 #include "compile/proof.h"
 
@@ -157,15 +158,33 @@ static int64_t bytes_of(const struct proof *p, const struct fact *at)
     return (int64_t)(memory.gradients / parameters[1] * parameters[0]);
 }
 
+/* I4: whether a tied weight of this part has a bucket of its own. */
+static bool keeps_tied_apart(const struct proof *p, int32_t part)
+{
+    for (int32_t i = 0; i < p->graph->buckets; i++)
+        if (p->graph->bucket[i].part == part && p->graph->bucket[i].tied)
+            return true;
+    return false;
+}
+
+static bool is_tied(const struct proof *p, int64_t instance)
+{
+    bool tied = p->fact[instance].owner != instance;
+    for (int64_t i = 0; i < p->plan->instances && !tied; i++)
+        tied = i != instance && p->fact[i].owner == instance;
+    return tied;
+}
+
 static weft_status find_bucket(struct proof *p, int64_t instance, int64_t *bytes)
 {
     struct fact *at = &p->fact[instance];
     const char *path = plan_path(p->arena, p->plan, instance);
     int32_t found = 0;
+    bool apart = keeps_tied_apart(p, at->part) && is_tied(p, instance);
     for (int32_t i = 0; i < p->graph->buckets; i++) {
         const struct bucket *bucket = &p->graph->bucket[i];
         if (bucket->part != at->part || instance < bucket->first || instance > bucket->last ||
-            !fits(p, at, bucket))
+            !fits(p, at, bucket) || bucket->tied != apart)
             continue;
         at->bucket = i;
         found++;

@@ -129,6 +129,12 @@ static const struct {
          "when it is free (shared), or in the pools of CUDA graphs, which nothing else takes "
          "(own)",
          {"shared", "own"}},
+    [FACT_CLIPPING] =
+        {"clipping",
+         "gradients are taken as they are (none), or scaled by the norm of all of them, which is "
+         "known before the first weight changes, so that a folded schedule leaves none to the "
+         "next iteration (norm)",
+         {"none", "norm"}},
 };
 _Static_assert(COUNT_OF(FACTS) == SOFTWARE_FACTS, "a fact without a row");
 

@@ -35,6 +35,7 @@ enum software_fact {
     FACT_TOKEN_SMS,
     FACT_HOST_STEP,
     FACT_GRAPH_POOLS,
+    FACT_CLIPPING,
     SOFTWARE_FACTS
 };
 /* The words of each fact, in the order of FACTS. */
@@ -60,6 +61,7 @@ enum { DISPATCH_EXPERTS, DISPATCH_DEVICES, DISPATCH_NODES }; /* as enum token_co
 enum { TOKEN_SMS_NONE, TOKEN_SMS_16, TOKEN_SMS_20, TOKEN_SMS_24 };
 enum { HOST_STEP_APART, HOST_STEP_TENSORS };
 enum { GRAPH_POOLS_SHARED, GRAPH_POOLS_OWN };
+enum { CLIPPING_NONE, CLIPPING_NORM };
 
 /* A record. */
 struct software {

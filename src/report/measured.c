@@ -17,7 +17,9 @@ struct events {
     size_t len, cap;
 };
 
-static const char HINT[] = "write it with `weft train PLAN --trace`, and name the same plan";
+static const char HINT[] = "write it with `weft train PLAN --trace`, and name the same plan; of a "
+                           "folded schedule that was run with --clip, with "
+                           "--software default,clipping=norm";
 
 static weft_status read_event(struct arena *scratch, const char *path, json_t *json,
                               const struct prediction *prediction, struct events *out)

@@ -577,6 +577,8 @@ static void test_trace_has_all_tasks(void **state)
         options.trace = scratch_path(scratch, "trace.json");
         options.steps = options.rate.steps = 3;
         must_run(&ROWS[row], &options);
+        opened.plan->software.word[FACT_CLIPPING] =
+            options.clip > 0 ? CLIPPING_NORM : CLIPPING_NONE;
         assert_ok(simulate(opened.plan, &simulation, &prediction));
         assert_ok(overlay_read(scratch->arena, options.trace, prediction, &overlay));
         assert_int_equal(overlay.steps, 2);

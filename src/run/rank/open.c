@@ -117,8 +117,9 @@ weft_status run_open(const struct run_options *options, struct rank **out)
     pthread_cond_init(&r->called, NULL);
     TRY(check_plan(options));
     TRY(open_transport(r));
-    TRY(graph_compile(options->plan, &(struct compile_options){FOLD_NEVER, .executed = true},
-                      &graph));
+    TRY(graph_compile(
+        options->plan,
+        &(struct compile_options){FOLD_NEVER, .executed = true, .norm = measures_norm(r)}, &graph));
     r->graph = graph;
     TRY(request_reserve(stage_peak_bytes(graph, graph->device[options->transport->rank].stage)));
     r->instances = options->plan->instances;

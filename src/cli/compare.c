@@ -366,7 +366,7 @@ static weft_status run_logged(struct compare_command *options)
     TRY(run_log_read(options->arena, options->measured, &log));
     TRY(plan_open(&options->plan, &opened));
     TRY(simulate(opened.plan, &simulation, &prediction));
-    TRY(tell_run_log(options->arena, &log, prediction, options->json));
+    TRY(tell_run_log(options->arena, &log, &opened, prediction, options->json));
 done:
     prediction_free(prediction);
     plan_close(&opened);

@@ -1,19 +1,37 @@
 /* compare_log.c - `weft compare --measured` with a log of a framework in place of a trace. */
 #include "cli/compare_log.h"
 
+#include <math.h>
 #include <stdio.h>
 
-/* A trace is JSON; everything else is a framework's log. */
+/* The next character that is no blank. */
+static int next_sign(FILE *file)
+{
+    int c = fgetc(file);
+    while (c == ' ' || c == '\n' || c == '\r' || c == '\t')
+        c = fgetc(file);
+    return c;
+}
+
+/* A trace is a JSON object or a list of them; everything else is a framework's log, whose lines may begin with "[2026-". */
 bool is_run_log(const char *path)
 {
     FILE *file = fopen(path, "r");
-    int c = file ? fgetc(file) : '{';
-    while (c == ' ' || c == '\n' || c == '\r' || c == '\t')
-        c = fgetc(file);
-    if (file)
-        fclose(file);
-    return c != '{' && c != '[';
+    if (!file)
+        return false;
+    int first = next_sign(file);
+    if (first == '[')
+        first = next_sign(file);
+    fclose(file);
+    return first != '{' && first != ']';
 }
+
+struct logged_run {
+    const struct framework_log *log;
+    double measured_s, predicted_s;
+    double memory, reserved; /* bytes; memory is 0 if no line says it */
+};
+static const double AS_PREDICTED = 0.03; /* nothing to explain: less than predictions are off */
 
 static void put_pair(struct table *table, const char *what, const char *measured,
                      const char *predicted, double ratio)
@@ -33,29 +51,71 @@ static double logged_s(const struct framework_log *log, const struct plan *plan)
                                        : tokens / log->value[LOG_DEVICE_TOKENS];
 }
 
-weft_status tell_run_log(struct arena *scratch, const struct framework_log *log,
-                         const struct prediction *prediction, bool json)
+static json_t *explained_json(const double pace[])
+{
+    json_t *json = json_object();
+    for (int part = 0; part < PACE_COUNT; part++)
+        json_object_set_new(json, pace_name(part),
+                            pace[part] > 0 ? json_real(pace[part]) : json_null());
+    return json;
+}
+
+static void print_explained(struct arena *scratch, const double pace[])
+{
+    static const char *const HEADERS[] = {"what would explain it", "times as fast"};
+    static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT};
+    struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    for (int part = 0; part < PACE_COUNT; part++) {
+        table_cell(table, "%s", pace_name(part));
+        if (pace[part] > 0)
+            table_cell(table, "%.2f", pace[part]);
+        else
+            table_cell(table, "no pace does");
+    }
+    putchar('\n');
+    table_print(table, stdout);
+    printf("\nEach part alone, beside Weft's own numbers for it.\n");
+}
+
+static void print_pairs(struct arena *scratch, const struct logged_run *run)
 {
     static const char *const HEADERS[] = {"", "measured", "predicted", "ratio"};
     static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
-    double measured = logged_s(log, prediction->plan);
-    double predicted = (double)prediction->iteration_ns * 1e-9;
-    double memory = log->value[LOG_MEMORY_BYTES];
-    double reserved = (double)prediction->stage[fullest_stage(prediction)].memory.reserved;
-    if (json)
-        return (weft_status)cli_print_json(json_pack(
-            "{s:I, s:{s:f, s:f, s:f}, s:{s:f, s:f}}", "steps", (json_int_t)log->lines, "iteration",
-            "measured_s", measured, "predicted_s", predicted, "ratio", measured / predicted,
-            "memory", "measured_bytes", memory, "predicted_bytes", reserved));
     struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    put_pair(table, "iteration", show_duration(measured * 1e9).s, show_duration(predicted * 1e9).s,
-             measured / predicted);
-    if (memory > 0)
-        put_pair(table, "reserved memory", show_bytes(memory).s, show_bytes(reserved).s,
-                 memory / reserved);
-    plan_heading(scratch, prediction->plan, stdout);
+    put_pair(table, "iteration", show_duration(run->measured_s * 1e9).s,
+             show_duration(run->predicted_s * 1e9).s, run->measured_s / run->predicted_s);
+    if (run->memory > 0)
+        put_pair(table, "reserved memory", show_bytes(run->memory).s, show_bytes(run->reserved).s,
+                 run->memory / run->reserved);
     table_print(table, stdout);
     printf("\nmedian of %s; ratio: measured over predicted\n",
-           counted(log->lines, "logged step").s);
+           counted(run->log->lines, "logged step").s);
+}
+
+weft_status tell_run_log(struct arena *scratch, const struct framework_log *log,
+                         const struct opened_plan *opened, const struct prediction *prediction,
+                         bool json)
+{
+    struct logged_run run = {
+        .log = log,
+        .measured_s = logged_s(log, opened->plan),
+        .predicted_s = (double)prediction->iteration_ns * 1e-9,
+        .memory = log->value[LOG_MEMORY_BYTES],
+        .reserved = (double)prediction->stage[fullest_stage(prediction)].memory.reserved};
+    double pace[PACE_COUNT];
+    weft_status status =
+        run_explain(&(struct run_case){.opened = *opened}, run.measured_s, run.predicted_s, pace);
+    if (status)
+        return status;
+    if (json)
+        return (weft_status)cli_print_json(json_pack(
+            "{s:I, s:{s:f, s:f, s:f}, s:{s:f, s:f}, s:o}", "steps", (json_int_t)log->lines,
+            "iteration", "measured_s", run.measured_s, "predicted_s", run.predicted_s, "ratio",
+            run.measured_s / run.predicted_s, "memory", "measured_bytes", run.memory,
+            "predicted_bytes", run.reserved, "explained_by", explained_json(pace)));
+    plan_heading(scratch, opened->plan, stdout);
+    print_pairs(scratch, &run);
+    if (fabs(run.measured_s / run.predicted_s - 1) > AS_PREDICTED)
+        print_explained(scratch, pace);
     return WEFT_OK;
 }

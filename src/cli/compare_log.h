@@ -7,7 +7,9 @@
 
 /* Whether the file is no JSON, as a trace is. */
 bool is_run_log(const char *path);
+/* Both times, and which part of the machine would explain the difference. */
 weft_status tell_run_log(struct arena *scratch, const struct framework_log *log,
-                         const struct prediction *prediction, bool json);
+                         const struct opened_plan *opened, const struct prediction *prediction,
+                         bool json);
 
 #endif

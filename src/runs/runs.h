@@ -118,6 +118,9 @@ struct run_fit {
 weft_status runs_explain(const struct run_cases *cases, struct run_fit *out);
 weft_status runs_fit(const struct run_cases *cases, struct run_fit *out);
 struct paces run_fit_paces(const struct run_fit *fit);
+/* The pace of each part that alone makes one run take as long as was measured; 0: there is none (run_explain.c). */
+weft_status run_explain(const struct run_case *one, double measured_s, double predicted_s,
+                        double pace[static PACE_COUNT]);
 /* The text of a cluster file that calibrates this cluster, in `keep`. */
 weft_status run_fit_file(struct arena *keep, const struct run_fit *fit, const char *cluster,
                          const char *runs, char **out);

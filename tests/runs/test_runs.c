@@ -163,6 +163,31 @@ static void a_made_up_machine_is_found(void **state)
     run_cases_close(&cases);
 }
 
+/* A run that one slower part made is explained by that part's pace, and not by parts that it does not use. */
+static void one_run_is_explained(void **state)
+{
+    (void)state;
+    static const double SLOWER = 0.6;
+    struct user_runs runs = parsed("model,cluster,tp,pp,micro batch,global batch,seconds\n"
+                                   "gpt3-1.3b,dgx-a100:1,2,1,8,64,1\n");
+    struct run_cases cases = {0};
+    double pace[PACE_COUNT], usual_s = 0, time_s = 0;
+    assert_int_equal(runs_predict(arena, &runs, &cases), WEFT_OK);
+    assert_int_equal(run_case_time(cases.data, &(struct paces){{0}}, &usual_s), WEFT_OK);
+    for (int part = PACE_PRODUCTS; part <= PACE_INSIDE; part++) {
+        struct paces paces = {{0}};
+        paces.of[part] = SLOWER;
+        assert_int_equal(run_case_time(cases.data, &paces, &time_s), WEFT_OK);
+        assert_true(time_s > usual_s);
+        assert_int_equal(run_explain(cases.data, time_s, usual_s, pace), WEFT_OK);
+        assert_true(fabs(pace[part] / SLOWER - 1) < 0.01);
+        assert_true(pace[PACE_BETWEEN] == 0); /* one node has no network between nodes */
+    }
+    assert_int_equal(run_explain(cases.data, 0.9 * usual_s, usual_s, pace), WEFT_OK);
+    assert_true(pace[PACE_PRODUCTS] > 1);
+    run_cases_close(&cases);
+}
+
 /* Runs that are as predicted leave every value where it is. */
 static void nothing_to_find(void **state)
 {
@@ -242,6 +267,7 @@ int main(void)
         cmocka_unit_test(files_are_refused),
         cmocka_unit_test(rows_are_refused),
         cmocka_unit_test(a_made_up_machine_is_found),
+        cmocka_unit_test(one_run_is_explained),
         cmocka_unit_test(nothing_to_find),
         cmocka_unit_test(what_the_runs_do_not_determine),
         cmocka_unit_test(logs_of_frameworks),

@@ -127,5 +127,6 @@ const char *better_blas_core(const char *core, uint32_t features);
 
 #include "run/kernels/fp8.h"
 #include "run/kernels/operands.h"
+#include "run/kernels/shapes.h"
 
 #endif

@@ -8,15 +8,14 @@
  *   I1  Where `out` is split, a device's outputs may begin in the middle of a group; where `in` is
  *       split there is one group, and the bias is added once (kernels.h, I1).
  */
-#include "run/kernels/cpu/window.h"
+#include "run/kernels/cpu/cpu.h"
 
 struct conv {
     struct window_axis h, w;
-    int64_t batch, in, out, first_out; /* local channels, first of the outputs in the whole */
-    int64_t group_in, group_out;       /* channels of one group; local inputs where there is one */
-    int64_t inner, pixels;             /* rows and columns of C */
-    bool plain;                        /* windows of one pixel: C is X */
-    float *columns;                    /* C */
+    int64_t batch, in, out; /* local channels */
+    int64_t inner, pixels;  /* rows and columns of C */
+    bool plain;             /* windows of one pixel: C is X */
+    float *columns;         /* C */
     float *room;
 };
 
@@ -27,12 +26,9 @@ static bool is_plain(const struct window_axis *w)
 
 static struct conv conv_of(const struct kernel_call *call)
 {
-    const struct op *op = call->op;
-    struct conv c = {window_of(call, 0), window_of(call, 1), call->size[0],
-                     call->size[1],      call->size[2],      call->begin[2]};
-    c.group_in = c.in / op->groups;
-    c.group_out = op->size[2] / op->groups;
-    c.inner = c.group_in * c.h.kernel * c.w.kernel;
+    struct conv c = {window_of(call, 0), window_of(call, 1), call->size[0], call->size[1],
+                     call->size[2]};
+    c.inner = c.in / call->op->groups * c.h.kernel * c.w.kernel;
     c.pixels = c.h.out * c.w.out;
     c.plain = is_plain(&c.h) && is_plain(&c.w);
     return c;
@@ -57,11 +53,6 @@ static int64_t conv_scratch(const struct kernel_call *call)
     int64_t columns = c.plain ? 0 : c.inner * c.pixels;
     return columns +
            whole_floats(call->dtype, image_elements(&c) + c.out * (c.inner + c.pixels + 1));
-}
-
-static const char *conv_refuses(const struct op *op)
-{
-    return op->input[0].axes != 4 ? "its input is no image of two dimensions" : NULL;
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -111,21 +102,6 @@ static void add_columns(const struct conv *c, const float *columns, float *image
                 image + row / window * c->h.in * c->w.in);
 }
 
-/* ---- groups ---------------------------------------------------------------------------------- */
-
-/* The local outputs from `first` on that are in one group, and the group's first channel. */
-struct outputs {
-    int64_t first, count, channel;
-};
-
-static struct outputs outputs_from(const struct conv *c, int64_t first)
-{
-    int64_t whole = c->first_out + first, group = whole / c->group_out;
-    int64_t left = (group + 1) * c->group_out - whole;
-    return (struct outputs){first, left < c->out - first ? left : c->out - first,
-                            group * c->group_in};
-}
-
 /* ---- phases ---------------------------------------------------------------------------------- */
 
 static void start_outputs(const struct conv *c, const float *bias, float *y)
@@ -146,8 +122,8 @@ static void conv_forward(const struct kernel_call *call)
         const float *x = tile_read(call->dtype, call->input[0], sample * image, image, x_tile);
         float *y = tile_write(call->dtype, call->output, sample * outputs, y_tile);
         start_outputs(&c, bias, y);
-        for (struct outputs o = outputs_from(&c, 0); o.count > 0;
-             o = outputs_from(&c, o.first + o.count))
+        for (struct group_outputs o = group_outputs(call, 0); o.count > 0;
+             o = group_outputs(call, o.first + o.count))
             product(
                 o.count, c.pixels, c.inner, 1,
                 (struct matrix){w + o.first * c.inner, c.inner, false},
@@ -157,8 +133,8 @@ static void conv_forward(const struct kernel_call *call)
     }
 }
 
-static void input_of_group(const struct conv *c, const float *w, const float *dy, struct outputs o,
-                           float *dx)
+static void input_of_group(const struct conv *c, const float *w, const float *dy,
+                           struct group_outputs o, float *dx)
 {
     float *image = dx + o.channel * c->h.in * c->w.in;
     float *columns = c->plain ? image : c->columns;
@@ -181,8 +157,8 @@ static void conv_input(const struct kernel_call *call)
             tile_read(call->dtype, call->output_gradient, sample * outputs, outputs, dy_tile);
         float *dx = tile_write(call->dtype, call->input_gradient[0], sample * image, dx_tile);
         memset(dx, 0, (size_t)image * sizeof *dx);
-        for (struct outputs o = outputs_from(&c, 0); o.count > 0;
-             o = outputs_from(&c, o.first + o.count))
+        for (struct group_outputs o = group_outputs(call, 0); o.count > 0;
+             o = group_outputs(call, o.first + o.count))
             input_of_group(&c, w, dy, o, dx);
         tile_done(call->dtype, call->input_gradient[0], sample * image, image, dx);
     }
@@ -203,8 +179,8 @@ static void conv_weight(const struct kernel_call *call)
         const float *x = tile_read(call->dtype, call->input[0], sample * image, image, x_tile);
         const float *dy =
             tile_read(call->dtype, call->output_gradient, sample * outputs, outputs, dy_tile);
-        for (struct outputs o = outputs_from(&c, 0); o.count > 0;
-             o = outputs_from(&c, o.first + o.count))
+        for (struct group_outputs o = group_outputs(call, 0); o.count > 0;
+             o = group_outputs(call, o.first + o.count))
             product(
                 o.count, c.inner, c.pixels, 1,
                 (struct matrix){dy + o.first * c.pixels, c.pixels, false},
@@ -216,7 +192,7 @@ static void conv_weight(const struct kernel_call *call)
 }
 
 const struct cpu_kernel CPU_CONV = {
-    .refuses = conv_refuses,
+    .refuses = image_refuses,
     .scratch_floats = conv_scratch,
     .phase = {conv_forward, conv_input, conv_weight},
 };

@@ -1,46 +1,9 @@
-/* move.c - tensors side by side, and tensors in another shape.
- *
- * A model says the shape that a reshape gives, not how; so it is the plainest of what its families
- * mean, sample by sample:
- *
- *   as many elements    the same, in order (Swin's windows and merged patches)
- *   fewer               the first ones (the first position of BERT and of a class token)
- *   a weight more       the weight, then the elements (ViT's class token)
- *   longer rows         each row several times (DeepSeek's key that all heads share)
+/* move.c - tensors side by side, and tensors in another shape
+ * (shapes.h says which elements a reshape moves where).
  */
 #include "run/kernels/cpu/cpu.h"
 
 /* ---- concat ---------------------------------------------------------------------------------- */
-
-/* The axis along which the parts are laid; 0 where they are no parts. */
-static int joined_axis(const struct op *op)
-{
-    for (int axis = 1; axis < op->output.axes; axis++)
-        if (op->inputs && op->input[0].axes == op->output.axes &&
-            op->input[0].size[axis] != op->output.size[axis])
-            return axis;
-    return 0;
-}
-
-static const char *concat_refuses(const struct op *op)
-{
-    int64_t sum = 0;
-    int axis = joined_axis(op);
-    if (op->inputs > CALL_INPUTS)
-        return "it has more than 16 inputs";
-    for (int i = 0; i < op->inputs; i++)
-        sum += op->input[i].axes == op->output.axes ? op->input[i].size[axis] : 0;
-    return axis == 0 || sum != op->output.size[axis] ? "its inputs are no parts of its output"
-                                                     : NULL;
-}
-
-static int64_t elements_from(const struct operand *operand, int axis)
-{
-    int64_t all = 1;
-    for (; axis < operand->axes; axis++)
-        all *= operand->size[axis];
-    return all;
-}
 
 /* Part i lies in runs of `run` elements, one in each `step` of the output. */
 static void move_parts(const struct kernel_call *call, bool forward)
@@ -78,39 +41,6 @@ const struct cpu_kernel CPU_CONCAT = {
 };
 
 /* ---- reshape --------------------------------------------------------------------------------- */
-
-/* One sample: `front` elements of a weight, then rows of `run` elements, each `times` over, out of
- * `in` elements. */
-struct movement {
-    int64_t in, out, front, rows, run, times;
-};
-
-static struct movement movement_of(const struct op *op)
-{
-    struct movement m = {.in = elements_from(&op->input[0], 1),
-                         .out = elements_from(&op->output, 1),
-                         .front = op->weights ? op->weight[0].operand.size[0] : 0,
-                         .rows = 1,
-                         .times = 1};
-    int64_t width = op->input[0].size[op->input[0].axes - 1];
-    m.run = m.out - m.front < m.in ? m.out - m.front : m.in;
-    if (m.out > m.in && !m.front) {
-        m.run = width;
-        m.rows = m.in / width;
-        m.times = m.out / m.in;
-    }
-    return m;
-}
-
-static const char *reshape_refuses(const struct op *op)
-{
-    struct movement m = movement_of(op);
-    if (op->inputs != 1 || op->weights > 1)
-        return "it moves more than one tensor";
-    return m.front + m.rows * m.run * m.times == m.out
-               ? NULL
-               : "its sizes do not say which elements go where";
-}
 
 static void reshape_forward(const struct kernel_call *call)
 {

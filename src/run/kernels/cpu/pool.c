@@ -7,7 +7,7 @@
  */
 #include <math.h>
 
-#include "run/kernels/cpu/window.h"
+#include "run/kernels/cpu/cpu.h"
 
 struct pooling {
     struct window_axis h, w;
@@ -28,11 +28,6 @@ static struct pooling pool_open(const struct kernel_call *call)
     p.in = call->scratch;
     p.out = p.in + whole_floats(call->dtype, p.h.in * p.w.in);
     return p;
-}
-
-static const char *pool_refuses(const struct op *op)
-{
-    return op->input[0].axes != 4 ? "its input is no image of two dimensions" : NULL;
 }
 
 static int64_t pool_scratch(const struct kernel_call *call)
@@ -120,7 +115,7 @@ static void pool_input(const struct kernel_call *call)
 }
 
 const struct cpu_kernel CPU_POOL = {
-    .refuses = pool_refuses,
+    .refuses = image_refuses,
     .kept_bytes = pool_kept,
     .scratch_floats = pool_scratch,
     .phase = {pool_forward, pool_input},

@@ -99,14 +99,6 @@ static int64_t pairs_scratch(const struct kernel_call *call)
     return 2 * call->op->size[1] * call->size[2] + call->op->output.size[1];
 }
 
-static const char *pairs_refuse(const struct op *op)
-{
-    int64_t vectors = op->size[1];
-    return op->output.size[1] == op->size[2] + vectors * (vectors - 1) / 2
-               ? NULL
-               : "its output is not its dense features and all pairs";
-}
-
 static void read_floats(enum dtype dtype, const void *from, int64_t first, int64_t count, float *to)
 {
     if (dtype == DTYPE_FP32)
@@ -181,7 +173,7 @@ static void interaction_input(const struct kernel_call *call)
 }
 
 const struct cpu_kernel CPU_INTERACTION = {
-    .refuses = pairs_refuse,
+    .refuses = interaction_refuses,
     .scratch_floats = pairs_scratch,
     .phase = {interaction_forward, interaction_input},
 };

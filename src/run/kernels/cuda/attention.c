@@ -105,7 +105,7 @@ static struct cuda_grid query_grid(const struct attention_shape *s, int64_t floa
                               (int32_t)(floats * (int64_t)sizeof(float))};
 }
 
-/* ---- heads of 64 and 128 features in bf16, on tensor cores (flash.cu) ------------------------- */
+/* ---- heads of 64 and 128 features in bf16 or fp16, on tensor cores (flash.cu) ------------------- */
 
 /* A kernel, the rows of one of its blocks, and how many rows of the other side it takes at once. */
 struct flash_kernel {
@@ -113,7 +113,7 @@ struct flash_kernel {
     int32_t rows, at_once;
 };
 #define FLASH_KERNEL(text, rows, at_once)                                                          \
-    {{.code = &CUDA_CODE_flash, .name = (text)}, rows, at_once}
+    {{.code = &CUDA_CODE_flash, .name = (text), .both = true}, rows, at_once}
 static struct flash {
     int64_t depth;
     struct flash_kernel forward, queries, keys;
@@ -136,7 +136,7 @@ static int32_t flash_bytes(const struct flash *f, const struct flash_kernel *k, 
 /* NULL: this call goes the general way. */
 static struct flash *flash_for(const struct kernel_call *call, const struct attention_shape *s)
 {
-    if (call->dtype != DTYPE_BF16 || s->depth != s->value || call->op->sinks ||
+    if (call->dtype == DTYPE_FP32 || s->depth != s->value || call->op->sinks ||
         keys_are_split(call))
         return NULL;
     for (size_t i = 0; i < COUNT_OF(FLASH); i++)

@@ -1,9 +1,9 @@
-/* flash.cu - attention of bf16 on tensor cores: the equations of kernels/cpu/attention.c for heads of 64 and
+/* flash.cu - attention of bf16 or fp16 on tensor cores: the equations of kernels/cpu/attention.c for heads of 64 and
  * 128 features whose keys are whole on this device.
  *
  * A warp holds R times 16 rows of a product in registers, as mma.m16n8k16 leaves them: lane 4 g + t has
- * columns 2 t and 2 t + 1 of rows g and g + 8 of every 8 columns. Two such pieces side by side are, rounded to
- * bf16, the left operand of the next product, so scores never leave the registers. What is read from shared
+ * columns 2 t and 2 t + 1 of rows g and g + 8 of every 8 columns. Two such pieces side by side are, rounded
+ * to them, the left operand of the next product, so scores never leave the registers. What is read from shared
  * memory as the right operand serves all R.
  *
  *   forward   S = Q K^T, O += P V                       rows are queries
@@ -22,6 +22,13 @@
 
 enum { WARPS = 4, THREADS = 32 * WARPS };
 
+/* The block's shared memory. */
+template <class T> static __device__ __forceinline__ T *shared_room()
+{
+    extern __shared__ uint4 room[];
+    return (T *)room;
+}
+
 /* Keys that any query of a tile sees, in whole tiles of N. */
 static __device__ __forceinline__ void key_range(const shape &s, int64_t first, int64_t rows, int n,
                                                  int64_t *key, int64_t *end)
@@ -35,23 +42,23 @@ static __device__ __forceinline__ void key_range(const shape &s, int64_t first, 
 }
 
 /* A tile of N keys, and one of their values. */
-template <int D, int N>
-static __device__ __forceinline__ void fetch_keys(bf16 *ks, bf16 *vs, const bf16 *k, const bf16 *v,
+template <class T, int D, int N>
+static __device__ __forceinline__ void fetch_keys(T *ks, T *vs, const T *k, const T *v,
                                                   int64_t sample, const shape &s, int64_t head,
                                                   int64_t first)
 {
-    fetch<D, N, THREADS>(ks, k, sample, s.kv, s.head, head, first);
-    fetch<D, N, THREADS>(vs, v, sample, s.kv, s.head, head, first);
+    fetch<T, D, N, THREADS>(ks, k, sample, s.kv, s.head, head, first);
+    fetch<T, D, N, THREADS>(vs, v, sample, s.kv, s.head, head, first);
 }
 
 /* Grid: tiles of queries (the longest first), query heads, samples; N keys at a time. */
-template <int D, int N, int R>
-static __device__ __forceinline__ void forward(const bf16 *q, const bf16 *k, const bf16 *v,
-                                               bf16 *out, float *kept, const shape &s)
+template <class T, int D, int N, int R>
+static __device__ __forceinline__ void forward(const T *q, const T *k, const T *v,
+                                               T *out, float *kept, const shape &s)
 {
     const int M = WARPS * R * 16, ROW = D + PAD;
-    extern __shared__ bf16 room[];
-    bf16 *qs = room, *ks = qs + M * ROW, *vs = ks + 2 * N * ROW;
+    T *room = shared_room<T>();
+    T *qs = room, *ks = qs + M * ROW, *vs = ks + 2 * N * ROW;
     int lane = threadIdx.x % 32, own = threadIdx.x / 32 * R * 16, g = lane / 4, t = lane % 4;
     int64_t first = ((int64_t)gridDim.x - 1 - blockIdx.x) * M, head = blockIdx.y;
     int64_t sample = blockIdx.z, heads = s.head * s.group, key_head = head / s.group, key, end;
@@ -61,19 +68,19 @@ static __device__ __forceinline__ void forward(const bf16 *q, const bf16 *k, con
     for (int r = 0; r < R; r++)
         most[r][0] = most[r][1] = -INFINITY;
     key_range(s, first, M, N, &key, &end);
-    fetch<D, M, THREADS>(qs, q, sample, s.seq, heads, head, first);
-    fetch_keys<D, N>(ks, vs, k, v, sample, s, key_head, key);
+    fetch<T, D, M, THREADS>(qs, q, sample, s.seq, heads, head, first);
+    fetch_keys<T, D, N>(ks, vs, k, v, sample, s, key_head, key);
     fetch_commit();
     for (int turn = 0; key < end; key += N, turn ^= 1) {
         if (key + N < end) {
-            bf16 *k_next = ks + (turn ^ 1) * N * ROW, *v_next = vs + (turn ^ 1) * N * ROW;
-            fetch_keys<D, N>(k_next, v_next, k, v, sample, s, key_head, key + N);
+            T *k_next = ks + (turn ^ 1) * N * ROW, *v_next = vs + (turn ^ 1) * N * ROW;
+            fetch_keys<T, D, N>(k_next, v_next, k, v, sample, s, key_head, key + N);
         }
         fetch_commit();
         fetch_wait<1>();
         __syncthreads();
         float c[R][N / 8][4] = {};
-        product_turned<D, N, R>(c, qs, own, ks + turn * N * ROW);
+        product_turned<T, D, N, R>(c, qs, own, ks + turn * N * ROW);
 #pragma unroll
         for (int r = 0; r < R; r++) {
             int64_t query = first + own + r * 16;
@@ -107,7 +114,7 @@ static __device__ __forceinline__ void forward(const bf16 *q, const bf16 *k, con
                 for (int i = 0; i < 4; i++)
                     o[r][n][i] *= again[i / 2];
         }
-        product_plain<D, N, R>(o, c, vs + turn * N * ROW);
+        product_plain<T, D, N, R>(o, c, vs + turn * N * ROW);
         __syncthreads();
     }
 #pragma unroll
@@ -123,7 +130,7 @@ static __device__ __forceinline__ void forward(const bf16 *q, const bf16 *k, con
             if (t == 0)
                 kept[(sample * heads + head) * s.seq + row] =
                     any ? (most[r][h] + log2f(all)) * LN2 : -INFINITY;
-            store_row<D>(out + ((sample * s.seq + row) * heads + head) * D, o[r], h, share);
+            store_row<T, D>(out + ((sample * s.seq + row) * heads + head) * D, o[r], h, share);
         }
 }
 
@@ -136,14 +143,14 @@ static __device__ __forceinline__ float exponent(float kept)
 /* ---- gradients of queries -------------------------------------------------------------------- */
 
 /* Grid as in the forward pass. */
-template <int D, int N, int R>
-static __device__ __forceinline__ void queries(const bf16 *q, const bf16 *k, const bf16 *v,
-                                               const bf16 *d_out, const float *kept,
-                                               const float *dot, bf16 *dq, const shape &s)
+template <class T, int D, int N, int R>
+static __device__ __forceinline__ void queries(const T *q, const T *k, const T *v,
+                                               const T *d_out, const float *kept,
+                                               const float *dot, T *dq, const shape &s)
 {
     const int M = WARPS * R * 16, ROW = D + PAD;
-    extern __shared__ bf16 room[];
-    bf16 *qs = room, *ds = qs + M * ROW, *ks = ds + M * ROW, *vs = ks + 2 * N * ROW;
+    T *room = shared_room<T>();
+    T *qs = room, *ds = qs + M * ROW, *ks = ds + M * ROW, *vs = ks + 2 * N * ROW;
     int lane = threadIdx.x % 32, own = threadIdx.x / 32 * R * 16, g = lane / 4;
     int64_t first = ((int64_t)gridDim.x - 1 - blockIdx.x) * M, head = blockIdx.y;
     int64_t sample = blockIdx.z, heads = s.head * s.group, key_head = head / s.group, key, end;
@@ -158,21 +165,21 @@ static __device__ __forceinline__ void queries(const bf16 *q, const bf16 *k, con
             own_dot[r][h] = row < s.seq ? dot[at] : 0;
         }
     key_range(s, first, M, N, &key, &end);
-    fetch<D, M, THREADS>(qs, q, sample, s.seq, heads, head, first);
-    fetch<D, M, THREADS>(ds, d_out, sample, s.seq, heads, head, first);
-    fetch_keys<D, N>(ks, vs, k, v, sample, s, key_head, key);
+    fetch<T, D, M, THREADS>(qs, q, sample, s.seq, heads, head, first);
+    fetch<T, D, M, THREADS>(ds, d_out, sample, s.seq, heads, head, first);
+    fetch_keys<T, D, N>(ks, vs, k, v, sample, s, key_head, key);
     fetch_commit();
     for (int turn = 0; key < end; key += N, turn ^= 1) {
         if (key + N < end) {
-            bf16 *k_next = ks + (turn ^ 1) * N * ROW, *v_next = vs + (turn ^ 1) * N * ROW;
-            fetch_keys<D, N>(k_next, v_next, k, v, sample, s, key_head, key + N);
+            T *k_next = ks + (turn ^ 1) * N * ROW, *v_next = vs + (turn ^ 1) * N * ROW;
+            fetch_keys<T, D, N>(k_next, v_next, k, v, sample, s, key_head, key + N);
         }
         fetch_commit();
         fetch_wait<1>();
         __syncthreads();
         float c[R][N / 8][4] = {}, p[R][N / 8][4] = {};
-        product_turned<D, N, R>(c, qs, own, ks + turn * N * ROW);
-        product_turned<D, N, R>(p, ds, own, vs + turn * N * ROW);
+        product_turned<T, D, N, R>(c, qs, own, ks + turn * N * ROW);
+        product_turned<T, D, N, R>(p, ds, own, vs + turn * N * ROW);
 #pragma unroll
         for (int r = 0; r < R; r++) {
             int64_t query = first + own + r * 16;
@@ -185,7 +192,7 @@ static __device__ __forceinline__ void queries(const bf16 *q, const bf16 *k, con
                     c[r][n][i] = power(fmaf(c[r][n][i], scale, -own_kept[r][i / 2])) *
                                  (p[r][n][i] - own_dot[r][i / 2]);
         }
-        product_plain<D, N, R>(x, c, ks + turn * N * ROW);
+        product_plain<T, D, N, R>(x, c, ks + turn * N * ROW);
         __syncthreads();
     }
 #pragma unroll
@@ -194,21 +201,21 @@ static __device__ __forceinline__ void queries(const bf16 *q, const bf16 *k, con
         for (int h = 0; h < 2; h++) {
             int64_t row = first + own + r * 16 + g + h * 8;
             if (row < s.seq)
-                store_row<D>(dq + ((sample * s.seq + row) * heads + head) * D, x[r], h, s.scale);
+                store_row<T, D>(dq + ((sample * s.seq + row) * heads + head) * D, x[r], h, s.scale);
         }
 }
 
 /* ---- gradients of keys and values ------------------------------------------------------------ */
 
 /* Grid: tiles of keys, key/value heads, samples; N queries at a time. */
-template <int D, int N, int R>
-static __device__ __forceinline__ void keys(const bf16 *q, const bf16 *k, const bf16 *v,
-                                            const bf16 *d_out, const float *kept, const float *dot,
-                                            bf16 *dk, bf16 *dv, const shape &s)
+template <class T, int D, int N, int R>
+static __device__ __forceinline__ void keys(const T *q, const T *k, const T *v,
+                                            const T *d_out, const float *kept, const float *dot,
+                                            T *dk, T *dv, const shape &s)
 {
     const int M = WARPS * R * 16, ROW = D + PAD;
-    extern __shared__ bf16 room[];
-    bf16 *ks = room, *vs = ks + M * ROW, *qs = vs + M * ROW, *ds = qs + 2 * N * ROW;
+    T *room = shared_room<T>();
+    T *ks = room, *vs = ks + M * ROW, *qs = vs + M * ROW, *ds = qs + 2 * N * ROW;
     float *row_kept = (float *)(ds + 2 * N * ROW), *row_dot = row_kept + N;
     int lane = threadIdx.x % 32, own = threadIdx.x / 32 * R * 16, g = lane / 4, t = lane % 4;
     int64_t key = (int64_t)blockIdx.x * M, key_head = blockIdx.y, sample = blockIdx.z;
@@ -219,11 +226,11 @@ static __device__ __forceinline__ void keys(const bf16 *q, const bf16 *k, const 
     while (end > from && !any_sees(s, (end - 1) / N * N, N, key, M))
         end = (end - 1) / N * N;
     int64_t each = end > from ? (end - from + N - 1) / N : 0, all = each * s.group;
-    fetch<D, M, THREADS>(ks, k, sample, s.kv, s.head, key_head, key);
-    fetch<D, M, THREADS>(vs, v, sample, s.kv, s.head, key_head, key);
+    fetch<T, D, M, THREADS>(ks, k, sample, s.kv, s.head, key_head, key);
+    fetch<T, D, M, THREADS>(vs, v, sample, s.kv, s.head, key_head, key);
     if (all) {
-        fetch<D, N, THREADS>(qs, q, sample, s.seq, heads, key_head * s.group, from);
-        fetch<D, N, THREADS>(ds, d_out, sample, s.seq, heads, key_head * s.group, from);
+        fetch<T, D, N, THREADS>(qs, q, sample, s.seq, heads, key_head * s.group, from);
+        fetch<T, D, N, THREADS>(ds, d_out, sample, s.seq, heads, key_head * s.group, from);
     }
     fetch_commit();
     for (int64_t i = 0; i < all; i++) {
@@ -231,9 +238,9 @@ static __device__ __forceinline__ void keys(const bf16 *q, const bf16 *k, const 
         int64_t head = key_head * s.group + i / each, first = from + i % each * N;
         if (i + 1 < all) {
             int64_t next = key_head * s.group + (i + 1) / each, at = from + (i + 1) % each * N;
-            bf16 *q_next = qs + (turn ^ 1) * N * ROW, *d_next = ds + (turn ^ 1) * N * ROW;
-            fetch<D, N, THREADS>(q_next, q, sample, s.seq, heads, next, at);
-            fetch<D, N, THREADS>(d_next, d_out, sample, s.seq, heads, next, at);
+            T *q_next = qs + (turn ^ 1) * N * ROW, *d_next = ds + (turn ^ 1) * N * ROW;
+            fetch<T, D, N, THREADS>(q_next, q, sample, s.seq, heads, next, at);
+            fetch<T, D, N, THREADS>(d_next, d_out, sample, s.seq, heads, next, at);
         }
         fetch_commit();
         if (threadIdx.x < N) {
@@ -245,8 +252,8 @@ static __device__ __forceinline__ void keys(const bf16 *q, const bf16 *k, const 
         fetch_wait<1>();
         __syncthreads();
         float c[R][N / 8][4] = {}, p[R][N / 8][4] = {};
-        product_turned<D, N, R>(c, ks, own, qs + turn * N * ROW);
-        product_turned<D, N, R>(p, vs, own, ds + turn * N * ROW);
+        product_turned<T, D, N, R>(c, ks, own, qs + turn * N * ROW);
+        product_turned<T, D, N, R>(p, vs, own, ds + turn * N * ROW);
 #pragma unroll
         for (int r = 0; r < R; r++) {
             int64_t row = key + own + r * 16;
@@ -261,8 +268,8 @@ static __device__ __forceinline__ void keys(const bf16 *q, const bf16 *k, const 
                     p[r][n][j] = c[r][n][j] * (p[r][n][j] - row_dot[column]);
                 }
         }
-        product_plain<D, N, R>(y, c, ds + turn * N * ROW);
-        product_plain<D, N, R>(x, p, qs + turn * N * ROW);
+        product_plain<T, D, N, R>(y, c, ds + turn * N * ROW);
+        product_plain<T, D, N, R>(x, p, qs + turn * N * ROW);
         __syncthreads();
     }
 #pragma unroll
@@ -272,31 +279,32 @@ static __device__ __forceinline__ void keys(const bf16 *q, const bf16 *k, const 
             int64_t row = key + own + r * 16 + g + h * 8;
             int64_t to = ((sample * s.kv + row) * s.head + key_head) * D;
             if (dk && row < s.kv)
-                store_row<D>(dk + to, x[r], h, s.scale);
+                store_row<T, D>(dk + to, x[r], h, s.scale);
             if (dv && row < s.kv)
-                store_row<D>(dv + to, y[r], h, 1);
+                store_row<T, D>(dv + to, y[r], h, 1);
         }
 }
 
 /* ---- for the host (attention.c, FLASH) -------------------------------------------------------- */
 
-#define FLASH(D, FORWARD_N, FORWARD_R, QUERIES_N, QUERIES_R, KEYS_N, KEYS_R)                       \
-    extern "C" __global__ void __launch_bounds__(THREADS) flash_forward_##D(                       \
-        const bf16 *q, const bf16 *k, const bf16 *v, bf16 *out, float *kept, shape s)              \
+#define FLASH_OF(D, T, FORWARD_N, FORWARD_R, QUERIES_N, QUERIES_R, KEYS_N, KEYS_R)                 \
+    extern "C" __global__ void __launch_bounds__(THREADS) flash_forward_##D##_##T(                 \
+        const T *q, const T *k, const T *v, T *out, float *kept, shape s)                          \
     {                                                                                              \
-        forward<D, FORWARD_N, FORWARD_R>(q, k, v, out, kept, s);                                   \
+        forward<T, D, FORWARD_N, FORWARD_R>(q, k, v, out, kept, s);                                \
     }                                                                                              \
     extern "C" __global__ void __launch_bounds__(THREADS)                                          \
-        flash_queries_##D(const bf16 *q, const bf16 *k, const bf16 *v, const bf16 *d_out,          \
-                          const float *kept, const float *dot, bf16 *dq, shape s)                  \
+        flash_queries_##D##_##T(const T *q, const T *k, const T *v, const T *d_out,                \
+                                const float *kept, const float *dot, T *dq, shape s)               \
     {                                                                                              \
-        queries<D, QUERIES_N, QUERIES_R>(q, k, v, d_out, kept, dot, dq, s);                        \
+        queries<T, D, QUERIES_N, QUERIES_R>(q, k, v, d_out, kept, dot, dq, s);                     \
     }                                                                                              \
     extern "C" __global__ void __launch_bounds__(THREADS)                                          \
-        flash_keys_##D(const bf16 *q, const bf16 *k, const bf16 *v, const bf16 *d_out,             \
-                       const float *kept, const float *dot, bf16 *dk, bf16 *dv, shape s)           \
+        flash_keys_##D##_##T(const T *q, const T *k, const T *v, const T *d_out,                   \
+                             const float *kept, const float *dot, T *dk, T *dv, shape s)           \
     {                                                                                              \
-        keys<D, KEYS_N, KEYS_R>(q, k, v, d_out, kept, dot, dk, dv, s);                             \
+        keys<T, D, KEYS_N, KEYS_R>(q, k, v, d_out, kept, dot, dk, dv, s);                          \
     }
+#define FLASH(D, ...) FLASH_OF(D, bf16, __VA_ARGS__) FLASH_OF(D, fp16, __VA_ARGS__)
 FLASH(64, 64, 2, 64, 1, 64, 1)
 FLASH(128, 64, 1, 64, 1, 32, 1)

@@ -33,47 +33,61 @@ static __device__ __forceinline__ uint32_t shared_address(const void *at)
     return (uint32_t)__cvta_generic_to_shared(at);
 }
 
-static __device__ __forceinline__ void load4(uint32_t r[4], const bf16 *at)
+static __device__ __forceinline__ void load4(uint32_t r[4], const void *at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(shared_address(at)));
 }
 
-static __device__ __forceinline__ void load4_turned(uint32_t r[4], const bf16 *at)
+static __device__ __forceinline__ void load4_turned(uint32_t r[4], const void *at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(shared_address(at)));
 }
 
+/* c += A B of 16 x 8 x 16, operands of type T; and two numbers as a register of operands has them. */
+#define FRAGMENT_PRODUCT(T, TEXT)                                                                  \
+    template <>                                                                                    \
+    __device__ __forceinline__ void multiply<T>(float c[4], const uint32_t a[4], uint32_t b0,      \
+                                                uint32_t b1)                                       \
+    {                                                                                              \
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TEXT "." TEXT                        \
+                     ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                  \
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                              \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));              \
+    }
+template <class T>
 static __device__ __forceinline__ void multiply(float c[4], const uint32_t a[4], uint32_t b0,
-                                                uint32_t b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
+                                                uint32_t b1);
+FRAGMENT_PRODUCT(bf16, "bf16")
+FRAGMENT_PRODUCT(fp16, "f16")
 
-static __device__ __forceinline__ uint32_t two(float low, float high)
+template <class T> static __device__ __forceinline__ uint32_t two(float low, float high);
+template <> __device__ __forceinline__ uint32_t two<bf16>(float low, float high)
 {
     __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
     return *(uint32_t *)&both;
 }
+template <> __device__ __forceinline__ uint32_t two<fp16>(float low, float high)
+{
+    __half2 both = __floats2half2_rn(low, high);
+    return *(uint32_t *)&both;
+}
 
 /* The left operand of 16 rows from `row`, columns from `column`, of a tile in shared memory. */
-template <int D>
-static __device__ __forceinline__ void left(uint32_t a[4], const bf16 *tile, int row, int column)
+template <class T, int D>
+static __device__ __forceinline__ void left(uint32_t a[4], const T *tile, int row, int column)
 {
     int lane = threadIdx.x % 32;
     load4(a, tile + (row + lane % 16) * (D + PAD) + column + lane / 16 * 8);
 }
 
 /* c += A B^T, A of R times 16 rows in shared memory, B of N rows; both D wide. */
-template <int D, int N, int R>
-static __device__ __forceinline__ void product_turned(float c[R][N / 8][4], const bf16 *a_tile,
-                                                      int a_row, const bf16 *b_tile)
+template <class T, int D, int N, int R>
+static __device__ __forceinline__ void product_turned(float c[R][N / 8][4], const T *a_tile,
+                                                      int a_row, const T *b_tile)
 {
     int lane = threadIdx.x % 32, row = lane / 16 * 8 + lane % 8, column = lane / 8 % 2 * 8;
 #pragma unroll
@@ -81,25 +95,25 @@ static __device__ __forceinline__ void product_turned(float c[R][N / 8][4], cons
         uint32_t a[R][4];
 #pragma unroll
         for (int r = 0; r < R; r++)
-            left<D>(a[r], a_tile, a_row + r * 16, k);
+            left<T, D>(a[r], a_tile, a_row + r * 16, k);
 #pragma unroll
         for (int n = 0; n < N; n += 16) {
             uint32_t b[4];
             load4(b, b_tile + (n + row) * (D + PAD) + k + column);
 #pragma unroll
             for (int r = 0; r < R; r++) {
-                multiply(c[r][n / 8], a[r], b[0], b[1]);
-                multiply(c[r][n / 8 + 1], a[r], b[2], b[3]);
+                multiply<T>(c[r][n / 8], a[r], b[0], b[1]);
+                multiply<T>(c[r][n / 8 + 1], a[r], b[2], b[3]);
             }
         }
     }
 }
 
 /* c += P B, P of R times 16 rows in registers (K columns), B of K rows, D wide. */
-template <int D, int K, int R>
+template <class T, int D, int K, int R>
 static __device__ __forceinline__ void product_plain(float c[R][D / 8][4],
                                                      const float p[R][K / 8][4],
-                                                     const bf16 *b_tile)
+                                                     const T *b_tile)
 {
     int lane = threadIdx.x % 32, row = lane / 8 % 2 * 8 + lane % 8, column = lane / 16 * 8;
 #pragma unroll
@@ -108,10 +122,10 @@ static __device__ __forceinline__ void product_plain(float c[R][D / 8][4],
 #pragma unroll
         for (int r = 0; r < R; r++) {
             const float *x = p[r][k / 8], *y = p[r][k / 8 + 1];
-            a[r][0] = two(x[0], x[1]);
-            a[r][1] = two(x[2], x[3]);
-            a[r][2] = two(y[0], y[1]);
-            a[r][3] = two(y[2], y[3]);
+            a[r][0] = two<T>(x[0], x[1]);
+            a[r][1] = two<T>(x[2], x[3]);
+            a[r][2] = two<T>(y[0], y[1]);
+            a[r][3] = two<T>(y[2], y[3]);
         }
 #pragma unroll
         for (int n = 0; n < D; n += 16) {
@@ -119,8 +133,8 @@ static __device__ __forceinline__ void product_plain(float c[R][D / 8][4],
             load4_turned(b, b_tile + (k + row) * (D + PAD) + n + column);
 #pragma unroll
             for (int r = 0; r < R; r++) {
-                multiply(c[r][n / 8], a[r], b[0], b[1]);
-                multiply(c[r][n / 8 + 1], a[r], b[2], b[3]);
+                multiply<T>(c[r][n / 8], a[r], b[0], b[1]);
+                multiply<T>(c[r][n / 8 + 1], a[r], b[2], b[3]);
             }
         }
     }
@@ -129,8 +143,8 @@ static __device__ __forceinline__ void product_plain(float c[R][D / 8][4],
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
 /* ROWS rows of a head from `first` on, out of (batch, positions, heads, D); zero after the end. */
-template <int D, int ROWS, int THREADS>
-static __device__ __forceinline__ void fetch(bf16 *tile, const bf16 *from, int64_t sample,
+template <class T, int D, int ROWS, int THREADS>
+static __device__ __forceinline__ void fetch(T *tile, const T *from, int64_t sample,
                                              int64_t positions, int64_t heads, int64_t head,
                                              int64_t first)
 {
@@ -140,7 +154,7 @@ static __device__ __forceinline__ void fetch(bf16 *tile, const bf16 *from, int64
         int row = i / PIECES, at = i % PIECES * EACH;
         bool there = first + row < positions;
         int64_t place = there ? first + row : 0;
-        const bf16 *source = from + ((sample * positions + place) * heads + head) * D + at;
+        const T *source = from + ((sample * positions + place) * heads + head) * D + at;
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                          shared_address(tile + row * (D + PAD) + at)),
                      "l"(source), "r"(there ? 16 : 0));
@@ -220,15 +234,15 @@ static __device__ __forceinline__ void hide_turned(float c[N / 8][4], const shap
 }
 
 /* One of the two rows of a piece that this lane has a part of, times a factor. */
-template <int D>
-static __device__ __forceinline__ void store_row(bf16 *to, const float x[D / 8][4], int half,
+template <class T, int D>
+static __device__ __forceinline__ void store_row(T *to, const float x[D / 8][4], int half,
                                                  float factor)
 {
     int t = threadIdx.x % 4;
 #pragma unroll
     for (int n = 0; n < D / 8; n++)
         *(uint32_t *)(to + n * 8 + 2 * t) =
-            two(x[n][2 * half] * factor, x[n][2 * half + 1] * factor);
+            two<T>(x[n][2 * half] * factor, x[n][2 * half + 1] * factor);
 }
 
 static __device__ __forceinline__ float over_quad(float x, bool most)

@@ -23,7 +23,8 @@ struct gpu_kind {
 extern const struct gpu_kind GPU_EMBEDDING, GPU_LINEAR, GPU_SCORE, GPU_CONTEXT, GPU_ATTENTION,
     GPU_SOFTMAX, GPU_LAYER_NORM, GPU_RMS_NORM, GPU_GELU, GPU_RELU, GPU_SILU, GPU_GATED, GPU_DROPOUT,
     GPU_DROPOUT_ADD, GPU_ADD, GPU_ROTARY, GPU_LOSS, GPU_ROUTER, GPU_DISPATCH, GPU_EXPERT_LINEAR,
-    GPU_COMBINE;
+    GPU_COMBINE, GPU_CONV, GPU_POOL, GPU_BATCH_NORM, GPU_CONCAT, GPU_RESHAPE, GPU_EMBEDDING_BAG,
+    GPU_INTERACTION;
 void gpu_optimize(const struct optimizer_step *step);
 extern const struct muon_kernels GPU_MUON;
 /* What is missing, where products cannot be had. */
@@ -73,5 +74,8 @@ void sum_columns(const struct kernel_call *call, enum dtype dtype, struct column
 void add_columns(const struct kernel_call *call, enum dtype dtype, const void *x, int64_t rows,
                  int64_t width, void *room, float *to);
 int64_t column_room(int64_t rows, int64_t width);
+/* Sums of parts, (parts, width) in fp32, added to `to`. */
+void add_parts(const struct kernel_call *call, const void *part, int64_t parts, int64_t width,
+               float *to);
 
 #endif

@@ -1,11 +1,8 @@
-/* rows.c - softmax, the loss and embeddings on a GPU (kernels/cpu/softmax.c, loss.c, embedding.c), and sums of
- * columns. */
+/* rows.c - the loss and embeddings on a GPU (kernels/cpu/loss.c, embedding.c), and sums of columns. */
 #include "run/kernels/cuda/room.h"
 
 extern struct cuda_code CUDA_CODE_rows;
 GPU_KERNEL(COLUMN_PARTS, rows, "column_parts");
-GPU_KERNEL(SOFTMAX_FORWARD, rows, "softmax_forward");
-GPU_KERNEL(SOFTMAX_INPUT, rows, "softmax_input");
 GPU_KERNEL(LOSS_MOST, rows, "loss_most");
 GPU_KERNEL(LOSS_SUM, rows, "loss_sum");
 GPU_KERNEL(LOSS_ROWS, rows, "loss_rows");
@@ -53,6 +50,13 @@ int64_t column_room(int64_t rows, int64_t width)
     return column_parts(rows) * width * (int64_t)sizeof(float);
 }
 
+void add_parts(const struct kernel_call *call, const void *part, int64_t parts, int64_t width,
+               float *to)
+{
+    struct cuda_grid grid = {ceil_div(width, LANES), 1, 1, THREADS, 0};
+    CUDA_LAUNCH(call->stream, &COLUMN_SUMS, DTYPE_FP32, grid, &part, &parts, &width, &to);
+}
+
 void sum_columns(const struct kernel_call *call, enum dtype dtype, struct column_operands c,
                  void *room, float *to)
 {
@@ -62,8 +66,7 @@ void sum_columns(const struct kernel_call *call, enum dtype dtype, struct column
     struct cuda_grid grid = {ceil_div(c.width, LANES * (packed ? unit : 1)), parts, 1, THREADS, 0};
     CUDA_LAUNCH(call->stream, &COLUMN_PARTS, dtype, grid, &c.dy, &c.x, &c.kept, &c.rows, &c.width,
                 &each, &c.centred, &packed, &room);
-    grid = (struct cuda_grid){ceil_div(c.width, LANES), 1, 1, THREADS, 0};
-    CUDA_LAUNCH(call->stream, &COLUMN_SUMS, DTYPE_FP32, grid, &room, &parts, &c.width, &to);
+    add_parts(call, room, parts, c.width, to);
 }
 
 void add_columns(const struct kernel_call *call, enum dtype dtype, const void *x, int64_t rows,
@@ -72,35 +75,6 @@ void add_columns(const struct kernel_call *call, enum dtype dtype, const void *x
     sum_columns(call, dtype, (struct column_operands){.dy = x, .rows = rows, .width = width}, room,
                 to);
 }
-
-/* ---- softmax --------------------------------------------------------------------------------- */
-
-static const char *softmax_refuses(const struct op *op)
-{
-    return op->weights ? "the GPU's softmax has no bias and no sinks yet" : NULL;
-}
-
-static void softmax_forward(const struct kernel_call *call)
-{
-    int64_t rows = call->size[0] * call->size[1] * call->size[2], keys = call->size[3];
-    int64_t seq = call->size[2], first = call->begin[2];
-    int causal = call->op->causal;
-    CUDA_LAUNCH(call->stream, &SOFTMAX_FORWARD, call->dtype, row_grid(rows, row_threads(keys)),
-                &call->input[0], &call->output, &keys, &seq, &first, &causal);
-}
-
-static void softmax_input(const struct kernel_call *call)
-{
-    int64_t rows = call->size[0] * call->size[1] * call->size[2], keys = call->size[3];
-    if (call->input_gradient[0])
-        CUDA_LAUNCH(call->stream, &SOFTMAX_INPUT, call->dtype, row_grid(rows, row_threads(keys)),
-                    &call->output, &call->output_gradient, &call->input_gradient[0], &keys);
-}
-
-const struct gpu_kind GPU_SOFTMAX = {
-    .refuses = softmax_refuses,
-    .phase = {softmax_forward, softmax_input},
-};
 
 /* ---- the loss -------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* rows.cu - kinds that see a row of features at a time: norms, softmax, the loss, embeddings; and sums of
+/* rows.cu - kinds that see a row of features at a time: norms, the loss, embeddings; and sums of
  * columns. */
 #include "../../device/cuda/elements.cuh"
 
@@ -192,44 +192,6 @@ extern "C" __global__ void column_sums(const float *part, int64_t parts, int64_t
         sum += shared[i][lane];
     to[column] += sum;
 }
-
-/* ---- softmax (kernels/cpu/softmax.c, 1), without a bias -------------------------------------- */
-
-template <class T>
-__device__ void softmax_forward(const T *x, T *y, int64_t keys, int64_t seq, int64_t first,
-                                int causal)
-{
-    int64_t row = blockIdx.x, seen = causal ? first + row % seq + 1 : keys;
-    const T *in = x + row * keys;
-    T *out = y + row * keys;
-    float most = -INFINITY, sum = 0;
-    seen = seen < keys ? seen : keys;
-    for (int64_t i = threadIdx.x; i < seen; i += blockDim.x)
-        most = fmaxf(most, wide(in[i]));
-    most = block_most(most);
-    float shift = most > -INFINITY ? most : 0;
-    for (int64_t i = threadIdx.x; i < seen; i += blockDim.x)
-        sum += __expf(wide(in[i]) - shift);
-    sum = block_sum(sum);
-    float share = sum > 0 || isnan(sum) ? 1 / sum : 0;
-    for (int64_t i = threadIdx.x; i < keys; i += blockDim.x)
-        out[i] = narrow<T>(i < seen ? __expf(wide(in[i]) - shift) * share : 0);
-}
-#define SOFTMAX_FORWARD(T) (const T *x, T *y, int64_t keys, int64_t seq, int64_t first, int causal)
-BOTH(softmax_forward, SOFTMAX_FORWARD, (x, y, keys, seq, first, causal))
-
-template <class T> __device__ void softmax_input(const T *p, const T *dy, T *dx, int64_t keys)
-{
-    int64_t at = blockIdx.x * keys;
-    float dot = 0;
-    for (int64_t i = threadIdx.x; i < keys; i += blockDim.x)
-        dot += wide(p[at + i]) * wide(dy[at + i]);
-    dot = block_sum(dot);
-    for (int64_t i = threadIdx.x; i < keys; i += blockDim.x)
-        dx[at + i] = narrow<T>(wide(p[at + i]) * (wide(dy[at + i]) - dot));
-}
-#define SOFTMAX_INPUT(T) (const T *p, const T *dy, T *dx, int64_t keys)
-BOTH(softmax_input, SOFTMAX_INPUT, (p, dy, dx, keys))
 
 /* ---- the loss (kernels/cpu/loss.c) ----------------------------------------------------------- */
 

@@ -23,6 +23,13 @@ static const struct gpu_kind *const TABLE[OP_KIND_COUNT] = {
     [OP_DISPATCH] = &GPU_DISPATCH,
     [OP_EXPERT_LINEAR] = &GPU_EXPERT_LINEAR,
     [OP_COMBINE] = &GPU_COMBINE,
+    [OP_CONV] = &GPU_CONV,
+    [OP_POOL] = &GPU_POOL,
+    [OP_BATCH_NORM] = &GPU_BATCH_NORM,
+    [OP_CONCAT] = &GPU_CONCAT,
+    [OP_RESHAPE] = &GPU_RESHAPE,
+    [OP_EMBEDDING_BAG] = &GPU_EMBEDDING_BAG,
+    [OP_INTERACTION] = &GPU_INTERACTION,
 };
 
 static bool gpu_has(const struct op *op, const char **why)

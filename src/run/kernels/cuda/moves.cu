@@ -1,0 +1,37 @@
+/* moves.cu - gradients of what a reshape moved (kernels/cpu/move.c). */
+#include "../../device/cuda/elements.cuh"
+
+/* As in shapes.h. */
+struct movement {
+    int64_t in, out, front, rows, run, times;
+};
+
+/* Sums over the copies of a row; what was left out has no gradient. A thread for each element of the input. */
+template <class T> __device__ void moved_input(const T *dy, T *dx, int64_t samples, movement m)
+{
+    for (int64_t n = thread_index(); n < samples * m.in; n += thread_count()) {
+        int64_t sample = n / m.in, row = n % m.in / m.run;
+        const T *from = dy + sample * m.out + m.front + row * m.run * m.times + n % m.in % m.run;
+        float sum = 0;
+        for (int64_t i = 0; row < m.rows && i < m.times; i++)
+            sum += wide(from[i * m.run]);
+        dx[n] = narrow<T>(sum);
+    }
+}
+#define MOVED_INPUT(T) (const T *dy, T *dx, int64_t samples, movement m)
+BOTH(moved_input, MOVED_INPUT, (dy, dx, samples, m))
+
+/* A thread for each element of the weight, over all samples. */
+template <class T>
+__device__ void moved_weight(const T *dy, float *gradient, int64_t samples, movement m)
+{
+    int64_t i = thread_index();
+    if (i >= m.front)
+        return;
+    float sum = 0;
+    for (int64_t sample = 0; sample < samples; sample++)
+        sum += wide(dy[sample * m.out + i]);
+    gradient[i] += sum;
+}
+#define MOVED_WEIGHT(T) (const T *dy, float *gradient, int64_t samples, movement m)
+BOTH(moved_weight, MOVED_WEIGHT, (dy, gradient, samples, m))

@@ -26,6 +26,7 @@ struct drawn {
     struct part_work work[MOST_PARTS];
     struct part_memory memory[MOST_PARTS];
     int64_t weight[MOST_PARTS];
+    int32_t at[MOST_PARTS + 1];
     int64_t cut[MOST_PARTS + 1], state[MOST_PARTS + 1], kept[MOST_PARTS + 1];
 };
 
@@ -45,7 +46,7 @@ static void draw_part(struct rng *rng, bool split, int64_t send, struct drawn *d
                                         .forward_rise = kept + rng_below(rng, 100),
                                         .backward_rise = rng_below(rng, 100),
                                         .weight_rise = split ? rng_below(rng, 100) : 0};
-    d->cut[k + 1] = k + 1;
+    d->cut[k + 1] = d->at[k + 1] = k + 1;
     d->state[k + 1] = d->state[k] + rng_below(rng, 1000);
     d->kept[k + 1] = d->kept[k] + kept;
 }
@@ -58,7 +59,8 @@ static bool draw(struct rng *rng, int64_t send, struct drawn *d)
     d->shape = (struct grid_shape){.pp = 1 + rng_below(rng, 8),
                                    .pieces = 1 + rng_below(rng, 4),
                                    .part = d->part,
-                                   .cut = d->cut};
+                                   .cut = d->cut,
+                                   .at = d->at};
     d->point.micro_batches = 1 + rng_below(rng, 20);
     struct pipeline pipeline = {(int32_t)d->shape.pp, (int32_t)d->shape.pieces,
                                 (int32_t)d->point.micro_batches};

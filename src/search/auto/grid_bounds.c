@@ -31,37 +31,35 @@ static struct op_passes time_op(struct item_costs *costs, int64_t instance,
                               (int64_t)(kept / (double)sharers)};
 }
 
-static void sum_passes(const struct grid_layout *layout, int levels, const struct op_passes *op,
-                       struct grid_passes *out)
+static void sum_passes(const struct grid_space *space, const struct grid_layout *layout,
+                       const struct op_passes *op, struct grid_passes *out)
 {
     const struct plan *plan = layout->plan;
-    for (int64_t i = 0; i < plan->instances; i++) {
+    int64_t forward = 0, backward[GRID_LEVELS] = {0}, kept[GRID_LEVELS] = {0};
+    int32_t at = 0;
+    for (int64_t i = 0; i <= plan->instances; i++) {
+        for (int r = 0; space->is_cut[i] && r < space->levels.len; r++) {
+            out->forward_ns[at] = forward;
+            out->backward_ns[r][at] = backward[r];
+            out->kept_bytes[r][at] = kept[r];
+        }
+        at += space->is_cut[i];
+        if (i == plan->instances)
+            break;
         int32_t number = plan->instance[i].op;
-        out->forward_ns[i + 1] = out->forward_ns[i] + op[number].forward_ns;
-        for (int r = 0; r < levels; r++) {
+        forward += op[number].forward_ns;
+        for (int r = 0; r < space->levels.len; r++) {
             bool again = layout->choice[r][number].recompute;
-            out->backward_ns[r][i + 1] = out->backward_ns[r][i] + op[number].backward_ns +
-                                         (again ? op[number].forward_ns : 0);
-            out->kept_bytes[r][i + 1] = out->kept_bytes[r][i] + (again ? 0 : op[number].kept_bytes);
+            backward[r] += op[number].backward_ns + (again ? op[number].forward_ns : 0);
+            kept[r] += again ? 0 : op[number].kept_bytes;
         }
     }
 }
 
-static bool same_passes(const struct grid_passes *p, const struct grid_layout *layout,
-                        int64_t micro_batch, bool many)
-{
-    return p->tp == layout->tp && p->cp == layout->cp && p->cp_heads == layout->cp_heads &&
-           p->ep == layout->ep && p->etp == layout->etp && p->sequence == layout->sequence &&
-           p->micro_batch == micro_batch && p->many == many;
-}
-
-const struct grid_passes *grid_passes_of(struct grid_space *space, const struct grid_layout *layout,
-                                         int64_t micro_batch, bool many)
+static struct grid_passes find_passes(struct grid_space *space, const struct grid_layout *layout,
+                                      int64_t micro_batch, bool many)
 {
     const struct plan *plan = layout->plan;
-    for (size_t i = 0; i < space->passes.len; i++)
-        if (same_passes(&space->passes.data[i], layout, micro_batch, many))
-            return &space->passes.data[i];
     struct arena *scratch = arena_new();
     struct plan view = *plan;
     view.step_samples = layout->dp * micro_batch;
@@ -71,32 +69,37 @@ const struct grid_passes *grid_passes_of(struct grid_space *space, const struct 
     for (int64_t i = 0; i < plan->instances; i++)
         if (plan->instance[i].copy == 0)
             op[plan->instance[i].op] = time_op(&costs, i, layout, micro_batch);
-    size_t count = (size_t)plan->instances + 1;
-    int levels = space->levels.len;
-    struct grid_passes passes = {.tp = layout->tp,
-                                 .cp = layout->cp,
-                                 .cp_heads = layout->cp_heads,
-                                 .ep = layout->ep,
-                                 .etp = layout->etp,
-                                 .micro_batch = micro_batch,
-                                 .sequence = layout->sequence,
-                                 .many = many};
-    passes.forward_ns = ARENA_ARRAY(space->arena, int64_t, count);
-    for (int r = 0; r < levels; r++) {
+    size_t count = (size_t)space->cuts;
+    struct grid_passes passes = {.forward_ns = ARENA_ARRAY(space->arena, int64_t, count)};
+    for (int r = 0; r < space->levels.len; r++) {
         passes.backward_ns[r] = ARENA_ARRAY(space->arena, int64_t, count);
         passes.kept_bytes[r] = ARENA_ARRAY(space->arena, int64_t, count);
     }
-    sum_passes(layout, levels, op, &passes);
-    array_push(space->arena, &space->passes, passes);
+    sum_passes(space, layout, op, &passes);
     arena_free(scratch);
-    return &space->passes.data[space->passes.len - 1];
+    return passes;
+}
+
+const struct grid_passes *grid_passes_of(struct grid_space *space, const struct grid_layout *layout,
+                                         int64_t micro_batch, bool many)
+{
+    const int64_t words[] = {layout->tp,  layout->cp,       layout->cp_heads, layout->ep,
+                             layout->etp, layout->sequence, micro_batch,      many};
+    int64_t *number =
+        hash_at(&space->passes_of, space->arena, hash_bytes(words, sizeof words, 5) | 1);
+    if (*number < 0) {
+        *number = (int64_t)space->passes.len;
+        struct grid_passes found = find_passes(space, layout, micro_batch, many);
+        array_push(space->arena, &space->passes, found);
+    }
+    return &space->passes.data[*number];
 }
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
 static int64_t between(const int64_t *sum, const struct grid_shape *shape, int64_t part)
 {
-    return sum[shape->cut[part + 1]] - sum[shape->cut[part]];
+    return sum[shape->at[part + 1]] - sum[shape->at[part]];
 }
 
 static int64_t larger(int64_t a, int64_t b)

@@ -89,29 +89,6 @@ done:
     return status;
 }
 
-static void sum_state(struct grid_space *space, struct grid_layout *layout, int shard)
-{
-    const struct plan *plan = layout->plan;
-    struct plan view = *plan;
-    view.global_batch = view.step_samples; /* one micro-batch, whose gradients take least */
-    int64_t *of = ARENA_ARRAY(space->arena, int64_t, (size_t)plan->model->ops);
-    int64_t *sum = ARENA_ARRAY(space->arena, int64_t, (size_t)plan->instances + 1);
-    view.choice = ARENA_ARRAY(space->arena, struct choice, (size_t)plan->choices);
-    for (int32_t i = 0; i < plan->choices; i++) {
-        view.choice[i] = plan->choice[i];
-        view.choice[i].shard = (uint8_t)shard;
-    }
-    for (int64_t i = 0; i < plan->instances; i++) {
-        int32_t op = plan->instance[i].op;
-        if (plan->instance[i].copy == 0) {
-            struct stage_memory m = plan_instance_state(&view, i);
-            of[op] = (int64_t)stage_memory_state(&m);
-        }
-        sum[i + 1] = sum[i] + of[op];
-    }
-    layout->state[shard] = sum;
-}
-
 /* Layouts that make no plan are left out. */
 static weft_status add_layout(struct grid_space *space, struct grid_layout layout)
 {
@@ -128,8 +105,6 @@ static weft_status add_layout(struct grid_space *space, struct grid_layout layou
         return WEFT_OK;
     }
     layout.plain = choices_of(space->arena, layout.plan);
-    for (int shard = 0; shard < GRID_SHARDS; shard++)
-        sum_state(space, &layout, shard);
     status = choose_recompute(space, &layout);
     array_push(space->arena, &space->layouts, layout);
     return status;
@@ -216,6 +191,11 @@ done:
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
+static int64_t parts_of(const struct grid_shape *shape)
+{
+    return shape->pp * shape->pieces;
+}
+
 /* The number of the shape that any layout with this many stages has (I2). */
 static int32_t shape_of(struct grid_space *space, const struct grid_layout *layout, int64_t pieces)
 {
@@ -236,6 +216,83 @@ static int32_t shape_of(struct grid_space *space, const struct grid_layout *layo
     error_clear();
     array_push(space->arena, &space->shapes, shape);
     return (int32_t)space->shapes.len - 1;
+}
+
+static void sum_state(struct grid_space *space, struct grid_layout *layout, int shard)
+{
+    const struct plan *plan = layout->plan;
+    struct plan view = *plan;
+    view.global_batch = view.step_samples; /* one micro-batch, whose gradients take least */
+    int64_t *of = ARENA_ARRAY(space->arena, int64_t, (size_t)plan->model->ops);
+    int64_t *at_cut = ARENA_ARRAY(space->arena, int64_t, (size_t)space->cuts), sum = 0;
+    view.choice = ARENA_ARRAY(space->arena, struct choice, (size_t)plan->choices);
+    for (int32_t i = 0; i < plan->choices; i++) {
+        view.choice[i] = plan->choice[i];
+        view.choice[i].shard = (uint8_t)shard;
+    }
+    layout->state[shard] = at_cut;
+    for (int64_t i = 0; i <= plan->instances; i++) {
+        if (space->is_cut[i])
+            *at_cut++ = sum;
+        if (i == plan->instances)
+            break;
+        int32_t op = plan->instance[i].op;
+        if (plan->instance[i].copy == 0) {
+            struct stage_memory m = plan_instance_state(&view, i);
+            of[op] = (int64_t)stage_memory_state(&m);
+        }
+        sum += of[op];
+    }
+}
+
+/* Whether the pins leave this number of pieces open. */
+static bool open_pieces(const struct degrees *pins, const struct schedule *schedule, int64_t pieces)
+{
+    return open_to(pins->pieces, pieces) &&
+           open_to(pins->segments, schedule->segmented ? pieces : 1);
+}
+
+/* All shapes with the layout's number of stages. */
+static void add_shapes(struct grid_space *space, const struct grid_layout *layout)
+{
+    const struct schedule *schedule;
+    for (size_t i = 0; i < space->shapes.len; i++)
+        if (space->shapes.data[i].pp == layout->pp)
+            return;
+    for (size_t k = 0; (schedule = schedule_searched(k)) != NULL; k++)
+        for (int64_t pieces = 0; (pieces = schedule_next_pieces(schedule, pieces)) != 0;)
+            if (open_pieces(&space->request->pins, schedule, pieces))
+                shape_of(space, layout, pieces);
+}
+
+/* Sums are kept at cuts alone: a model of 61 layers has thousands of instances, and few cuts. */
+static void number_cuts(struct grid_space *space, int64_t instances)
+{
+    int32_t *number = ARENA_ARRAY(space->arena, int32_t, (size_t)instances + 1);
+    space->is_cut = ARENA_ARRAY(space->arena, bool, (size_t)instances + 1);
+    for (size_t i = 0; i < space->shapes.len; i++)
+        for (int64_t k = 0; space->shapes.data[i].cut && k <= parts_of(&space->shapes.data[i]); k++)
+            space->is_cut[space->shapes.data[i].cut[k]] = true;
+    for (int64_t i = 0; i <= instances; i++)
+        number[i] = space->is_cut[i] ? space->cuts++ : -1;
+    for (size_t i = 0; i < space->shapes.len; i++) {
+        struct grid_shape *shape = &space->shapes.data[i];
+        size_t cuts = shape->cut ? (size_t)parts_of(shape) + 1 : 0;
+        shape->at = ARENA_ARRAY(space->arena, int32_t, cuts);
+        for (size_t k = 0; k < cuts; k++)
+            shape->at[k] = number[shape->cut[k]];
+    }
+}
+
+static void find_cuts(struct grid_space *space)
+{
+    for (size_t i = 0; i < space->layouts.len; i++)
+        add_shapes(space, &space->layouts.data[i]);
+    if (space->layouts.len)
+        number_cuts(space, space->layouts.data[0].plan->instances);
+    for (size_t i = 0; i < space->layouts.len; i++)
+        for (int shard = 0; shard < GRID_SHARDS; shard++)
+            sum_state(space, &space->layouts.data[i], shard);
 }
 
 /* ---- points ---------------------------------------------------------------------------------- */
@@ -285,7 +342,7 @@ static void add_pieces(struct grid_space *space, int32_t number, struct grid_pla
     const struct schedule *schedule = grid_schedule(&point);
     bool in_turn = layout->pp == 1 || point.micro_batches == 1, folded = schedule->segmented;
     for (int64_t pieces = 0; (pieces = schedule_next_pieces(schedule, pieces)) != 0;) {
-        if (!open_to(pins->pieces, pieces) || !open_to(pins->segments, folded ? pieces : 1) ||
+        if (!open_pieces(pins, schedule, pieces) ||
             (folded && pieces == 1 && in_turn && !pins->schedule))
             /* The last one is 1f1b, or holds more than 1f1b for no gain. */
             continue;
@@ -325,10 +382,12 @@ static void add_micro_batches(struct grid_space *space, int32_t number)
 static int by_bound(const void *a, const void *b)
 {
     const struct grid_place *x = a, *y = b;
-    const int64_t left[] = {x->bound_ns, x->bound_bytes, x->layout, x->shape,
-                            x->schedule, x->micro_batch, x->level,  x->shard};
-    const int64_t right[] = {y->bound_ns, y->bound_bytes, y->layout, y->shape,
-                             y->schedule, y->micro_batch, y->level,  y->shard};
+    if (x->bound_ns != y->bound_ns) /* which nearly all differ in */
+        return x->bound_ns < y->bound_ns ? -1 : 1;
+    const int64_t left[] = {x->bound_bytes, x->layout, x->shape, x->schedule,
+                            x->micro_batch, x->level,  x->shard};
+    const int64_t right[] = {y->bound_bytes, y->layout, y->shape, y->schedule,
+                             y->micro_batch, y->level,  y->shard};
     for (size_t i = 0; i < COUNT_OF(left); i++)
         if (left[i] != right[i])
             return left[i] < right[i] ? -1 : 1;
@@ -347,6 +406,7 @@ weft_status grid_space_new(const struct plan_request *request, struct cost *cost
                                  .devices = cluster_devices(request->cluster)};
     TRY(recompute_levels(request, &space->levels));
     TRY(add_layouts(space));
+    find_cuts(space);
     for (int32_t i = 0; i < (int32_t)space->layouts.len && !plan_stopped(request); i++)
         add_micro_batches(space, i);
     space->limit_bytes = estimate_limit_bytes(request->cluster, &request->pins.memory);

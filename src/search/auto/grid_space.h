@@ -39,7 +39,7 @@ struct grid_layout {
     bool sequence;
     struct choice *plain;                  /* per operator; shard 0, nothing recomputed */
     struct choice *choice[GRID_LEVELS];    /* the same with what each level recomputes */
-    int64_t *state[GRID_SHARDS];           /* bytes of the instances before each one */
+    int64_t *state[GRID_SHARDS];           /* bytes of the instances before each cut of the space */
     struct plan *plan;                     /* without recomputation */
     int32_t row[GRID_LEVELS][GRID_SHARDS]; /* the estimator's row + 1; 0: not asked for yet */
     int32_t alone[GRID_LEVELS];            /* the same for one replica by itself */
@@ -55,12 +55,11 @@ struct grid_shape {
     int64_t pp, pieces;
     struct grid_part *part; /* used while bounds are computed */
     int64_t *cut;           /* NULL: the model does not have that many layers */
+    int32_t *at;            /* per cut: its number among those of the space */
     struct candidate *candidate;
 };
-/* What one device does for a micro-batch: sums over the instances before each one. */
+/* What one device does for a micro-batch: sums over the instances before each cut of the space. */
 struct grid_passes {
-    int64_t tp, cp, cp_heads, ep, etp, micro_batch;
-    bool sequence, many;
     int64_t *forward_ns, *backward_ns[GRID_LEVELS], *kept_bytes[GRID_LEVELS];
 };
 struct grid_place {
@@ -78,7 +77,10 @@ struct grid_space {
     struct recompute_levels levels;
     ARRAY(struct grid_layout) layouts;
     ARRAY(struct grid_shape) shapes;
+    bool *is_cut; /* per instance, and for the end: whether a part of any shape begins there */
+    int32_t cuts;
     ARRAY(struct grid_passes) passes;
+    struct hash_map passes_of;       /* their numbers, by what they depend on (I2) */
     ARRAY(struct grid_place) points; /* by bound_ns */
 };
 /* The caller keeps the cost; freeing the space frees everything it owns. */

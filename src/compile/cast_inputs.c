@@ -1,4 +1,4 @@
-/* cast_inputs.c - inputs of products that are kept and gathered as they were cast (lifetimes.h, I10). */
+/* cast_inputs.c - inputs of products and of attention that are kept and sent as they were cast (lifetimes.h, I10). */
 #include "compile/lives.h"
 
 /* Whether an operator keeps its first input as it was cast. */
@@ -37,12 +37,30 @@ static double held_bytes(const struct life_trace *t, const struct use *use)
     return gathered ? (double)t->lives.data[from].bytes : life_input_bytes(t, use);
 }
 
+bool attention_keeps_cast(const struct build *b, int64_t instance)
+{
+    return attends_in_fp8(&b->plan->software, laid_of(b, instance)->op, b->plan->dtype);
+}
+
+/* Bytes of what attention in fp8 keeps, one for each number: queries, keys, values and its output. */
+static double attention_bytes(const struct life_trace *t, int64_t instance)
+{
+    const struct build *b = t->b;
+    const struct laid *laid = laid_of(b, instance);
+    double whole = operand_bytes(laid->op, &laid->op->output, laid->local, b->plan->dtype);
+    for (int64_t u = b->use_first[instance]; u < b->use_first[instance + 1]; u++)
+        whole += held_bytes(t, &b->use[u]);
+    return whole / dtype_bytes(b->plan->dtype);
+}
+
 /* I10. */
 void take_cast(struct life_trace *t, int64_t instance)
 {
     const struct build *b = t->b;
     enum dtype dtype = b->plan->dtype;
     int32_t *cast = &t->cast[life_place(t, instance)];
+    if (attention_keeps_cast(b, instance))
+        *cast = take_life(t, HELD_COPY, instance, attention_bytes(t, instance));
     if (!keeps_cast(t, instance))
         return;
     *cast = cast_beside(t, instance);
@@ -63,11 +81,24 @@ static bool gathers_cast(const struct build *b, const struct use *use,
            dtype_is_cast(op_dtype(plan->model, plan->instance[product].op, plan->dtype));
 }
 
+/* Whether attention in fp8 reads what is sent, or wrote it: Transformer Engine casts before it sends to other devices of
+ * cp (attention/dot_product_attention/context_parallel.py). */
+static bool sends_attention_cast(const struct build *b, const struct use *use,
+                                 const struct reshard_step *step)
+{
+    bool read = attention_keeps_cast(b, use->reader);
+    bool written = use->source >= 0 && attention_keeps_cast(b, use->source) &&
+                   step->kind == COLLECTIVE_ALL_TO_ALL;
+    return read || written;
+}
+
 int64_t step_bytes_sent(const struct build *b, const struct use *use,
                         const struct reshard_step *step, enum flow flow)
 {
     enum dtype dtype = b->plan->dtype;
     const struct op *op = laid_of(b, use->reader)->op;
+    if (sends_attention_cast(b, use, step))
+        return step->elements;
     if (gathers_cast(b, use, step, flow))
         return (int64_t)((double)step->elements * dtype_cast_bytes(dtype));
     return step->elements * element_bytes(op->input[use->operand].element, dtype);

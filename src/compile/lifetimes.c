@@ -341,12 +341,13 @@ static void read_kept(struct life_trace *t, int64_t instance)
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
     const struct build *b = t->b;
     const struct op *op = laid_of(b, instance)->op;
-    int32_t cast = t->cast[life_place(t, instance)];
+    bool all = attention_keeps_cast(b, instance);
+    int32_t cast = t->cast[life_place(t, instance)], k = all ? op->inputs : cast != NOTHING;
     read_life(t, cast);
-    for (int32_t k = cast == NOTHING ? 0 : 1; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++)
+    for (; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++)
         if (plan_keeps(b->plan, op) & INPUTS[k])
             read_life(t, input_life(t, &b->use[b->use_first[instance] + k]));
-    if (op->keep & KEEP_OUTPUT)
+    if ((op->keep & KEEP_OUTPUT) && !all)
         read_life(t, t->output[life_place(t, instance)]);
     read_life(t, t->extra[life_place(t, instance)]);
 }

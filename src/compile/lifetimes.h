@@ -36,7 +36,7 @@
  *       therefore subtracted.
  *   I10 Where the software keeps inputs of products in fp8 or nvfp4 as they were cast, the cast input lives until the
  *       weight's gradient, and the input itself only as long as others read it. Inputs of activations likewise, if
- *       the software keeps all of them so.
+ *       the software keeps all of them so. Attention in fp8 keeps all of its inputs and its output so.
  *   I11 What an operator keeps that is not recomputed waits in host memory if that is chosen (OFFLOAD_KEPT), unless one
  *       that offloads nothing reads it in its backward pass, too. It has two lives: one until the layer after its own
  *       has run forward, and one from when that layer begins to run backward (layer_copies.c). What the last layer of a

@@ -48,5 +48,7 @@ int32_t input_life(const struct life_trace *t, const struct use *use);
 
 /* Takes the cast of an operator's first input, if the operator keeps it so (I10; cast_inputs.c). */
 void take_cast(struct life_trace *t, int64_t instance);
+/* Whether it keeps all of its inputs and its output so: attention in fp8. */
+bool attention_keeps_cast(const struct build *b, int64_t instance);
 
 #endif

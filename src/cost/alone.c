@@ -61,17 +61,17 @@ static const struct row {
     {"RTX-PRO-6000", "product nvfp4", {0.707, 0.737, 193, 3.6, 0.0827, 1, 1, 1460}},
     {"A100-SXM4-80GB", "attention bf16", {0.655, 0.509, 5.84, 0.365, 21500, 120, 0.559, 2240}},
     {"B200-SXM-180GB", "attention bf16", {0.8, 0.98, 87.2, 0.328, 14800, 374, 0.283, 1700}},
-    {"B200-SXM-180GB", "attention fp8", {0.641, 0.98, 149, 0.231, 24500, 447, 0.276, 1900}},
+    {"B200-SXM-180GB", "attention fp8", {0.641, 0.98, 74.5, 0.231, 24500, 447, 0.276, 1900}},
     {"B300-SXM-288GB", "attention bf16", {0.833, 0.98, 55.3, 0.345, 15900, 555, 0.3, 1740}},
-    {"B300-SXM-288GB", "attention fp8", {0.792, 0.932, 117, 0.343, 18900, 691, 0.247, 1850}},
+    {"B300-SXM-288GB", "attention fp8", {0.792, 0.932, 58.5, 0.343, 18900, 691, 0.247, 1850}},
     {"GB200", "attention bf16", {0.731, 0.98, 74.3, 0.231, 20300, 463, 0.319, 1880}},
-    {"GB200", "attention fp8", {0.751, 0.98, 189, 0.231, 26200, 447, 0.279, 1880}},
+    {"GB200", "attention fp8", {0.751, 0.98, 94.5, 0.231, 26200, 447, 0.279, 1880}},
     {"GB300", "attention bf16", {0.938, 0.98, 69.2, 0.192, 15900, 637, 0.285, 1720}},
-    {"GB300", "attention fp8", {0.961, 0.98, 162, 0.17, 18400, 680, 0.238, 1810}},
+    {"GB300", "attention fp8", {0.961, 0.98, 81, 0.17, 18400, 680, 0.238, 1810}},
     {"H100-SXM5-80GB", "attention bf16", {0.747, 0.852, 45.4, 0.737, 13700, 490, 0.415, 2640}},
-    {"H100-SXM5-80GB", "attention fp8", {0.878, 0.71, 111, 0.351, 18200, 1310, 0.356, 2640}},
+    {"H100-SXM5-80GB", "attention fp8", {0.878, 0.71, 55.5, 0.351, 18200, 1310, 0.356, 2640}},
     {"H200-SXM-141GB", "attention bf16", {0.738, 0.827, 43.5, 0.628, 15200, 537, 0.322, 2580}},
-    {"H200-SXM-141GB", "attention fp8", {0.878, 0.717, 108, 0.326, 18400, 1330, 0.244, 2460}},
+    {"H200-SXM-141GB", "attention fp8", {0.878, 0.717, 54, 0.326, 18400, 1330, 0.244, 2460}},
     {"B200-SXM-180GB", "experts bf16", {0.896, 0.98, 500, 3.08, 0.193, 0.459, 1, 6660}},
     {"B200-SXM-180GB", "experts fp8 blocks", {0.788, 0.822, 157, 60, 0.117, 0.493, 1, 5430}},
     {"B200-SXM-180GB", "experts nvfp4", {0.526, 0.625, 366, 60, 0.261, 0.373, 0.704, 7930}},
@@ -123,6 +123,8 @@ bool calibration_alone(const struct device *device, const char *layer, struct ca
         if (strcmp(ROWS[i].device, device->name) != 0 || strcmp(ROWS[i].layer, layer) != 0)
             continue;
         out->fp8_loss = out->nvfp4_loss = 0; /* power_fraction is that of the precision */
+        for (int j = 0; j < DIRECTION_COUNT; j++)
+            out->attention_fp8[j] = out->attention_pads[j] = 1; /* attention's likewise */
         for (int j = 0; j < ALONE_PARAMETERS; j++)
             set_named(out, kind->parameter[j], ROWS[i].value[j]);
         return true;

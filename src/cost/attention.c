@@ -1,8 +1,7 @@
 /* attention.c - time of flash attention.
  *
  * One unit computes a block of b query rows (backward: key rows) against all keys that the mask
- * leaves. With H heads in all, head depth d (the larger of the two: kernels pad the other), c = 1
- * forward and 2.5 backward (five products in place of two)
+ * leaves. With H heads in all, head depth d (4), c = 1 forward and 2.5 backward (five products in place of two)
  *
  *   F = c * 4 H q kv (d + x) * live                                                          (1)
  *   live = 1, or under a causal mask 1 - (kv - b) / (2 kv): blocks on the diagonal are whole
@@ -20,10 +19,18 @@
  *   B = L * ceil(blocks / U), or under a causal mask max(L, F / (P f) + r L)
  *
  * f = attention_fraction, fp = attention_power. x = attention_softmax: the exponential of a score
- * takes the same time whatever the depth, and is expressed as additional depth. r = attention_tail:
+ * takes the same time whatever the depth, and is expressed as additional depth. It also takes the same time in fp8, where
+ * P is that of fp8, so x grows as P does, and f and fp are multiplied by attention_fp8. The gradients of keys and values
+ * are then made for every query's head in fp32 and added up (cuDNN 9.10 to 9.22), if several share a key: GROUPED_BYTES
+ * are moved for each of their numbers, beside the rest. r = attention_tail:
  * causal blocks start longest first and end staggered. SimuMax counts the full square (efficiencies
  * above 1 in its table), and so does struct work; only (1) knows the mask. Older versions of
  * FlashAttention take attention_v1 or attention_v2 times as long.
+ *
+ *   d = p max(dk, dv) + (1 - p) (w dk + (1 - w) dv)                                          (4)
+ *
+ * for keys of depth dk and values of dv, with p = attention_pads and the share w of products whose depth is the keys': one of
+ * two forward, three of five backward.
  */
 #include "cost/calibration.h"
 
@@ -37,6 +44,10 @@ static double live_share(double kv, double rows)
 /* Keys that the kernels take at a time: FlashAttention-2 and -3 take 64 to 176 depending on depth
  * and mask, cuDNN 128. */
 enum { KEY_BLOCK = 128 };
+
+/* Numbers of keys' and values' gradients that are made for each query's head: set to 0, added to (read and written), read
+ * and written once more as they are added up. Between 19 and 29 bytes in cuDNN's own table of GB200 and GB300. */
+static const double GROUPED_BYTES = 20;
 
 /* The most keys that a block of rows meets. */
 static double most_keys(const int64_t *s, double kv, double rows)
@@ -74,6 +85,31 @@ static double version(const struct calibration *c, enum kernel kernel)
     return kernel == KERNEL_ATTENTION_V2 ? c->attention_v2 : 1;
 }
 
+/* Equation (4). */
+static double head_depth(const struct calibration *c, const int64_t *s, enum direction direction)
+{
+    static const double KEYS[] = {[FORWARD] = 0.5, [BACKWARD] = 0.6};
+    double keys = (double)s[5], values = (double)s[6], pads = c->attention_pads[direction];
+    double own = KEYS[direction] * keys + (1 - KEYS[direction]) * values;
+    return pads * fmax(keys, values) + (1 - pads) * own;
+}
+
+/* How many times the rate of 16 bits the peak is. */
+static double type_gain(const struct device *device, enum dtype dtype)
+{
+    return dtype == DTYPE_FP8 ? peak_flops(device, dtype) / peak_flops(device, DTYPE_BF16) : 1;
+}
+
+/* What gradients of keys and values take that are made for each query's head. */
+static double grouped_s(const struct device *device, const struct calibration *c,
+                        const struct work *work)
+{
+    const int64_t *s = work->shape;
+    bool apart = work->dtype == DTYPE_FP8 && work->phase != PHASE_FORWARD && s[1] > s[2];
+    double numbers = (double)s[0] * (double)s[1] * (double)s[4] * (double)(s[5] + s[6]);
+    return apart ? GROUPED_BYTES * numbers / (device->memory_bytes_per_s * c->memory_fraction) : 0;
+}
+
 double attention_s(const struct device *device, const struct calibration *c,
                    const struct work *work)
 {
@@ -81,9 +117,12 @@ double attention_s(const struct device *device, const struct calibration *c,
     const int64_t *s = work->shape;
     enum direction direction = phase_direction(work->phase);
     double heads = (double)s[0] * (double)s[1], q = (double)s[3], kv = (double)s[4];
-    double depth = (double)(s[5] > s[6] ? s[5] : s[6]) + c->attention_softmax[direction];
+    double kept = work->dtype == DTYPE_FP8 ? c->attention_fp8[direction] : 1;
+    double depth = head_depth(c, s, direction) +
+                   c->attention_softmax[direction] * type_gain(device, work->dtype);
     double rows = fmin(q, c->attention_rows[direction]);
-    double peak = peak_flops(device, work->dtype), fraction = c->attention_fraction[direction];
+    double peak = peak_flops(device, work->dtype),
+           fraction = kept * c->attention_fraction[direction];
     int units = device->units > 0 ? device->units : 1;
 
     double most = most_keys(s, kv, rows);
@@ -93,6 +132,7 @@ double attention_s(const struct device *device, const struct calibration *c,
     double longest = row_flops * (most / kv) * rows / (peak / units * fraction);
     double body = s[7] ? fmax(longest, flops / (peak * fraction) + c->attention_tail * longest)
                        : longest * ceil(heads * ceil(q / rows) / units);
-    double compute = fmax(body, flops / (peak * c->attention_power[direction]));
-    return version(c, work->kernel) * fmax(compute, memory_s(device, c, work));
+    double compute = fmax(body, flops / (peak * kept * c->attention_power[direction]));
+    return version(c, work->kernel) * fmax(compute, memory_s(device, c, work)) +
+           grouped_s(device, c, work);
 }

@@ -81,6 +81,11 @@
  * (it masks every block, which shows with narrower heads: up to 1.7 times as long). */
 #define WINDOW_ENDS .attention_ends = {120, 260}
 
+/* Kernels that compute keys and values in one depth (FlashAttention-2 and -3). */
+#define PADDED .attention_pads = {1, 1}
+/* Attention in fp8 where nobody measured it: between Hopper's and Blackwell's. */
+#define USUAL_FP8 .attention_fp8 = {0.9, 0.8}
+
 /* What all Ampere devices share except their rates: fitted on SimuMax's A100-PCIe table. About
  * misaligned rows it is only known that they lose less than Hopper's, whose kernels were Ampere's
  * then; these ratios agree with Fold3D's BERT (heads of 153). Winograd's traffic is Volta's, the
@@ -90,8 +95,8 @@
 #define AMPERE                                                                                     \
     .prologue_k = 44.2, .tile_edge = 38.9, .unhidden = 0.237, .group_unhidden = 0.487,             \
     .misaligned = {0.55, 0.3}, .winograd_traffic = 1.28, .attention_rows = {128, 128},             \
-    WINDOW_ENDS, .attention_fraction = {0.718, 0.595}, .attention_softmax = {14.3, 10.3},          \
-    .attention_power = {0.655, 0.523}, .attention_tail = 0.468,                                    \
+    WINDOW_ENDS, PADDED, USUAL_FP8, .attention_fraction = {0.718, 0.595},                          \
+    .attention_softmax = {14.3, 10.3}, .attention_power = {0.655, 0.523}, .attention_tail = 0.468, \
     .attention_ramp_ns = {14700, 8670}, .attention_v1 = 1.6, .attention_v2 = 1,                    \
     .attention_sustained = 1, .scan_fraction = {0.4, 0.5}, .memory_fraction = 0.88,                \
     .share = SHARES(0.679, 1, 1), .ramp_ns = 2080, .issue_ns = 10000, .training_issue_ns = 37000,  \
@@ -100,16 +105,18 @@
 /* What all Hopper devices share except their rates in long runs: fitted on Weft's H200 table. In
  * data/profiles/weft, h200_fp8.csv shows what fp8 loses (Llama 3 8B's layers), h200_alignment.csv
  * has the misaligned rows, h200_scan.csv the scans. Winograd's traffic is Volta's. `issue_ns` was
- * measured along with that table: an eager operator on a virtual machine. */
+ * measured along with that table: an eager operator on a virtual machine. Attention in fp8: cuDNN's own table for an H200
+ * (cudnn-frontend, benchmark/sdpa_benchmark_training, cuDNN 9.19), at the shape of Llama 3.1 70B with 8,192 positions: 964
+ * TFLOP/s forward and 430 backward, in 16 bits 644 and 541. */
 #define HOPPER                                                                                     \
     .unit_fraction = {{0.85, 0.85}, {0.83, 0.772}}, .power_fraction = 0.754, .fp8_loss = 0.1,      \
     .prologue_k = 126, .tile_edge = 10.1, .unhidden = 0.148, .group_unhidden = 0.707,              \
     .misaligned = {0.37, 0.18}, .winograd_traffic = 1.28, .attention_rows = {128, 128},            \
-    WINDOW_ENDS, .attention_fraction = {0.905, 0.565}, .attention_softmax = {50.5, 17.5},          \
-    .attention_power = {0.878, 0.559}, .attention_tail = 0.66, .attention_ramp_ns = {5310, 13500}, \
-    .attention_v1 = 3, .attention_v2 = 1.65, .scan_fraction = {0.21, 0.27},                        \
-    .memory_fraction = 0.93, .share = HOPPER_SHARES, .ramp_ns = 1810, .issue_ns = 11000,           \
-    .training_issue_ns = 38000, .overlap_slowdown = 1.14
+    WINDOW_ENDS, PADDED, .attention_fp8 = {1, 0.6}, .attention_fraction = {0.905, 0.565},          \
+    .attention_softmax = {50.5, 17.5}, .attention_power = {0.878, 0.559}, .attention_tail = 0.66,  \
+    .attention_ramp_ns = {5310, 13500}, .attention_v1 = 3, .attention_v2 = 1.65,                   \
+    .scan_fraction = {0.21, 0.27}, .memory_fraction = 0.93, .share = HOPPER_SHARES,                \
+    .ramp_ns = 1810, .issue_ns = 11000, .training_issue_ns = 38000, .overlap_slowdown = 1.14
 
 /* Everything that Blackwell devices share except their power: fitted on SimuMax's B200 table. The ratios of misaligned rows
  * are hopper's, Winograd's traffic volta's. In the forward pass, two tiles of 128 rows of attention take turns on a unit
@@ -119,24 +126,43 @@
 #define BLACKWELL                                                                                  \
     .scales_blocks = true, .unit_fraction = {{0.85, 0.85}, {0.773, 0.65}}, .prologue_k = 55.9,     \
     .tile_edge = 17.6, .unhidden = 0.176, .group_unhidden = 0.896, .misaligned = {0.37, 0.18},     \
-    .winograd_traffic = 1.28, .attention_rows = {256, 128}, WINDOW_ENDS,                           \
-    .attention_fraction = {0.602, 0.536}, .attention_softmax = {20.3, 20.5},                       \
-    .attention_power = {0.583, 0.481}, .attention_tail = 0.231,                                    \
-    .attention_ramp_ns = {25600, 11600}, .attention_v1 = 3, .attention_v2 = 1.65,                  \
-    .attention_sustained = 1, .scan_fraction = {0.0435, 0.0565}, .memory_fraction = 0.887,         \
+    .winograd_traffic = 1.28, .attention_rows = {256, 128}, .attention_tail = 0.231,               \
+    .attention_fp8 = {0.88, 1}, .attention_v1 = 3, .attention_v2 = 1.65,                           \
+    .scan_fraction = {0.0435, 0.0565}, .memory_fraction = 0.887,                                   \
     .share = SHARES(0.846, 0.435, 0.87), .ramp_ns = 1920, .issue_ns = 7590,                        \
     .training_issue_ns = 20000, .overlap_slowdown = 1.14
+
+/* Attention on Blackwell in the libraries of 2025, fitted on SimuMax's B200 table. cuDNN 9.10's own table agrees in fp8 with
+ * `attention_fp8` above: 1,502 TFLOP/s forward and 1,255 backward with 8,192 positions, 1,352 and 1,193 by these numbers. */
+#define ATTENTION_2025                                                                             \
+    WINDOW_ENDS, PADDED, .attention_fraction = {0.602, 0.536}, .attention_softmax = {20.3, 20.5},  \
+        .attention_power = {0.583, 0.481}, .attention_ramp_ns = {25600, 11600},                    \
+        .attention_sustained = 1
+
+/* Attention of cuDNN 9.22, fitted on every other row of its own tables for GB200 and GB300 (cudnn-frontend 1.23,
+ * benchmark/sdpa_benchmark_training/results: heads of 64 to 256, 1,024 to 32,768 positions, with windows and without); the
+ * other rows are 4 % off forward and 8 and 6 % backward, in fp8 5 and 6 %. Keys and values of different depths are padded
+ * in the backward pass only. Training lowers the clock for products beside it to the share that they have there of their
+ * rate alone (alone.c): 0.525 of 0.613 on GB200 and 0.715 of 0.786 on GB300; a B300 has 0.667. */
+#define GB200_ATTENTION                                                                            \
+    .attention_ends = {656, 427}, .attention_pads = {0, 1}, .attention_fraction = {0.98, 0.9},     \
+    .attention_softmax = {51.8, 48.8}, .attention_power = {0.906, 0.689},                          \
+    .attention_ramp_ns = {26500, 60000}, .attention_sustained = 0.856
+#define GB300_ATTENTION                                                                            \
+    .attention_ends = {1150, 559}, .attention_pads = {0, 1}, .attention_fraction = {0.969, 0.9},   \
+    .attention_softmax = {21, 28.8}, .attention_power = {0.91, 0.698},                             \
+    .attention_ramp_ns = {17200, 60000}
 
 /* Usual values for GPU kernels, not fitted. */
 #define GENERIC                                                                                    \
     .unit_fraction = {{0.85, 0.85}, {0.75, 0.75}}, .prologue_k = 60, .tile_edge = 20,              \
     .unhidden = 0.3, .group_unhidden = 0.5, .misaligned = {0.5, 0.25}, .winograd_traffic = 1,      \
-    .attention_rows = {128, 128}, WINDOW_ENDS, .attention_fraction = {0.6, 0.5},                   \
-    .attention_softmax = {20, 20}, .attention_power = {0.6, 0.5}, .attention_tail = 0.35,          \
-    .attention_ramp_ns = {10000, 10000}, .attention_v1 = 1.6, .attention_v2 = 1,                   \
-    .attention_sustained = 1, .scan_fraction = {0.2, 0.25}, .memory_fraction = 0.9,                \
-    .share = ROUND_SHARES, .ramp_ns = 3000, .issue_ns = 10000, .training_issue_ns = 20000,         \
-    .overlap_slowdown = 1.3
+    .attention_rows = {128, 128}, WINDOW_ENDS, PADDED, USUAL_FP8,                                  \
+    .attention_fraction = {0.6, 0.5}, .attention_softmax = {20, 20},                               \
+    .attention_power = {0.6, 0.5}, .attention_tail = 0.35, .attention_ramp_ns = {10000, 10000},    \
+    .attention_v1 = 1.6, .attention_v2 = 1, .attention_sustained = 1,                              \
+    .scan_fraction = {0.2, 0.25}, .memory_fraction = 0.9, .share = ROUND_SHARES, .ramp_ns = 3000,  \
+    .issue_ns = 10000, .training_issue_ns = 20000, .overlap_slowdown = 1.3
 
 /* For devices on which products in a long run are as fast as alone. */
 #define POWER(fraction) .power_fraction = (fraction), .sustained_fraction = (fraction)
@@ -154,6 +180,8 @@ static const struct calibration CALIBRATIONS[] = {
      .winograd_traffic = 1.28,
      .attention_rows = {128, 128},
      WINDOW_ENDS,
+     PADDED,
+     USUAL_FP8,
      /* It has no flash attention of its own: a guess below ampere's. */
      .attention_fraction = {0.5, 0.4},
      .attention_softmax = {14.3, 10.3}, /* ampere's */
@@ -209,6 +237,8 @@ static const struct calibration CALIBRATIONS[] = {
      .sustained_fraction = 0.715,
      .fp8_loss = 0.08,
      .nvfp4_loss = 0.40,
+     GB300_ATTENTION,
+     .attention_sustained = 0.91,
      BLACKWELL},
     /* In nvfp4, AIConfigurator's table has up to 5,092, 4,788 and 4,440 TFLOP/s for single products on B300, GB200 and
      * B200, casts included; MLPerf's runs of Llama 3.1 8B, the half to fit, agree. */
@@ -218,18 +248,22 @@ static const struct calibration CALIBRATIONS[] = {
      /* 2,850 TFLOP/s: of AIConfigurator's 3,307 for large single products the share that a GB300 sustains of its 3,810. */
      .fp8_loss = 0.05,
      .nvfp4_loss = 0.404, /* 5,370 TFLOP/s */
+     GB300_ATTENTION,
+     .attention_sustained = 0.849,
      BLACKWELL},
     {.device = "GB200",
      .source = "B200's, at the rates of long runs",
      .power_fraction = 0.497,
      .sustained_fraction = 0.525, /* Megatron-Bridge's runs of Llama 3.1 405B, the half to fit */
      .nvfp4_loss = 0.10,
+     GB200_ATTENTION,
      BLACKWELL},
     {.arch = "blackwell",
      .source = "fitted on SimuMax's B200 table",
      .power_fraction = 0.497,
      .sustained_fraction = 0.53, /* MLPerf's runs of Llama 3.1 8B and LoRA, the half to fit */
      .nvfp4_loss = 0.20,
+     ATTENTION_2025,
      BLACKWELL},
     /* A kernel is a call: nothing is launched and nothing else issues it, so ramps and times to issue are 0. */
     {.arch = "cpu",
@@ -245,6 +279,8 @@ static const struct calibration CALIBRATIONS[] = {
      .winograd_traffic = 1,
      .attention_rows = {128, 128},
      WINDOW_ENDS,
+     PADDED,
+     USUAL_FP8,
      .attention_fraction = {0.5, 0.5},
      .attention_softmax = {20, 20},
      .attention_power = {1, 1},

@@ -38,6 +38,9 @@ struct calibration {
     double attention_fraction[DIRECTION_COUNT]; /* of a unit's peak, inside a row block */
     /* Additional depth that stands for a score's exponential. */
     double attention_softmax[DIRECTION_COUNT];
+    /* Where keys and values differ in depth: 1 if both are computed in the larger one, 0 if each in its own. */
+    double attention_pads[DIRECTION_COUNT];
+    double attention_fp8[DIRECTION_COUNT];   /* of both fractions, what is left in fp8 */
     double attention_power[DIRECTION_COUNT]; /* of the device's peak, sustained */
     /* Share of the longest row block that is idle at the end. */
     double attention_tail;

@@ -359,6 +359,12 @@ bool policy_from_name(const char *name, enum policy *out);
 /* The type whose products stand for those of this type on a device: the type itself if the device
  * has it. */
 enum dtype peak_dtype(const struct device *device, enum dtype dtype);
+
+/* Whether the software computes this attention in fp8 in a plan of this dtype (FACT_ATTENTION). */
+bool attends_in_fp8(const struct software *software, const struct op *op, enum dtype dtype);
+/* The type in which an operator's own kernel computes: op_dtype, or fp8 where attention is. */
+enum dtype kernel_dtype(const struct software *software, const struct model *model, int32_t op,
+                        enum dtype dtype);
 /* What a framework holds beside weights, gradients and state, or does not hold all the time (op_memory.c, 4). */
 struct policy_memory {
     double moment; /* bytes per parameter of either of Adam's moments */

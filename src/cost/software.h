@@ -36,6 +36,7 @@ enum software_fact {
     FACT_HOST_STEP,
     FACT_GRAPH_POOLS,
     FACT_CLIPPING,
+    FACT_ATTENTION,
     SOFTWARE_FACTS
 };
 /* The words of each fact, in the order of FACTS. */
@@ -62,6 +63,7 @@ enum { TOKEN_SMS_NONE, TOKEN_SMS_16, TOKEN_SMS_20, TOKEN_SMS_24 };
 enum { HOST_STEP_APART, HOST_STEP_TENSORS };
 enum { GRAPH_POOLS_SHARED, GRAPH_POOLS_OWN };
 enum { CLIPPING_NONE, CLIPPING_NORM };
+enum { ATTENTION_WHOLE, ATTENTION_FP8 };
 
 /* A record. */
 struct software {

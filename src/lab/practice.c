@@ -23,6 +23,8 @@ struct rule {
     const char *text[RULE_TEXTS]; /* to be filled with a row's values; NULL if not given */
     bool sizes, sp, offload, whole_sends, open_micro_batch, open_pieces;
     bool memory_reserved, memory_of_last_stage;
+    bool has_cp_kind;
+    enum cp_kind cp_kind;
     int64_t vocab;          /* for rows that have none */
     int64_t etp, replicate; /* 0 if not given */
     int64_t zero;           /* -1 if not given */
@@ -38,7 +40,7 @@ struct rule {
 struct rule_words {
     struct rule rule;
     const struct doc *first, *then, *dtype, *policy, *software, *facts, *overlap, *also_overlap,
-        *bucket, *recompute, *optimizer;
+        *bucket, *recompute, *optimizer, *cp_kind;
 };
 
 static weft_status wrong_word(const struct doc *node, const char *expected)
@@ -103,6 +105,10 @@ static weft_status read_exchanges(struct arena *keep, const struct rule_words *w
     if (words->optimizer &&
         !(words->optimizer->text && optimizer_from_name(words->optimizer->text, &d->optimizer)))
         return wrong_word(words->optimizer, "an optimizer such as muon");
+    out->has_cp_kind = words->cp_kind != NULL;
+    if (out->has_cp_kind &&
+        !(words->cp_kind->text && cp_kind_from_name(words->cp_kind->text, &out->cp_kind)))
+        return wrong_word(words->cp_kind, "a kind of context parallelism such as a2a");
     if (d->has_bucket &&
         !(words->bucket->text && bucket_from_text(words->bucket->text, &d->bucket_bytes)))
         return wrong_word(words->bucket, "a size such as 25MiB, or whole");
@@ -154,6 +160,7 @@ static const struct field FIELDS[] = {
     NODE(overlap),
     NODE(also_overlap),
     NODE(bucket),
+    NODE(cp_kind),
 };
 
 static weft_status check_texts(const struct form *form, const struct doc *node)
@@ -331,6 +338,8 @@ static void take_degrees(struct arena *keep, const struct rule *rule, const char
     if (rule->replicate)
         d->replicate = rule->replicate;
     take_exchanges(rule, d);
+    if (rule->has_cp_kind)
+        cp_kind_set(rule->cp_kind, d);
     take_software(keep, rule, d);
 }
 

@@ -16,7 +16,11 @@ static struct work work_of(const struct plan *plan, int64_t instance, enum phase
     int64_t local[OP_MAX_DIMS];
     split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     pad_outputs(plan, op, local);
-    return op_work(op, local, op_dtype(plan->model, number, plan->dtype), phase);
+    /* The gradient of sinks comes by a kernel of its own. */
+    enum dtype dtype = phase == PHASE_BACKWARD_WEIGHT
+                           ? op_dtype(plan->model, number, plan->dtype)
+                           : kernel_dtype(&plan->software, plan->model, number, plan->dtype);
+    return op_work(op, local, dtype, phase);
 }
 
 /* The work of an elementwise kernel that reads and writes so many bytes. */
@@ -119,6 +123,8 @@ static struct work casts_of(const struct plan *plan, int64_t instance, enum phas
     in -= fused;
     if (software_word(&plan->software, FACT_WEIGHT_CASTS) == WEIGHT_CASTS_ONCE)
         weight /= (double)plan_micro_batches(plan);
+    if (plan->policy == POLICY_FP8_WEIGHTS && plan->dtype == DTYPE_FP8)
+        weight = 0; /* held in both layouts, as the optimizer wrote them */
     const double firsts[] = {in + weight, out, 0}, agains[] = {0, weight, in + out}; /* by phase */
     struct work work = cast_work(plan, cast_bytes_of(plan), firsts[phase], agains[phase]);
     struct work turned = cast_work(plan, &FUSED, 0, phase == PHASE_BACKWARD_WEIGHT ? fused : 0);
@@ -126,6 +132,23 @@ static struct work casts_of(const struct plan *plan, int64_t instance, enum phas
     work.read_bytes += turned.read_bytes;
     work.write_bytes += turned.write_bytes;
     return work;
+}
+
+/* Around attention in fp8, Transformer Engine casts queries, keys and values (2 bytes to 1, and 2 more to find their scale
+ * where it is the tensor's own) and brings the output back to 16 bits; backward the output's gradient and those three
+ * (pytorch/attention/dot_product_attention, combine_and_quantize and combine_and_dequantize). */
+static struct work attention_casts(const struct plan *plan, int64_t instance, enum phase phase)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    bool current = software_word(&plan->software, FACT_FP8_RECIPE) == RECIPE_CURRENT;
+    int64_t local[OP_MAX_DIMS];
+    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    double three = 0, output = operand_elements(op, &op->output, local);
+    for (int32_t i = 0; i < op->inputs; i++)
+        three += operand_elements(op, &op->input[i], local);
+    double down = phase == PHASE_FORWARD ? three : output;
+    double up = phase == PHASE_FORWARD ? output : three;
+    return pass_over(plan, down + up, down * (current ? 4 : 2) + up, down + up * 2);
 }
 
 /* What the policy does with an operator's weights in a micro-batch. */
@@ -186,7 +209,9 @@ int item_works(const struct plan *plan, int64_t instance, enum phase phase,
     if (phase == PHASE_BACKWARD_WEIGHT && !device_adds_gradients(&plan->cluster->node.device))
         count += passes_of(plan, instance, out + count);
     if (dtype_is_cast(out[0].dtype)) {
-        out[count] = casts_of(plan, instance, phase);
+        bool attention = plan->model->op[plan->instance[instance].op].kind == OP_ATTENTION;
+        out[count] =
+            attention ? attention_casts(plan, instance, phase) : casts_of(plan, instance, phase);
         count += out[count].read_bytes > 0;
     }
     double passed = expert_pass_bytes(plan, instance, phase);

@@ -290,6 +290,27 @@ static void cast_inputs(void **state)
     }
 }
 
+/* Attention in fp8 keeps queries, keys, values and its output in a byte each: 4 positions of one head of 4 and as many of
+ * the others, 64 bytes; what it read and wrote in 16 bits is freed if products keep casts of their own. */
+static void attention_is_kept_cast(void **state)
+{
+    (void)state;
+    static const char *const SOFTWARE[] = {"default,inputs=cast",
+                                           "default,inputs=cast,attention=fp8"};
+    for (int fp8 = 0; fp8 < 2; fp8++) {
+        struct subject s;
+        struct degrees degrees = {
+            .dp = 4, .tp = 2, .sequence = true, .has_dtype = true, .dtype = DTYPE_FP8};
+        assert_int_equal(software_from_text(SOFTWARE[fp8], &degrees.software), WEFT_OK);
+        assert_true(predict(family("llama", SMALL), "dgx-h100", &degrees,
+                            &(struct simulate_options){0}, &s));
+        assert_int_equal(find_life(&s, 0, "layers.0.attn.attention", HELD_OUTPUT)->dies_in,
+                         fp8 ? SLOT_FORWARD : SLOT_BACKWARD);
+        assert_int_equal(cast_of(&s, "layers.0.attn.attention"), fp8 ? 64 : 0);
+        drop(&s);
+    }
+}
+
 static bool is_kept_cast(const struct lifetime *life)
 {
     return life->held == HELD_COPY && life->born_in != life->dies_in;
@@ -434,10 +455,15 @@ static void tied_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_by_hand), cmocka_unit_test(slices_by_hand),
-        cmocka_unit_test(slices_alike),    cmocka_unit_test(gathered_again),
-        cmocka_unit_test(cast_inputs),     cmocka_unit_test(products_share_a_cast),
-        cmocka_unit_test(sharded_weights), cmocka_unit_test(memory_of_streams),
+        cmocka_unit_test(buckets_by_hand),
+        cmocka_unit_test(slices_by_hand),
+        cmocka_unit_test(slices_alike),
+        cmocka_unit_test(gathered_again),
+        cmocka_unit_test(cast_inputs),
+        cmocka_unit_test(products_share_a_cast),
+        cmocka_unit_test(sharded_weights),
+        cmocka_unit_test(memory_of_streams),
+        cmocka_unit_test(attention_is_kept_cast),
         cmocka_unit_test(tied_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

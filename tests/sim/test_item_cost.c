@@ -127,6 +127,48 @@ static void test_bytes_of_casts(void **state)
     }
 }
 
+/* Attention in fp8: 256 positions of 32 query heads and twice 8 of keys and values are cast, 2 bytes to 1, and the output
+ * comes back, 1 to 2; backward the other way round. A window leaves it in 16 bits, and so does a plan in bf16. */
+static void test_attention_in_fp8(void **state)
+{
+    (void)state;
+    static const double THREE = 256.0 * (4096 + 2 * 1024), OUT = 256.0 * 4096;
+    static const struct {
+        const char *options;
+        enum dtype plan, kernel;
+    } CASES[] = {{"layers: 1, seq: 256", DTYPE_FP8, DTYPE_FP8},
+                 {"layers: 1, seq: 256", DTYPE_BF16, DTYPE_BF16},
+                 {"layers: 1, seq: 256, window: 64", DTYPE_FP8, DTYPE_BF16}};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct lab lab = open_lab("llama3-8b", CASES[i].options, "hgx-b200:1x1", CASES[i].plan, 1);
+        bool fp8 = CASES[i].kernel == DTYPE_FP8;
+        lab.plan->software.word[FACT_ATTENTION] = ATTENTION_FP8;
+        lab.plan->software.word[FACT_FP8_RECIPE] = RECIPE_DELAYED;
+        for (int phase = PHASE_FORWARD; phase <= PHASE_BACKWARD_INPUT; phase++) {
+            struct work works[MAX_ITEM_WORKS];
+            int64_t at = find_op(lab.plan, "attention");
+            double down = phase == PHASE_FORWARD ? THREE : OUT, up = THREE + OUT - down;
+            assert_int_equal(item_works(lab.plan, at, (enum phase)phase, works), fp8 ? 2 : 1);
+            assert_int_equal(works[0].dtype, CASES[i].kernel);
+            assert_true(!fp8 || works[1].read_bytes == 2 * down + up);
+            assert_true(!fp8 || works[1].write_bytes == down + 2 * up);
+        }
+        close_lab(&lab);
+    }
+}
+
+/* Weights that are held in fp8 are not cast: of 256 positions of 4,096 features alone, 4 bytes are read and 1 is written. */
+static void test_fp8_weights_are_not_cast(void **state)
+{
+    (void)state;
+    struct lab lab = open_lab("llama3-8b", "layers: 1, seq: 256", "hgx-h200:1x1", DTYPE_FP8, 1);
+    struct work works[MAX_ITEM_WORKS];
+    lab.plan->policy = POLICY_FP8_WEIGHTS;
+    assert_int_equal(item_works(lab.plan, find_op(lab.plan, "proj"), PHASE_FORWARD, works), 2);
+    assert_true(works[1].read_bytes == 4 * 256.0 * 4096 && works[1].write_bytes == 256.0 * 4096);
+    close_lab(&lab);
+}
+
 /* Twice fp8's peak on a B200, of which a fifth more is lost, and the same products in it: a large one takes about
  * 1 / (2 * 0.8) of the time. */
 static void test_nvfp4_products(void **state)
@@ -380,6 +422,8 @@ int main(void)
         cmocka_unit_test(test_nvfp4_products),
         cmocka_unit_test(test_experts_run_in_fp8),
         cmocka_unit_test(test_bytes_of_casts),
+        cmocka_unit_test(test_attention_in_fp8),
+        cmocka_unit_test(test_fp8_weights_are_not_cast),
         cmocka_unit_test(test_shared_inputs_are_cast_once),
         cmocka_unit_test(test_fp8_saves_what_was_measured),
         cmocka_unit_test(test_casts_of_software),

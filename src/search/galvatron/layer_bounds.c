@@ -14,7 +14,8 @@ static int64_t operators_ns(const struct layer_costs *c, const struct layer_ques
     for (int64_t i = own->first; i < own->last; i++) {
         int32_t number = walk->instance[i].op;
         const struct op *op = &walk->model->op[number];
-        enum dtype dtype = op_dtype(walk->model, number, c->settings.dtype);
+        enum dtype dtype =
+            kernel_dtype(&c->settings.software, walk->model, number, c->settings.dtype);
         int64_t local[OP_MAX_DIMS];
         split_local(op, &choice[number].split, q->step_samples, local);
         for (int phase = 0; phase < PHASE_COUNT; phase++) {

@@ -1,4 +1,5 @@
 /* case.c - one case of the planner autoddl: solved, simulated, explained (autoddl.c). */
+#include <math.h>
 #include <string.h>
 
 #include "search/autoddl/room.h"
@@ -39,32 +40,43 @@ static const char *splits_text(struct arena *keep, const struct layout_problem *
     return text;
 }
 
+static const char *taken_text(struct arena *keep, const struct autoddl_answer *answer,
+                              int32_t stages)
+{
+    int64_t taken = 0, layers = 0;
+    for (int32_t s = 0; s < stages; s++) {
+        taken += answer->taken[s];
+        layers += answer->layers[s];
+    }
+    return arena_printf(keep, "%lld of %s %s room", (long long)taken, counted(layers, "layer").s,
+                        taken == 1 ? "has" : "have");
+}
+
 static void give_reasons(struct autoddl *a, const struct layout_problem *p,
-                         const struct assigned *found)
+                         const struct autoddl_answer *answer)
 {
     struct arena *keep = a->out->arena;
     const char *name = case_text(keep, p);
     array_push(keep, &a->out->reasons,
-               arena_printf(keep, "%s: %s", name, splits_text(keep, p, found->option)));
-    if (found->fits && found->bound > 0 && !p->about.drop)
+               arena_printf(keep, "%s: %s", name, splits_text(keep, p, answer->option)));
+    if (answer->fast)
+        array_push(keep, &a->out->reasons,
+                   arena_printf(keep, "%s: %s for what is faster: %s", name,
+                                taken_text(keep, answer, p->about.stages),
+                                splits_text(keep, p, answer->fast)));
+    if (answer->bound_ns > 0 && !p->about.drop)
         array_push(keep, &a->out->reasons,
                    arena_printf(keep,
                                 "%s: without overlap %.4g s; no splits that fit take less than "
                                 "%.4g s",
-                                name, found->time / 1e9, found->bound / 1e9));
+                                name, answer->time_ns / 1e9, answer->bound_ns / 1e9));
 }
 
 /* ---- one case -------------------------------------------------------------------------------- */
 
-/* The plan of an answer, with everything that the user asked of all plans. */
-static weft_status plan_of_found(const struct autoddl *a, const struct layout_problem *p,
-                                 const struct assigned *found, struct plan **out)
+void autoddl_settle(const struct autoddl *a, struct plan *plan)
 {
     const struct degrees *pins = &a->request->pins;
-    weft_status status = layout_plan(p, found->option, out);
-    if (status)
-        return status;
-    struct plan *plan = *out;
     plan->memory = pins->memory;
     if (pins->has_overlap)
         plan->overlap = pins->overlap;
@@ -74,7 +86,16 @@ static weft_status plan_of_found(const struct autoddl *a, const struct layout_pr
     plan->optimizer_offload = pins->optimizer_offload;
     plan->bucket_bytes = degrees_bucket_bytes(pins);
     plan->whole_sends = pins->whole_sends;
-    return WEFT_OK;
+}
+
+/* The plan of an answer, with everything that the user asked of all plans. */
+static weft_status plan_of_found(const struct autoddl *a, const struct layout_problem *p,
+                                 const struct assigned *found, struct plan **out)
+{
+    weft_status status = layout_plan(p, found->option, out);
+    if (!status)
+        autoddl_settle(a, *out);
+    return status;
 }
 
 /* Whether the closed form says that an answer takes longer than `most_ns`; 0: it is not asked. */
@@ -102,33 +123,50 @@ done:
     return status;
 }
 
-/* Simulates and remembers a plan; *trial is a copy. */
-static weft_status try_found(struct autoddl *a, struct cost *cost, const struct layout_problem *p,
-                             const struct assigned *found, struct trial *trial)
+weft_status autoddl_try(struct autoddl *a, const struct layout_problem *p, struct plan *plan,
+                        const struct autoddl_answer *answer, struct trial *trial)
 {
     const struct trial *tried = NULL;
-    struct plan *plan = NULL;
-    weft_status status;
-    TRY(plan_of_found(a, p, found, &plan));
     struct hold hold;
     pthread_mutex_lock(&a->lock);
     hold_push(&hold, hold_unlock, &a->lock);
-    status = try_plan(a->request, cost, plan, case_text(a->out->arena, p), a->out, &tried);
+    weft_status status =
+        try_plan(a->request, p->about.cost, plan, case_text(a->out->arena, p), a->out, &tried);
     if (!status) {
         struct progress *progress = &a->progress;
         *trial = *tried;
         progress->trials++;
-        progress->candidates = a->out->candidates += found->tried;
         if (trial->fits && (!progress->best_ns || trial->iteration_ns < progress->best_ns)) {
             progress->best_ns = trial->iteration_ns;
             a->out->reasons.len = 0;
-            give_reasons(a, p, found);
+            give_reasons(a, p, answer);
         }
         if (a->request->progress)
             a->request->progress(a->request->context, progress);
     }
     hold_pop(&hold);
     pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+static void count_candidates(struct autoddl *a, int64_t tried)
+{
+    pthread_mutex_lock(&a->lock);
+    a->progress.candidates = a->out->candidates += tried;
+    pthread_mutex_unlock(&a->lock);
+}
+
+static weft_status try_found(struct autoddl *a, const struct layout_problem *p,
+                             const struct assigned *found, struct trial *trial)
+{
+    struct autoddl_answer answer = {.option = found->option,
+                                    .time_ns = found->time,
+                                    .bound_ns = found->fits ? found->bound : 0};
+    struct plan *plan = NULL;
+    weft_status status;
+    TRY(plan_of_found(a, p, found, &plan));
+    count_candidates(a, found->tried);
+    TRY(autoddl_try(a, p, plan, &answer, trial));
 done:
     return status;
 }
@@ -149,8 +187,13 @@ static double entries_of(const struct assign *assign)
 }
 
 /* The answers of a case so far. */
+struct case_answer {
+    int32_t *option;
+    bool fits;
+    int64_t ns; /* 0: not simulated */
+};
 struct answers {
-    int32_t **data;
+    struct case_answer *data;
     size_t len, cap;
 };
 
@@ -159,7 +202,7 @@ static bool is_known(const struct layout_problem *p, const struct answers *befor
 {
     size_t bytes = sizeof *found->option * (size_t)p->assign->variables;
     for (size_t i = 0; i < before->len; i++)
-        if (memcmp(before->data[i], found->option, bytes) == 0)
+        if (memcmp(before->data[i].option, found->option, bytes) == 0)
             return true;
     return false;
 }
@@ -170,6 +213,7 @@ struct case_effort {
     int64_t rounds; /* as in assign.h */
     size_t guesses;
     double most_ns; /* answers that take longer by estimate are not simulated; 0: all are */
+    bool mixes;     /* layers may differ where memory is short (mixture.c) */
 };
 
 static void keep_least(int64_t *least_ns, int64_t ns)
@@ -198,17 +242,77 @@ static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
         TRY(layout_problem_status(p));
         if (is_known(p, before, &found))
             break;
-        array_push(p->arena, before, found.option);
+        array_push(p->arena, before, ((struct case_answer){found.option, false, 0}));
         bool longer;
         TRY(takes_longer(a, p, &found, effort.most_ns, &longer));
         if (longer)
             break;
-        TRY(try_found(a, p->about.cost, p, &found, &trial));
+        TRY(try_found(a, p, &found, &trial));
+        before->data[before->len - 1].fits = trial.fits;
+        before->data[before->len - 1].ns = trial.iteration_ns;
         again = !trial.fits && found.fits;
         p->assign->limit *= TIGHTER * (double)trial.room_bytes / (double)trial_reserved(&trial);
         if (trial.fits)
             keep_least(best_ns, trial.iteration_ns);
     }
+done:
+    return status;
+}
+
+/* ---- layers that differ (mixture.c) ---------------------------------------------------------- */
+
+/* The fastest that fits, or that does not; NULL: none. */
+static const struct case_answer *fastest_of(const struct answers *before, bool fits)
+{
+    const struct case_answer *best = NULL;
+    for (size_t i = 0; i < before->len; i++) {
+        const struct case_answer *one = &before->data[i];
+        if (one->ns && one->fits == fits && (!best || one->ns < best->ns))
+            best = one;
+    }
+    return best;
+}
+
+/* The assignment of least time with this much memory. */
+static const int32_t *solve_within(struct autoddl *a, struct layout_problem *p,
+                                   struct case_effort effort, double limit, bool *fits)
+{
+    struct assign_options options = {.search = effort.search,
+                                     .seed = (uint64_t)a->request->options.seed,
+                                     .rounds = effort.rounds,
+                                     .stop = &a->stop};
+    struct assigned found;
+    p->assign->limit = limit;
+    assign_solve(p->assign, &options, p->arena, &found);
+    count_candidates(a, found.tried);
+    *fits = found.fits;
+    return found.option;
+}
+
+/* Where the fastest assignment does not fit: as many layers as there is room for take it, the others that of the fastest trial
+ * that fits, or one that needs half the memory. */
+static weft_status mix_answers(struct autoddl *a, struct layout_problem *p,
+                               struct case_effort effort, const struct answers *before,
+                               int64_t *best_ns)
+{
+    const struct case_answer *lean = fastest_of(before, true), *over = fastest_of(before, false);
+    size_t bytes = sizeof *lean->option * (size_t)p->assign->variables;
+    weft_status status = WEFT_OK;
+    bool fits;
+    if (!lean || !isfinite(p->about.limit_bytes) || autoddl_over(a))
+        return WEFT_OK;
+    layout_expose(p, EXPOSED[0]);
+    const int32_t *fast = solve_within(a, p, effort, INFINITY, &fits);
+    TRY(layout_problem_status(p));
+    if (memcmp(fast, lean->option, bytes) == 0)
+        return WEFT_OK;
+    TRY(autoddl_mix(a, p, lean->option, fast, best_ns));
+    if (over && over->ns < lean->ns && memcmp(over->option, fast, bytes) != 0)
+        TRY(autoddl_mix(a, p, lean->option, over->option, best_ns));
+    const int32_t *half = solve_within(a, p, effort, p->about.limit_bytes / 2, &fits);
+    TRY(layout_problem_status(p));
+    if (fits && memcmp(half, lean->option, bytes) != 0)
+        TRY(autoddl_mix(a, p, half, fast, best_ns));
 done:
     return status;
 }
@@ -233,6 +337,9 @@ static weft_status solve_guesses(struct autoddl *a, struct layout_problem *p,
         if (!best_ns || !autoddl_is_near(c, so_far, AUTODDL_FAR))
             break; /* what does not fit does not fit for any guess */
     }
+    double beat = autoddl_to_beat(so_far);
+    if (effort.mixes && best_ns && (beat <= 0 || (double)best_ns <= beat))
+        TRY(mix_answers(a, p, effort, &before, &best_ns));
     keep_least(&so_far->fastest_ns, best_ns);
 done:
     return status;
@@ -259,7 +366,7 @@ done:
 weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c,
                           double most_ns)
 {
-    struct case_effort little = {SEARCH_CD, FEW_ROUNDS, 1, most_ns};
+    struct case_effort little = {SEARCH_CD, FEW_ROUNDS, 1, most_ns, false};
     struct incumbent so_far = {.known_ns = a->request->known_ns};
     struct layout_problem *p = NULL;
     weft_status status;
@@ -275,8 +382,8 @@ weft_status autoddl_solve_rest(struct autoddl *a, const struct layout_case *abou
                                struct step_case *c, bool descend, struct incumbent *so_far,
                                struct solve_outcome *out)
 {
-    struct case_effort asked = {a->search, 0, COUNT_OF(EXPOSED), 0};
-    struct case_effort exact = {SEARCH_EXACT, 0, COUNT_OF(EXPOSED), 0};
+    struct case_effort asked = {a->search, 0, COUNT_OF(EXPOSED), 0, false};
+    struct case_effort exact = {SEARCH_EXACT, 0, COUNT_OF(EXPOSED), 0, false};
     struct layout_problem *p = NULL;
     int64_t before_ns = so_far->fastest_ns;
     weft_status status;
@@ -296,7 +403,7 @@ done:
 weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
                           struct incumbent *so_far, struct solve_outcome *out)
 {
-    struct case_effort asked = {a->search, 0, FIRST_GUESSES, 0};
+    struct case_effort asked = {a->search, 0, FIRST_GUESSES, 0, true};
     struct layout_problem *p = NULL;
     int64_t before_ns = so_far->fastest_ns;
     struct solve_outcome rest;

@@ -98,4 +98,22 @@ weft_status autoddl_solve_rest(struct autoddl *a, const struct layout_case *abou
                                struct step_case *c, bool descend, struct incumbent *so_far,
                                struct solve_outcome *out);
 
+/* An answer of a case: the option of each operator; of a mixture (mixture.c) those of the copies that fit and of the fast
+ * ones, and per stage how many of its layers are fast. */
+struct autoddl_answer {
+    const int32_t *option;
+    const int32_t *fast; /* NULL: all copies have `option` */
+    const int64_t *taken, *layers;
+    double time_ns, bound_ns; /* by the sum, without overlap; 0: not known */
+};
+/* Gives a plan what the user asked of all plans. */
+void autoddl_settle(const struct autoddl *a, struct plan *plan);
+/* Simulates and remembers a plan, which the answer owns; *trial is a copy. */
+weft_status autoddl_try(struct autoddl *a, const struct layout_problem *p, struct plan *plan,
+                        const struct autoddl_answer *answer, struct trial *trial);
+/* Tries the plan in which as many layers as fit take the options `fast`, the others `lean` (mixture.c); *best_ns becomes
+ * less if it fits and is faster. */
+weft_status autoddl_mix(struct autoddl *a, struct layout_problem *p, const int32_t *lean,
+                        const int32_t *fast, int64_t *best_ns);
+
 #endif

@@ -57,7 +57,7 @@ static const struct argp_option OPTIONS[] = {
      "ask only what answers in a second or a few: the grid, galvatron, aceso for some steps (auto)",
      0},
     {"search", TAKES_SEARCH + 1, "NAME", 0,
-     "the algorithm of autoddl: cd (default), mh, random, exhaustive, exact", 0},
+     "the algorithm of autoddl: cd (default), mh or mh:BETA, random, exhaustive, exact", 0},
     {"initial", TAKES_INITIAL + 1, "NAME|PLAN", 0,
      "where to begin: balanced (default), imbalanced-op, imbalanced-device, or a plan file to make "
      "better (aceso)",

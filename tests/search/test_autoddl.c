@@ -724,6 +724,34 @@ static void no_random_plan_is_faster(void **state)
     planned_free(planned);
 }
 
+/* The constant of Metropolis-Hastings: its name, and that it changes what is accepted. */
+static void metropolis_takes_its_constant(void **state)
+{
+    static const char *const WRONG[] = {"mh:", "mh:0", "mh:-1", "mh:x", "mh:inf", "cd:2"};
+    enum assign_search search = SEARCH_CD;
+    double beta = 0;
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(WRONG); i++)
+        assert_false(assign_search_from_name(WRONG[i], &search, &beta));
+    assert_true(assign_search_from_name("mh", &search, &beta) && search == SEARCH_MH && beta == 0);
+    assert_true(assign_search_from_name("mh:0.5", &search, &beta) && beta == 0.5);
+    /* One variable with options of 1, 2, ... 64, in 50 steps: nearly anything is accepted, or only what is no slower. */
+    enum { OPTIONS = 64, STEPS = 50 };
+    struct arena *arena = arena_new();
+    struct assign *problem = assign_new(arena, 1, (int32_t[]){OPTIONS}, 0, NULL);
+    problem->limit = INFINITY;
+    for (int32_t i = 0; i < OPTIONS; i++)
+        problem->time[0][i] = (double)(i + 1);
+    struct assigned warm, cold;
+    struct assign_options options = {.search = SEARCH_MH, .seed = 1, .rounds = STEPS, .beta = 1e-9};
+    assign_solve(problem, &options, arena, &warm);
+    options.beta = 1e9;
+    assign_solve(problem, &options, arena, &cold);
+    assert_int_equal(warm.tried, STEPS + 1);
+    assert_in_range(cold.tried, 2, STEPS / 2);
+    arena_free(arena);
+}
+
 static void planner_says_what_is_wrong(void **state)
 {
     struct planned *planned;
@@ -758,6 +786,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(planner_keeps_pins_and_checks_plans, open_both, close_both),
         cmocka_unit_test_setup_teardown(layers_differ_where_memory_is_short, open_both, close_both),
         cmocka_unit_test_setup_teardown(no_random_plan_is_faster, open_both, close_both),
+        cmocka_unit_test(metropolis_takes_its_constant),
         cmocka_unit_test_setup_teardown(planner_says_what_is_wrong, open_both, close_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

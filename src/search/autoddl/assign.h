@@ -76,11 +76,13 @@ enum assign_search {
     SEARCH_EXACT,      /* elimination of variables (assign_exact.c) */
     SEARCH_COUNT
 };
-bool assign_search_from_name(const char *name, enum assign_search *out);
+/* A search's name, for Metropolis-Hastings also with the constant of its acceptance, "mh:20"; without it *beta stays. */
+bool assign_search_from_name(const char *name, enum assign_search *out, double *beta);
 
 struct assign_options {
     enum assign_search search;
     uint64_t seed;
+    double beta; /* of mh: what is slower by a share x is accepted with exp(-beta x); 0: 50 */
     int64_t
         rounds; /* restarts of cd, steps of mh, draws; 0: as many as the search is known to need */
     /* When it says so, the search answers with the best so far; NULL: never. */

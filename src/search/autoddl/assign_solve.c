@@ -1,7 +1,7 @@
 /* assign_solve.c - the searches by name, and those that know nothing about their problem (assign.h).
  *
  * Metropolis-Hastings accepts a change of one variable with min(1, exp(-beta * (new - old))), in
- * multiples of the starting value.
+ * multiples of the least value so far (AutoDDL, section 4.4: beta is chosen by the user).
  */
 #include <math.h>
 #include <string.h>
@@ -20,8 +20,16 @@ static const char *const SEARCH_NAMES[] = {
 };
 _Static_assert(COUNT_OF(SEARCH_NAMES) == SEARCH_COUNT, "a search without a name");
 
-bool assign_search_from_name(const char *name, enum assign_search *out)
+bool assign_search_from_name(const char *name, enum assign_search *out, double *beta)
 {
+    static const char MH_WITH[] = "mh:";
+    double given;
+    if (strncmp(name, MH_WITH, strlen(MH_WITH)) == 0) {
+        if (!parse_real(name + strlen(MH_WITH), &given) || !(given > 0) || !isfinite(given))
+            return false;
+        *beta = given;
+        name = SEARCH_NAMES[SEARCH_MH];
+    }
     int at = NAME_INDEX(name, SEARCH_NAMES);
     if (at >= 0)
         *out = (enum assign_search)at;
@@ -54,7 +62,8 @@ static void draw(struct descent *d)
 
 static void metropolis_hastings(struct descent *d, int64_t rounds)
 {
-    static const double BETA = 50; /* something a tenth slower is accepted once in exp(5) */
+    static const double USUAL_BETA = 50; /* something a tenth slower is accepted once in exp(5) */
+    double beta = d->options->beta > 0 ? d->options->beta : USUAL_BETA;
     struct assigned now = {0};
     draw(d);
     assign_evaluate(d->problem, d->option, &now);
@@ -67,7 +76,7 @@ static void metropolis_hastings(struct descent *d, int64_t rounds)
         d->option[v] = (int32_t)rng_below(&d->rng, d->problem->options[v]);
         assign_evaluate(d->problem, d->option, &next);
         double after = descent_judged(d, next.time, next.memory);
-        if (!(after <= before) && !(u < exp(-BETA * (after - before) / scale))) {
+        if (!(after <= before) && !(u < exp(-beta * (after - before) / scale))) {
             d->option[v] = old;
             continue;
         }

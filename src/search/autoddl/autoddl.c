@@ -346,7 +346,8 @@ done:
 
 /* ---- the planner ----------------------------------------------------------------------------- */
 
-static weft_status check_request(const struct plan_request *request, enum assign_search *search)
+static weft_status check_request(const struct plan_request *request, enum assign_search *search,
+                                 double *beta)
 {
     const struct degrees *pins = &request->pins;
     if (pins->dp || pins->tp || pins->cp || pins->cp_heads || pins->ep || pins->pieces > 1 ||
@@ -355,11 +356,12 @@ static weft_status check_request(const struct plan_request *request, enum assign
                             "the planner 'autoddl' splits every operator by itself: of degrees it "
                             "takes --pp only");
     *search = SEARCH_CD;
-    if (request->options.search && !assign_search_from_name(request->options.search, search))
-        return bad_argument("cd is the default; exact is the optimum of the same space",
-                            "no search is called '%s', expected cd, mh, random, exhaustive or "
-                            "exact",
-                            request->options.search);
+    if (request->options.search && !assign_search_from_name(request->options.search, search, beta))
+        return bad_argument(
+            "cd is the default; exact is the optimum of the same space",
+            "no search is called '%s', expected cd, mh, mh:BETA, random, exhaustive "
+            "or exact",
+            request->options.search);
     return WEFT_OK;
 }
 
@@ -459,7 +461,7 @@ weft_status autoddl_find(const struct plan_request *request, struct planned *out
                         .lock = PTHREAD_MUTEX_INITIALIZER};
     bool far = false;
     weft_status status;
-    TRY(check_request(request, &a.search));
+    TRY(check_request(request, &a.search, &a.beta));
     a.stop = plan_stop(request);
     list_stages(&a);
     int32_t workers = pool_size(request->options.threads, (int64_t)a.stages.len);

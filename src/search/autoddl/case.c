@@ -229,6 +229,7 @@ static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
 {
     struct assign_options options = {.search = effort.search,
                                      .seed = (uint64_t)a->request->options.seed,
+                                     .beta = a->beta,
                                      .rounds = effort.rounds,
                                      .stop = &a->stop};
     bool again = true;
@@ -279,6 +280,7 @@ static const int32_t *solve_within(struct autoddl *a, struct layout_problem *p,
 {
     struct assign_options options = {.search = effort.search,
                                      .seed = (uint64_t)a->request->options.seed,
+                                     .beta = a->beta,
                                      .rounds = effort.rounds,
                                      .stop = &a->stop};
     struct assigned found;

@@ -30,6 +30,7 @@ struct autoddl {
     const struct plan_request *request;
     struct planned *out;
     enum assign_search search;
+    double beta; /* assign_options */
     struct stop stop;
     ARRAY(struct stage_cases *) stages;
     size_t next_stage; /* the next one for a thread to take */

@@ -158,6 +158,9 @@ static void print_heading(const struct inspection *in, FILE *out)
             dtype_name(in->dtype));
     if (model->seq > 1)
         fprintf(out, ", %s", counted(model->seq, "position").s);
+    if (model_has_tower(model))
+        fprintf(out, ", with %s in %s of them", counted(model->images, "image").s,
+                counted(model->images * model->image_tokens, "position").s);
     fputs("\n", out);
     print_free(model, out);
     fputs("\n", out);
@@ -219,6 +222,10 @@ static int print_json(const struct inspection *in, bool ops)
         "kept_bytes_per_sample", json_whole(all.kept_bytes), "training_flops", phases_json(&all),
         "warnings", warnings_json(model), "tree", tree_json(in));
     add_free(json, model);
+    if (model_has_tower(model)) {
+        json_object_set_new(json, "images", json_integer(model->images));
+        json_object_set_new(json, "image_tokens", json_integer(model->image_tokens));
+    }
     if (ops)
         json_object_set_new(json, "ops", ops_json(in));
     if (in->cost)

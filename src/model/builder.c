@@ -289,7 +289,10 @@ static bool wants_gradient(const struct builder *b, int tensor)
     while (t->view_of >= 0)
         t = build_tensor(b, t->view_of);
     bool differentiable = t->element == ELEMENT_COMPUTE || t->element == ELEMENT_FP32;
-    return differentiable && (t->producer >= 0 || t->carry_module >= 0);
+    if (!differentiable || t->producer < 0)
+        return differentiable && t->carry_module >= 0;
+    const struct op *from = &b->ops.data[t->producer];
+    return from->place == PLACE_TOWER ? op_wants_gradient(from) : !from->frozen || from->input_grad;
 }
 
 void draft_inputs(struct builder *b, struct op *op, const int *tensors, int count)
@@ -340,11 +343,23 @@ int draft_append(struct builder *b, struct op *op, int axes, const int64_t *size
     for (int i = 0; i < OP_MAX_DIMS; i++)
         if (op->size[i] == 0)
             op->size[i] = 1;
-    op->frozen = b->lora.rank > 0 && !b->lora.open;
+    op->frozen = b->frozen || (b->lora.rank > 0 && !b->lora.open);
+    op->place = b->place;
     if (op->frozen && (op->kind == OP_LINEAR || op->kind == OP_EXPERT_LINEAR))
         op->keep &= ~(unsigned)KEEP_INPUT_0; /* which only the weight's gradient reads */
     array_push(b->arena, &b->ops, *op);
     return tensor;
+}
+
+void build_freeze(struct builder *b, size_t first)
+{
+    for (size_t i = first; i < b->ops.len; i++) {
+        struct op *op = &b->ops.data[i];
+        op->frozen = true;
+        op->input_grad = false;
+        op->keep = 0;
+        op->kept_elements = op->kept_fp32 = 0;
+    }
 }
 
 /* An output with the shape of `like`, except for the size of its last axis. */

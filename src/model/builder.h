@@ -30,12 +30,17 @@ struct builder {
         int modules;  /* of enum lora_modules */
         bool open;    /* what is appended now belongs to an adapter */
     } lora;
+    bool frozen;         /* what is appended now is not trained, though gradients pass through it */
+    enum op_place place; /* of what is appended now */
     weft_status status;
 };
 
 /* The products that have adapters; all other weights are then frozen. */
 enum lora_modules { LORA_ATTENTION, LORA_QKV, LORA_ALL };
 extern const char *const LORA_WORDS[]; /* attention, qkv, all; NULL after them */
+
+/* Freezes all operators from this one on: their weights are not trained, no gradient passes, and nothing is kept. */
+void build_freeze(struct builder *b, size_t first);
 
 struct builder *build_start(const char *name, const char *family, const char *source);
 /* Closes the root, marks kept tensors, checks I1-I5. Frees the model on error. */

@@ -50,6 +50,7 @@ weft_status decoder_check(const struct decoder *d, const struct doc *where)
     TRY(check_window(d, where));
     TRY(documents_check(d->document, d->document_spread, d->attention, where));
     TRY(check_compressed(d, where));
+    TRY(vision_check(&d->vision, d->seq, where));
     if (d->q_lora && !d->kv_lora && !d->compress)
         TRY(doc_error(option_at(where, "q_lora"), "give 'kv_lora' as well",
                       "'q_lora' is an option of latent attention, which 'kv_lora' turns on"));
@@ -214,16 +215,41 @@ static void depths(struct builder *b, const struct decoder *d, const struct laye
     }
 }
 
+/* Adapters are the decoder's: the tower beside them is as frozen as all else. */
+static int tower_of(struct builder *b, const struct decoder *d)
+{
+    struct vision v = d->vision;
+    v.frozen |= d->lora > 0;
+    v.projector_frozen |= d->lora > 0;
+    return v.layers ? vision_build(b, &v, d->hidden, d->attention) : -1;
+}
+
+/* The text's embedding, after the images' tokens if there are any; *table: the operator that owns it. */
+static int embed(struct builder *b, const struct decoder *d, int images, int32_t *table)
+{
+    int64_t taken = d->vision.layers ? d->vision.images * vision_tokens(&d->vision) : 0;
+    b->place = taken ? PLACE_JOIN : PLACE_BODY;
+    int x = build_tokens(b, d->seq - taken);
+    x = build_embedding(b, "embedding", x, d->vocab, d->hidden, 0);
+    *table = build_last_index(b);
+    if (taken)
+        x = build_concat(b, "join", (int[]){images, x}, 2, 1);
+    b->place = PLACE_BODY;
+    return x;
+}
+
 void decoder_build(struct builder *b, const struct decoder *d, const struct layer_row *row,
                    int (*layers)(struct builder *b, const struct layer_row *row, int x))
 {
+    int32_t table;
+    int images = tower_of(b, d);
     b->lora = (struct adapters){.rank = d->lora, .modules = d->lora_modules};
-    int embedding =
-        build_embedding(b, "embedding", build_tokens(b, d->seq), d->vocab, d->hidden, 0);
-    int32_t table = build_last_index(b);
+    b->frozen = d->text_frozen;
+    int embedding = embed(b, d, images, &table);
     int x = layers(b, row, d->streams ? streams_begin(b, embedding, d->streams) : embedding);
     finish(b, d, x, d->tied ? table : -1);
     depths(b, d, row, embedding, x, d->tied ? table : build_last_index(b) - 1);
+    b->frozen = false;
     documents_set(b, d->document, d->document_spread, d->seq);
     b->model->layers = d->layers;
     b->model->seq = d->seq;

@@ -6,6 +6,7 @@
 
 #include "model/blocks.h"
 #include "model/families.h"
+#include "model/vision.h"
 
 struct decoder {
     int64_t layers, hidden, heads, kv_heads, head_dim, head_multiple, ffn, seq, vocab;
@@ -34,12 +35,15 @@ struct decoder {
     int norm, activation, attention, loss, dtype;
     int64_t lora; /* rank of adapters; 0: everything is trained */
     int lora_modules;
+    bool text_frozen; /* all but the tower: LLaVA's first stage trains the projector alone */
+    struct vision vision;
 };
 
 #define DECODER_DEFAULTS                                                                           \
     .seq = 4096, .vocab = 32000, .rope_base = ROPE_BASE, .rotary_share = 1, .full_rotary = true,   \
     .nope_dim = 128, .rope_dim = 64, .value_dim = 128, .index_heads = 64, .index_dim = 128,        \
-    .delta_dim = 128, .delta_key_dim = 128, .delta_chunk = 64, .conv = 4, .dtype = DTYPE_BF16
+    .delta_dim = 128, .delta_key_dim = 128, .delta_chunk = 64, .conv = 4, .dtype = DTYPE_BF16,     \
+    .vision = {VISION_DEFAULTS}
 
 enum { MOST_DEPTHS = 16, MOST_TAPS = 64 }; /* of layers that predict more tokens */
 extern const char *const DECODER_NORMS[];  /* rms first */
@@ -94,7 +98,8 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
         OPTION_CHOICE(struct decoder, loss, LOSS_WORDS),                                           \
         OPTION_CHOICE(struct decoder, dtype, DTYPE_WORDS),                                         \
         OPTION_COUNT(struct decoder, lora, MOST_HIDDEN),                                           \
-        OPTION_CHOICE(struct decoder, lora_modules, LORA_WORDS)
+        OPTION_CHOICE(struct decoder, lora_modules, LORA_WORDS),                                   \
+        OPTION_BOOL(struct decoder, text_frozen), VISION_FIELDS(struct decoder, vision)
 
 weft_status decoder_check(const struct decoder *d, const struct doc *where);
 /* Key heads of the delta rule. */

@@ -22,9 +22,9 @@
 #define DECLARE_FAMILY(NAME) extern const struct family FAMILY_##NAME;
 FOR_EACH_FAMILY(DECLARE_FAMILY)
 
-/* Presets come in two tables, one file each. */
-extern const struct preset TRANSFORMER_PRESETS[], CNN_PRESETS[];
-extern const size_t TRANSFORMER_PRESET_COUNT, CNN_PRESET_COUNT;
+/* Presets come in three tables, one file each. */
+extern const struct preset TRANSFORMER_PRESETS[], VISION_PRESETS[], CNN_PRESETS[];
+extern const size_t TRANSFORMER_PRESET_COUNT, VISION_PRESET_COUNT, CNN_PRESET_COUNT;
 
 /* The place of an option in an error: its own line, or that of the whole mapping. */
 const struct doc *option_at(const struct doc *where, const char *key);

@@ -30,8 +30,13 @@ enum hf_rule {
     /* every how many layers with a window one sees all keys: a list of types, or a number */
     RULE_FULL,
     RULE_COMPRESS, /* how many tokens a compressed key stands for: a list, two numbers in turn after zeros */
-    RULE_ROPE,    /* the base of rotary positions, here or under rope_parameters */
-    RULE_NORMED,  /* whether the weights of the chosen experts add up to one */
+    RULE_ROPE,   /* the base of rotary positions, here or under rope_parameters */
+    RULE_NORMED, /* whether the weights of the chosen experts add up to one */
+    RULE_PIXELS, /* the side of a window in pixels, as patches of the window */
+    RULE_EVERY,  /* a list of the layers k - 1, 2 k - 1, ...: every k-th */
+    RULE_SIDE, /* the side of a square of so many tokens: what of the patches' side goes into one */
+    RULE_SHRINK,  /* a share of the patches' side that is left after merging: its inverse */
+    RULE_MERGED,  /* the features of so many patches, along a side, side by side */
     RULE_SILENT,  /* not an option: other keys say the same, or nothing here depends on it */
     RULE_EXPECTED /* not an option: a warning if it is not the default */
 };
@@ -47,6 +52,14 @@ struct hf_architecture {
     const struct hf_row *rows;
     size_t count;
 };
+struct hf_rows {
+    const struct hf_row *rows;
+    size_t count;
+};
+/* The rows of an encoder's own mapping, and those of the mapping around it that say how it joins the text
+ * (hf_vision.c); false: one of them is not known. */
+bool hf_vision(const struct doc *root, const struct doc *vision, struct hf_rows *encoder,
+               struct hf_rows *join);
 /* hf_deepseek.c */
 extern const struct hf_row DEEPSEEK_V2[30], DEEPSEEK_V3[33], DEEPSEEK_V32[36], DEEPSEEK_V4[38];
 size_t hf_architectures(const struct hf_architecture **out);

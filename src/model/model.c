@@ -211,9 +211,14 @@ int64_t op_copies(const struct model *model, const struct op *op)
 const struct op *model_op_of_kind(const struct model *model, enum op_kind kind)
 {
     for (int32_t i = 0; i < model->ops; i++)
-        if (model->op[i].kind == kind)
+        if (model->op[i].kind == kind && model->op[i].place != PLACE_TOWER)
             return &model->op[i];
     return NULL;
+}
+
+bool model_has_tower(const struct model *model)
+{
+    return model->images > 0;
 }
 
 bool op_in_layer(const struct model *model, const struct op *op)

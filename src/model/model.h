@@ -211,6 +211,9 @@ struct routing {
 enum phase { PHASE_FORWARD, PHASE_BACKWARD_INPUT, PHASE_BACKWARD_WEIGHT, PHASE_COUNT };
 const char *phase_name(enum phase phase);
 
+/* In the model itself; in a tower beside it, an encoder that may have degrees of its own (vision.h); where both join. */
+enum op_place { PLACE_BODY, PLACE_TOWER, PLACE_JOIN };
+
 struct op;
 struct work;
 
@@ -250,6 +253,7 @@ struct op {
     bool input_grad;
     /* its weights are not trained (LoRA): they have neither gradients nor optimizer state */
     bool frozen;
+    enum op_place place;
     /* attention: half of the score matrix is masked out; softmax: that half is not read either */
     bool causal;
     /* causal attention: how many keys a query sees, its own included; 0: all */
@@ -395,6 +399,7 @@ struct model {
     int32_t modules, ops, tensors;
     int64_t layers;               /* counted as the paper does: transformer layers, CNN blocks */
     int64_t seq;                  /* tokens per sample that count for tokens/s; 1 for images */
+    int64_t images, image_tokens; /* of a sample; positions that each takes. 0: there is no tower */
     enum dtype dtype;             /* the usual training dtype */
     ARRAY(const char *) warnings; /* opaque operators, ignored fields */
 };
@@ -409,6 +414,7 @@ enum dtype op_dtype(const struct model *model, int32_t op, enum dtype dtype);
 int64_t op_copies(const struct model *model, const struct op *op);
 /* Whether the operator is part of a layer, that is, of an indexed module. */
 bool op_in_layer(const struct model *model, const struct op *op);
+bool model_has_tower(const struct model *model);
 /* The first operator of a kind; NULL: the model has none. */
 const struct op *model_op_of_kind(const struct model *model, enum op_kind kind);
 /* "layers.7.attn.qkv" of copy 7 (counting through nested repeats), in `keep`. */

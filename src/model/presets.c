@@ -1,4 +1,4 @@
-/* presets.c - all models known by name: the transformers and the convolutional networks. */
+/* presets.c - all models known by name: the transformers, those with towers, and the convolutional networks. */
 #include "model/families.h"
 
 #include <pthread.h>
@@ -16,9 +16,10 @@ static void append(const struct preset *table, size_t rows)
 
 static void gather(void)
 {
-    if (TRANSFORMER_PRESET_COUNT + CNN_PRESET_COUNT > MOST_PRESETS)
+    if (TRANSFORMER_PRESET_COUNT + VISION_PRESET_COUNT + CNN_PRESET_COUNT > MOST_PRESETS)
         return;
     append(TRANSFORMER_PRESETS, TRANSFORMER_PRESET_COUNT);
+    append(VISION_PRESETS, VISION_PRESET_COUNT);
     append(CNN_PRESETS, CNN_PRESET_COUNT);
 }
 

@@ -398,6 +398,11 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out)
     weft_status status;
     size_t family = 0;
     *out = (struct model_shape){.layers = model->layers, .seq = model->seq, .moe_every = 1};
+    if (model_has_tower(model))
+        TRY(bad_argument("the decoder alone has them: leave the options of the encoder out",
+                         "%s has an encoder of images beside its decoder, for which there are no "
+                         "launch arguments",
+                         model->name));
     while (family < SHAPE_COUNT && strcmp(model->family, FAMILIES[family].family) != 0)
         family++;
     if (family == SHAPE_COUNT)

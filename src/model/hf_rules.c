@@ -1,0 +1,441 @@
+/* hf_rules.c - how each rule of a row turns a value of config.json into an option (hf.h). */
+#include "model/hf_rules.h"
+
+#include <string.h>
+
+#include "model/model.h"
+
+enum { LONGEST_SEQ = 4096 }; /* import_hf.c, I2 */
+
+/* ---- rules ----------------------------------------------------------------------------------- */
+
+static void add_option(struct hf_reading *r, const char *option, struct doc value)
+{
+    struct doc *copy = ARENA_NEW(r->scratch, struct doc);
+    *copy = value;
+    copy->key = option;
+    copy->next = NULL;
+    if (r->last)
+        r->last->next = copy;
+    else
+        r->options->first = copy;
+    r->last = copy;
+    r->options->count++;
+}
+
+/* Adds an option whose value is not literally in the file; errors point at `at` (I1). */
+static void add_text(struct hf_reading *r, const char *option, const struct doc *at,
+                     enum doc_kind kind, const char *text)
+{
+    add_option(r, option,
+               (struct doc){.kind = kind, .line = at->line, .file = at->file, .text = text});
+}
+
+static void add_number(struct hf_reading *r, const char *option, const struct doc *at,
+                       int64_t number)
+{
+    add_text(r, option, at, DOC_NUMBER, arena_printf(r->scratch, "%lld", (long long)number));
+}
+
+static weft_status checked(struct hf_reading *r, const struct hf_row *row, const struct doc *value,
+                           enum field_type type)
+{
+    double unused = 0;
+    int64_t whole = 0;
+    bool flag = false;
+    void *out = type == FIELD_REAL ? (void *)&unused : type == FIELD_BOOL ? (void *)&flag : &whole;
+    weft_status status = doc_scalar(value, type, out);
+    if (status == WEFT_OK && type == FIELD_INT && whole < 0)
+        status = doc_error(value, NULL, "'%s' is %lld, expected a whole number of at least 0",
+                           value->key, (long long)whole);
+    if (status == WEFT_OK)
+        add_option(r, row->option, *value);
+    return status;
+}
+
+static weft_status rule_count(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
+{
+    return checked(r, row, value, FIELD_COUNT);
+}
+
+static weft_status rule_older(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
+{
+    return doc_get(r->options, row->option) ? WEFT_OK : checked(r, row, value, FIELD_COUNT);
+}
+
+static weft_status rule_number(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
+{
+    return checked(r, row, value, FIELD_INT);
+}
+
+static weft_status rule_share(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
+{
+    return checked(r, row, value, FIELD_REAL);
+}
+
+static weft_status rule_bool(struct hf_reading *r, const struct hf_row *row,
+                             const struct doc *value)
+{
+    return checked(r, row, value, FIELD_BOOL);
+}
+
+static weft_status rule_as_is(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
+{
+    add_option(r, row->option, *value);
+    return WEFT_OK;
+}
+
+static weft_status rule_first(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
+{
+    int64_t first = 0, next;
+    if (value->kind == DOC_NUMBER)
+        return rule_count(r, row, value);
+    if (value->kind != DOC_LIST || value->count == 0)
+        return doc_error(value, NULL, "'%s' is %s, expected a list of numbers", value->key,
+                         doc_kind_name(value->kind));
+    for (const struct doc *d = value->first; d; d = d->next, first *= 2) {
+        weft_status status = doc_scalar(d, FIELD_COUNT, &next);
+        if (status)
+            return status;
+        if (d == value->first)
+            first = next;
+        if (next != first || first > INT32_MAX)
+            return doc_error(d, NULL, "'%s' holds %lld, expected each number to be twice the last",
+                             value->key, (long long)next);
+    }
+    add_number(r, row->option, value, first >> value->count);
+    return WEFT_OK;
+}
+
+static weft_status rule_seq(struct hf_reading *r, const struct hf_row *row, const struct doc *value)
+{
+    int64_t positions;
+    weft_status status = doc_scalar(value, FIELD_COUNT, &positions);
+    if (status == WEFT_OK)
+        add_number(r, row->option, value, positions < LONGEST_SEQ ? positions : LONGEST_SEQ);
+    return status;
+}
+
+static weft_status rule_plus_two(struct hf_reading *r, const struct hf_row *row,
+                                 const struct doc *value)
+{
+    int64_t positions;
+    weft_status status = doc_scalar(value, FIELD_COUNT, &positions);
+    if (status == WEFT_OK && checked_add(positions, 2, &positions))
+        add_number(r, row->option, value, positions);
+    return status;
+}
+
+/* id2label lists all labels, num_labels counts them. */
+static weft_status rule_classes(struct hf_reading *r, const struct hf_row *row,
+                                const struct doc *value)
+{
+    const struct doc *count = doc_get(r->root, "num_labels");
+    if (count)
+        return checked(r, row, count, FIELD_COUNT);
+    if (!doc_get(r->root, row->key)) /* without the key, the default */
+        return rule_count(r, row, value);
+    if (value->kind != DOC_MAP || value->count == 0)
+        return doc_error(value, NULL, "'%s' is %s, expected a mapping of numbers to labels",
+                         value->key, doc_kind_name(value->kind));
+    add_number(r, row->option, value, (int64_t)value->count);
+    return WEFT_OK;
+}
+
+struct words {
+    const char *theirs, *ours;
+};
+
+/* The translation of a word; a word without one is ignored with a warning. */
+static weft_status translate(struct hf_reading *r, const struct hf_row *row,
+                             const struct doc *value, const struct words *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(words[i].theirs, value->text) != 0)
+            continue;
+        add_text(r, row->option, value, DOC_TEXT, words[i].ours);
+        return WEFT_OK;
+    }
+    const char *text = arena_printf(r->scratch, "'%s' is '%.40s', which counts as the default",
+                                    row->key, value->text);
+    array_push(r->scratch, &r->warnings, text);
+    return WEFT_OK;
+}
+
+static weft_status rule_dtype(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
+{
+    static const struct words WORDS[] = {
+        {"float32", "fp32"}, {"float16", "fp16"}, {"bfloat16", "bf16"}};
+    if (doc_get(r->options, "dtype"))
+        return WEFT_OK; /* given under its older name */
+    return translate(r, row, value, WORDS, COUNT_OF(WORDS));
+}
+
+static weft_status rule_act(struct hf_reading *r, const struct hf_row *row, const struct doc *value)
+{
+    static const struct words WORDS[] = {{"gelu", "gelu"},
+                                         {"gelu_new", "gelu"},
+                                         {"gelu_fast", "gelu"},
+                                         {"gelu_pytorch_tanh", "gelu"},
+                                         {"relu", "relu"}};
+    return translate(r, row, value, WORDS, COUNT_OF(WORDS));
+}
+
+/* A model of masked words only needs no pooled output. */
+static weft_status rule_pooler(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
+{
+    bool pooled = true;
+    for (const struct doc *d = value->first; d; d = d->next)
+        if (strcmp(d->text, "BertForMaskedLM") == 0)
+            pooled = false;
+    add_text(r, row->option, value, DOC_BOOL, pooled ? "true" : "false");
+    return WEFT_OK;
+}
+
+/* "M-M*", or [mamba, mlp, mamba, attention], whichever is found first. */
+static weft_status rule_pattern(struct hf_reading *r, const struct hf_row *row,
+                                const struct doc *value)
+{
+    static const struct words WORDS[] = {
+        {"mamba", "M"}, {"attention", "*"}, {"mlp", "-"}, {"moe", "E"}};
+    if (doc_get(r->options, row->option))
+        return WEFT_OK; /* given under its other name */
+    if (value->kind != DOC_LIST)
+        return rule_as_is(r, row, value);
+    char *letters = arena_alloc(r->scratch, 1, value->count + 1);
+    size_t used = 0;
+    for (const struct doc *d = value->first; d; d = d->next) {
+        size_t at = 0;
+        while (at < COUNT_OF(WORDS) && strcmp(WORDS[at].theirs, d->text) != 0)
+            at++;
+        if (at == COUNT_OF(WORDS))
+            return doc_error(d, NULL, "'%s' holds '%.40s', expected mamba, attention, mlp or moe",
+                             row->key, d->text);
+        letters[used++] = WORDS[at].ours[0];
+    }
+    letters[used] = '\0';
+    add_text(r, row->option, value, DOC_TEXT, letters);
+    return WEFT_OK;
+}
+
+/* ---- sliding windows ------------------------------------------------------------------------- */
+
+static bool is_full(const struct doc *type)
+{
+    return type->kind == DOC_TEXT && strcmp(type->text, "full_attention") == 0;
+}
+
+static bool all_full(const struct doc *types)
+{
+    const struct doc *d = types && types->kind == DOC_LIST ? types->first : NULL;
+    bool any = d != NULL;
+    while (d && is_full(d))
+        d = d->next;
+    return any && !d;
+}
+
+static weft_status rule_window(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
+{
+    const struct doc *own = doc_get(r->root, row->key);
+    if ((own && own->kind == DOC_NULL) || all_full(doc_get(r->root, "layer_types")))
+        return WEFT_OK;
+    return checked(r, row, value, FIELD_COUNT);
+}
+
+/* The number of the first layer that sees all keys, counted from 1; 0: none does. */
+static int64_t first_full(const struct doc *types)
+{
+    int64_t number = 1;
+    for (const struct doc *d = types->first; d; d = d->next, number++)
+        if (is_full(d))
+            return number;
+    return 0;
+}
+
+static weft_status rule_full(struct hf_reading *r, const struct hf_row *row,
+                             const struct doc *value)
+{
+    const struct doc *pattern = doc_get(r->root, "sliding_window_pattern");
+    if (!doc_get(r->options, "window"))
+        return WEFT_OK;
+    if (value->kind != DOC_LIST)
+        return checked(r, row, pattern ? pattern : value, FIELD_COUNT);
+    int64_t every = first_full(value), number = 1;
+    for (const struct doc *d = value->first; d; d = d->next, number++)
+        if (is_full(d) != (every && number % every == 0))
+            return doc_error(d,
+                             "write the model down as operators: see docs/reference/model-file.md",
+                             "'%s' breaks its order at layer %lld, expected one layer in %lld, the "
+                             "last, to be 'full_attention'",
+                             row->key, (long long)number - 1, (long long)every);
+    if (every)
+        add_number(r, row->option, value, every);
+    return WEFT_OK;
+}
+
+/* None, then two numbers in turn; the last may be that of a layer which predicts another token. */
+static weft_status rule_compress(struct hf_reading *r, const struct hf_row *row,
+                                 const struct doc *value)
+{
+    static const char *const OPTIONS[] = {"compress", "compress_heavy", "compress_first"};
+    int64_t found[] = {0, 0, 0}, number = 0, own = 0;
+    for (const struct doc *d = value->first; d; d = d->next, number++) {
+        int64_t *turn = &found[number % 2];
+        bool whole = d->text && parse_int(d->text, &own);
+        found[2] += own == 0 && found[2] == number;
+        *turn = *turn ? *turn : own;
+        if (!whole || (own != *turn && d->next))
+            return doc_error(d, NULL, "'%s' does not have two numbers in turn", row->key);
+    }
+    for (size_t i = 0; i < COUNT_OF(OPTIONS); i++)
+        add_number(r, OPTIONS[i], value, found[i]);
+    return WEFT_OK;
+}
+
+/* ---- encoders of images ---------------------------------------------------------------------- */
+
+/* An option that a row before this one has made; 0: none has. */
+static int64_t made(const struct hf_reading *r, const char *option)
+{
+    const struct doc *value = doc_get(r->options, option);
+    int64_t number = 0;
+    return value && value->text && parse_int(value->text, &number) ? number : 0;
+}
+
+static weft_status rule_pixels(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
+{
+    int64_t pixels, patch = made(r, "vision_patch"), patches;
+    weft_status status = doc_scalar(value, FIELD_COUNT, &pixels);
+    if (status)
+        return status;
+    if (!patch || pixels % patch || !checked_mul(pixels / patch, pixels / patch, &patches))
+        return doc_error(value, NULL, "'%s' is %lld, expected whole patches of %lld pixels",
+                         value->key, (long long)pixels, (long long)patch);
+    add_number(r, row->option, value, patches);
+    return WEFT_OK;
+}
+
+static weft_status rule_every(struct hf_reading *r, const struct hf_row *row,
+                              const struct doc *value)
+{
+    int64_t every = 0, number = 0, layer;
+    for (const struct doc *d = value->first; d; d = d->next) {
+        bool whole = d->text && parse_int(d->text, &layer);
+        every = number++ || !whole ? every : layer + 1;
+        if (!whole || every < 2 || every > INT32_MAX || layer + 1 != number * every)
+            return doc_error(d, NULL, "'%s' does not list every so-many-th layer", value->key);
+    }
+    if (every)
+        add_number(r, row->option, value, every);
+    return WEFT_OK;
+}
+
+static weft_status rule_side(struct hf_reading *r, const struct hf_row *row,
+                             const struct doc *value)
+{
+    int64_t tokens, patch = made(r, "vision_patch"), side = 0;
+    int64_t patches = patch ? made(r, "vision_image") / patch : 0;
+    weft_status status = doc_scalar(value, FIELD_COUNT, &tokens);
+    if (status)
+        return status;
+    while (side < patches && side * side < tokens)
+        side++;
+    if (!side || side * side != tokens || patches % side)
+        return doc_error(value, NULL, "'%s' is %lld, expected a square whose side divides %lld",
+                         value->key, (long long)tokens, (long long)patches);
+    add_number(r, row->option, value, patches / side);
+    return WEFT_OK;
+}
+
+static weft_status rule_shrink(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
+{
+    double share;
+    weft_status status = doc_scalar(value, FIELD_REAL, &share);
+    if (status)
+        return status;
+    if (!(share > 0 && share <= 1) || share * INT32_MAX < 1)
+        return doc_error(value, NULL, "'%s' is %g, expected a share of a side", value->key, share);
+    add_number(r, row->option, value, (int64_t)(1 / share + 0.5));
+    return WEFT_OK;
+}
+
+static weft_status rule_merged(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
+{
+    int64_t merge, all;
+    weft_status status = doc_scalar(value, FIELD_COUNT, &merge);
+    if (status == WEFT_OK && checked_mul(merge, merge, &all) &&
+        checked_mul(all, made(r, "vision_hidden"), &all))
+        add_number(r, row->option, value, all);
+    return status;
+}
+
+static weft_status rule_silent(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
+{
+    (void)r, (void)row, (void)value;
+    return WEFT_OK;
+}
+
+static weft_status rule_expected(struct hf_reading *r, const struct hf_row *row,
+                                 const struct doc *value)
+{
+    bool list = value->kind == DOC_LIST;
+    bool same = list ? value->count == 0 : strcmp(value->text, row->otherwise) == 0;
+    if (!same)
+        array_push(r->scratch, &r->warnings,
+                   arena_printf(r->scratch, "'%s' is %.40s, the model is built as if it were %s",
+                                row->key, list ? "not empty" : value->text, row->otherwise));
+    return WEFT_OK;
+}
+
+/* Since transformers 5 it stands in a mapping of its own. */
+static weft_status rule_rope(struct hf_reading *r, const struct hf_row *row,
+                             const struct doc *value)
+{
+    const struct doc *nested = doc_get(doc_get(r->root, "rope_parameters"), row->key);
+    bool own = doc_get(r->root, row->key) != NULL;
+    return checked(r, row, nested && !own ? nested : value, FIELD_REAL);
+}
+
+static weft_status rule_normed(struct hf_reading *r, const struct hf_row *row,
+                               const struct doc *value)
+{
+    bool normed;
+    weft_status status = doc_scalar(value, FIELD_BOOL, &normed);
+    if (status == WEFT_OK)
+        add_text(r, row->option, value, DOC_TEXT,
+                 ROUTER_WORDS[normed ? ROUTER_SOFTMAX : ROUTER_SOFTMAX_OF_ALL]);
+    return status;
+}
+
+static weft_status (*const RULES[])(struct hf_reading *, const struct hf_row *,
+                                    const struct doc *) = {
+    [RULE_COUNT] = rule_count,       [RULE_NUMBER] = rule_number,   [RULE_SHARE] = rule_share,
+    [RULE_BOOL] = rule_bool,         [RULE_LIST] = rule_as_is,      [RULE_FIRST] = rule_first,
+    [RULE_WORD] = rule_as_is,        [RULE_FIXED] = rule_as_is,     [RULE_SEQ] = rule_seq,
+    [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes, [RULE_DTYPE] = rule_dtype,
+    [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,   [RULE_PATTERN] = rule_pattern,
+    [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,   [RULE_FULL] = rule_full,
+    [RULE_COMPRESS] = rule_compress, [RULE_ROPE] = rule_rope,       [RULE_NORMED] = rule_normed,
+    [RULE_PIXELS] = rule_pixels,     [RULE_EVERY] = rule_every,     [RULE_SIDE] = rule_side,
+    [RULE_SHRINK] = rule_shrink,     [RULE_MERGED] = rule_merged,   [RULE_SILENT] = rule_silent,
+    [RULE_EXPECTED] = rule_expected,
+};
+_Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function");
+
+weft_status hf_apply(struct hf_reading *r, const struct hf_row *row, const struct doc *value)
+{
+    return RULES[row->rule](r, row, value);
+}

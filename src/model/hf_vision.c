@@ -1,0 +1,150 @@
+/* hf_vision.c - encoders of images in a config.json: the keys of their own mapping (`vision_config`), and those of
+ * the mapping around it that say how their tokens join the text. Defaults are those of transformers' config classes.
+ *
+ *   I1  Where a config names no size of images (Qwen), it is 896 pixels: 1,024 tokens. Where an image may be cut into
+ *       tiles (Llama 4, LLaVA-NeXT), `images` counts tiles.
+ */
+#include <string.h>
+
+#include "model/hf_rows.h"
+
+#define ENCODER(layers, hidden, heads, ffn, image, patch)                                          \
+    {"num_hidden_layers", "vision_layers", RULE_COUNT, layers},                                    \
+        {"hidden_size", "vision_hidden", RULE_COUNT, hidden},                                      \
+        {"num_attention_heads", "vision_heads", RULE_COUNT, heads},                                \
+        {"intermediate_size", "vision_ffn", RULE_COUNT, ffn},                                      \
+        {"image_size", "vision_image", RULE_COUNT, image},                                         \
+        {"patch_size", "vision_patch", RULE_COUNT, patch},                                         \
+        {"num_channels", NULL, RULE_EXPECTED, "3"}
+#define HAS(option)      {NULL, option, RULE_FIXED, "true"}
+#define LACKS(option)    {NULL, option, RULE_FIXED, "false"}
+#define IS(option, word) {NULL, option, RULE_FIXED, word}
+
+/* ---- encoders -------------------------------------------------------------------------------- */
+
+static const struct hf_row CLIP[] = {
+    ENCODER("12", "768", "12", "3072", "224", "32"),
+    HAS("vision_class_token"),
+    HAS("vision_positions"),
+    HAS("vision_pre_norm"),
+    HAS("vision_post_norm"),
+};
+
+static const struct hf_row SIGLIP[] = {
+    ENCODER("12", "768", "12", "3072", "224", "16"),
+    HAS("vision_positions"),
+    HAS("vision_patch_bias"),
+    HAS("vision_post_norm"),
+};
+
+static const struct hf_row PIXTRAL[] = {
+    ENCODER("24", "1024", "16", "4096", "1024", "16"),
+    HAS("vision_rotary"),
+    HAS("vision_pre_norm"),
+    LACKS("vision_bias"),
+    IS("vision_norm", "rms"),
+    IS("vision_activation", "swiglu"),
+};
+
+static const struct hf_row LLAMA4_VISION[] = {
+    ENCODER("34", "768", "16", "5632", "448", "14"),
+    HAS("vision_class_token"),
+    HAS("vision_positions"),
+    HAS("vision_rotary"),
+    HAS("vision_pre_norm"),
+    HAS("vision_post_norm"),
+    {"pixel_shuffle_ratio", "vision_merge", RULE_SHRINK, "0.5"},
+    {"projector_input_dim", "projector_ffn", RULE_COUNT, "4096"},
+    IS("projector_layers", "3"),
+    LACKS("projector_bias"),
+};
+
+/* Qwen's keys. Its window is the side of a square in pixels. */
+#define QWEN_ENCODER                                                                               \
+    {"depth", "vision_layers", RULE_COUNT, "32"}, {"num_heads", "vision_heads", RULE_COUNT, "16"}, \
+        {"patch_size", "vision_patch", RULE_COUNT, "14"},                                          \
+        {"temporal_patch_size", "vision_frames", RULE_COUNT, "2"},                                 \
+        {"spatial_merge_size", "vision_merge", RULE_COUNT, "2"},                                   \
+        {"spatial_merge_size", "projector_ffn", RULE_MERGED, "2"}, IS("vision_image", "896"),      \
+        HAS("vision_rotary")
+
+static const struct hf_row QWEN2_VL[] = {
+    {"embed_dim", "vision_hidden", RULE_COUNT, "1280"},
+    {"mlp_ratio", NULL, RULE_EXPECTED, "4"},
+    QWEN_ENCODER,
+    IS("projector_norm", "layer"),
+};
+
+static const struct hf_row QWEN2_5_VL[] = {
+    {"hidden_size", "vision_hidden", RULE_COUNT, "3584"},
+    {"intermediate_size", "vision_ffn", RULE_COUNT, "3420"},
+    QWEN_ENCODER,
+    {"window_size", "vision_window", RULE_PIXELS, "112"},
+    {"fullatt_block_indexes", "vision_full_every", RULE_EVERY, "[7, 15, 23, 31]"},
+    IS("vision_norm", "rms"),
+    IS("vision_activation", "swiglu"),
+    IS("projector_norm", "rms"),
+};
+
+/* ---- how they join the text ------------------------------------------------------------------ */
+
+static const struct hf_row LLAVA[] = {
+    {"multimodal_projector_bias", "projector_bias", RULE_BOOL, "true"},
+    {"vision_feature_select_strategy", NULL, RULE_EXPECTED, "default"},
+};
+
+static const struct hf_row GEMMA3[] = {
+    {"mm_tokens_per_image", "vision_merge", RULE_SIDE, "256"},
+    HAS("vision_pool"),
+    IS("projector_norm", "rms"),
+    IS("projector_layers", "1"),
+    LACKS("projector_bias"),
+};
+
+static const struct hf_row AS_ENCODER_SAYS[] = {SILENT("vision_start_token_id")};
+
+#define TABLE(name, rows)                                                                          \
+    {                                                                                              \
+        name,                                                                                      \
+        {                                                                                          \
+            rows, COUNT_OF(rows)                                                                   \
+        }                                                                                          \
+    }
+struct named_rows {
+    const char *type;
+    struct hf_rows rows;
+};
+
+static const struct named_rows ENCODERS[] = {
+    TABLE("clip_vision_model", CLIP), TABLE("siglip_vision_model", SIGLIP),
+    TABLE("pixtral", PIXTRAL),        TABLE("llama4_vision_model", LLAMA4_VISION),
+    TABLE("qwen2_vl", QWEN2_VL),      TABLE("qwen2_5_vl", QWEN2_5_VL),
+};
+
+static const struct named_rows JOINS[] = {
+    TABLE("llava", LLAVA),
+    TABLE("llava_next", LLAVA),
+    TABLE("gemma3", GEMMA3),
+    TABLE("llama4", AS_ENCODER_SAYS),
+    TABLE("qwen2_vl", AS_ENCODER_SAYS),
+    TABLE("qwen2_5_vl", AS_ENCODER_SAYS),
+};
+
+static bool find(const struct named_rows *tables, size_t count, const struct doc *map,
+                 struct hf_rows *out)
+{
+    const struct doc *type = doc_get(map, "model_type");
+    for (size_t i = 0; type && type->text && i < count; i++)
+        if (strcmp(tables[i].type, type->text) == 0) {
+            *out = tables[i].rows;
+            return true;
+        }
+    return false;
+}
+
+bool hf_vision(const struct doc *root, const struct doc *vision, struct hf_rows *encoder,
+               struct hf_rows *join)
+{
+    return vision->kind == DOC_MAP && find(ENCODERS, COUNT_OF(ENCODERS), vision, encoder) &&
+           find(JOINS, COUNT_OF(JOINS), root, join);
+}

@@ -1,0 +1,87 @@
+/* vision.h - a tower beside a decoder: an encoder of images whose tokens join the text. Private to the room.
+ *
+ * A sample has `images` images of side x side patches, all of one size:
+ *
+ *   x = patches W (+ class token) (+ positions) (, norm)
+ *   x = x + proj(attention(norm(x))),  x = x + mlp(norm(x))                layers times
+ *   tokens = projector(merged(norm(x)))           merge x merge patches become one token
+ *   y = (tokens, embedding(text)),  images * tokens + text = seq                               (1)
+ *
+ *   I1  Patches see only those of their own image; with a window only those of their own part of it, except for every
+ *       full_every-th layer (Qwen2.5-VL). Both are documents of one sequence (struct op).
+ *   I2  Everything up to the projector's end is in PLACE_TOWER, the text's embedding and (1) are in PLACE_JOIN.
+ *   I3  A frozen tower keeps nothing for the backward pass, and no gradient enters it.
+ */
+#ifndef WEFT_MODEL_VISION_H
+#define WEFT_MODEL_VISION_H
+
+#include "model/builder.h"
+
+struct vision {
+    int64_t layers, hidden, heads, ffn; /* layers 0: there is no tower */
+    int64_t image, patch;               /* pixels along a side of an image, and of a patch */
+    int64_t frames;                     /* of a video that share a patch; an image is repeated */
+    int64_t window, full_every;         /* patches that see each other (I1); 0: all of an image */
+    int64_t merge;                      /* patches along a side of what becomes one token */
+    int64_t images;                     /* of a sample */
+    int64_t projector_layers;           /* products between the encoder and the text */
+    int64_t projector_ffn;              /* features between them; 0: as many as the text has */
+    bool class_token, positions, rotary, bias, patch_bias, pre_norm, post_norm;
+    bool pool; /* patches that become one token are averaged, not laid side by side */
+    bool projector_bias, frozen, projector_frozen;
+    int norm, activation, projector_norm;
+};
+
+extern const char *const VISION_NORMS[];       /* layer, rms */
+extern const char *const VISION_ACTIVATIONS[]; /* gelu, swiglu */
+extern const char *const PROJECTOR_NORMS[];    /* none, rms, layer */
+
+#define VISION_DEFAULTS                                                                            \
+    .frames = 1, .merge = 1, .images = 1, .projector_layers = 2, .bias = true,                     \
+    .projector_bias = true
+
+/* clang-format off */
+#define VISION_OPTION(type, member, name, most)                                                    \
+    {#name, FIELD_COUNT, offsetof(type, member), .min = 1, .max = (most)}
+#define VISION_FLAG(type, member, name) {#name, FIELD_BOOL, offsetof(type, member)}
+#define VISION_CHOICE(type, member, name, words)                                                   \
+    {#name, FIELD_CHOICE, offsetof(type, member), .choices = (words)}
+/* The rows of a family's table whose struct has this struct as its member `v`. */
+#define VISION_FIELDS(type, v)                                                                     \
+    VISION_OPTION(type, v.images, images, MOST_SEQ),                                               \
+    VISION_OPTION(type, v.layers, vision_layers, MOST_LAYERS),                                     \
+    VISION_OPTION(type, v.hidden, vision_hidden, MOST_HIDDEN),                                     \
+    VISION_OPTION(type, v.heads, vision_heads, MOST_HEADS),                                        \
+    VISION_OPTION(type, v.ffn, vision_ffn, MOST_HIDDEN),                                           \
+    VISION_OPTION(type, v.image, vision_image, MOST_PIXELS),                                       \
+    VISION_OPTION(type, v.patch, vision_patch, MOST_PIXELS),                                       \
+    VISION_OPTION(type, v.frames, vision_frames, MOST_PIXELS),                                     \
+    VISION_OPTION(type, v.window, vision_window, MOST_SEQ),                                        \
+    {"vision_full_every", FIELD_COUNT, offsetof(type, v.full_every), .min = 2, .max = MOST_PERIOD}, \
+    VISION_OPTION(type, v.merge, vision_merge, MOST_PIXELS),                                       \
+    VISION_FLAG(type, v.class_token, vision_class_token),                                          \
+    VISION_FLAG(type, v.positions, vision_positions),                                              \
+    VISION_FLAG(type, v.rotary, vision_rotary),                                                    \
+    VISION_FLAG(type, v.bias, vision_bias),                                                        \
+    VISION_FLAG(type, v.patch_bias, vision_patch_bias),                                            \
+    VISION_FLAG(type, v.pre_norm, vision_pre_norm),                                                \
+    VISION_FLAG(type, v.post_norm, vision_post_norm),                                              \
+    VISION_CHOICE(type, v.norm, vision_norm, VISION_NORMS),                                        \
+    VISION_CHOICE(type, v.activation, vision_activation, VISION_ACTIVATIONS),                      \
+    VISION_FLAG(type, v.frozen, vision_frozen),                                                    \
+    VISION_FLAG(type, v.pool, vision_pool),                                                        \
+    VISION_OPTION(type, v.projector_layers, projector_layers, MOST_LAYERS),                        \
+    VISION_OPTION(type, v.projector_ffn, projector_ffn, MOST_HIDDEN),                              \
+    VISION_FLAG(type, v.projector_bias, projector_bias),                                           \
+    VISION_CHOICE(type, v.projector_norm, projector_norm, PROJECTOR_NORMS),                        \
+    VISION_FLAG(type, v.projector_frozen, projector_frozen)
+/* clang-format on */
+
+/* Positions of the decoder's sequence that one image takes, and all of a sample. */
+int64_t vision_tokens(const struct vision *v);
+/* Whether the options make a tower whose tokens leave room for text in `seq` positions. */
+weft_status vision_check(const struct vision *v, int64_t seq, const struct doc *where);
+/* The tower, `width` features wide at its end; `attention` is a word of ATTENTION_WORDS. Call it before any text. */
+int vision_build(struct builder *b, const struct vision *v, int64_t width, int attention);
+
+#endif

@@ -32,6 +32,10 @@ enum {
     OPTION_BUCKET,
     OPTION_CP_KIND,
     OPTION_CP_HEADS,
+    OPTION_ENCODER_TP,
+    OPTION_ENCODER_DP,
+    OPTION_ENCODER_PP,
+    OPTION_IMAGES,
     OPTION_SOFTWARE,
     OPTION_REPLICATE,
     OPTION_LAYOUT,
@@ -52,6 +56,11 @@ static const struct argp_option OPTIONS[] = {
      "devices of cp that take heads in place of positions (default: by cp-kind)", 1},
     {"ep", OPTION_EP, "N", 0, "expert parallelism, within a stage's devices (default 1)", 1},
     {"etp", OPTION_ETP, "N", 0, "tensor parallelism of experts (default tp)", 1},
+    {"encoder-tp", OPTION_ENCODER_TP, "N", 0,
+     "tensor parallelism of an encoder of images (default: as much of tp as suits it)", 1},
+    {"encoder-dp", OPTION_ENCODER_DP, "N", 0, "its data parallelism (default dp)", 1},
+    {"encoder-pp", OPTION_ENCODER_PP, "N", 0,
+     "stages of its own, before those of pp (default 0: it is on the first of these)", 1},
     {"sp", OPTION_SP, NULL, 0, "sequence parallelism along tp", 1},
     {"virtual", OPTION_VIRTUAL, "N", 0, "pieces of the model per stage (default 1)", 1},
     {"pipeline-layout", OPTION_LAYOUT, "TEXT", 0,
@@ -64,6 +73,7 @@ static const struct argp_option OPTIONS[] = {
     {"global-batch", OPTION_GLOBAL_BATCH, "N", 0,
      "samples of an iteration (default dp * microbatch * pp)", 1},
     {"seq", OPTION_SEQ, "N", 0, "positions per sample, in place of the model's own", 1},
+    {"images", OPTION_IMAGES, "N", 0, "images per sample, in place of the model's own", 1},
     {"set", OPTION_SET, "KEY=VALUE", 0, "change an option of the model; may be repeated", 1},
     {"dtype", OPTION_DTYPE, "D", 0, DTYPE_NAMES " (default: the model's own)", 1},
     {"policy", OPTION_POLICY, "P", 0,
@@ -115,6 +125,9 @@ static const struct {
     {OPTION_CP_HEADS, "cp-heads", offsetof(struct degrees, cp_heads)},
     {OPTION_EP, "ep", offsetof(struct degrees, ep)},
     {OPTION_ETP, "etp", offsetof(struct degrees, etp)},
+    {OPTION_ENCODER_TP, "encoder-tp", offsetof(struct degrees, encoder_tp)},
+    {OPTION_ENCODER_DP, "encoder-dp", offsetof(struct degrees, encoder_dp)},
+    {OPTION_ENCODER_PP, "encoder-pp", offsetof(struct degrees, encoder_pp)},
     {OPTION_VIRTUAL, "virtual", offsetof(struct degrees, pieces)},
     {OPTION_SEGMENTS, "segments", offsetof(struct degrees, segments)},
     {OPTION_REPLICATE, "replicate", offsetof(struct degrees, replicate)},
@@ -143,6 +156,12 @@ static void take_seq(struct argp_state *state, struct plan_arguments *in, const 
 {
     take_count(state, "seq", arg, 1, INT32_MAX);
     add_override(in->arena, &in->overrides, "seq", arg);
+}
+
+static void take_images(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    take_count(state, "images", arg, 1, INT32_MAX);
+    add_override(in->arena, &in->overrides, "images", arg);
 }
 
 static void take_model_set(struct argp_state *state, struct plan_arguments *in, const char *arg)
@@ -320,6 +339,7 @@ static const struct {
 } WORDS[] = {
     {OPTION_OPTIMIZER_OFFLOAD, take_optimizer_offload},
     {OPTION_SEQ, take_seq},
+    {OPTION_IMAGES, take_images},
     {OPTION_SET, take_model_set},
     {OPTION_DTYPE, take_plan_dtype},
     {OPTION_POLICY, take_policy},
@@ -444,9 +464,10 @@ static weft_status leave_open(struct plan_arguments *in, const struct argp_optio
 
 weft_status degrees_open(struct plan_arguments *arguments)
 {
-    static const char *const NAMES[] = {"dp",       "tp",   "pp",        "cp",
-                                        "ep",       "etp",  "virtual",   "segments",
-                                        "schedule", "zero", "recompute", "microbatch"};
+    static const char *const NAMES[] = {"dp",         "tp",        "pp",         "cp",
+                                        "ep",         "etp",       "encoder-tp", "encoder-dp",
+                                        "encoder-pp", "virtual",   "segments",   "schedule",
+                                        "zero",       "recompute", "microbatch"};
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < COUNT_OF(NAMES) && status == WEFT_OK; i++)
         status = degrees_set(arguments, NAMES[i], "any");

@@ -64,7 +64,7 @@ static int64_t most_heads(const struct degrees *d, const struct model *model)
     for (int32_t i = 0; i < model->ops; i++) {
         const struct op *op = &model->op[i];
         int head = op_find_dim(op->kind, DIM_HEAD), group = op_find_dim(op->kind, DIM_GROUP);
-        if (op->kind != OP_ATTENTION)
+        if (op->kind != OP_ATTENTION || op->place == PLACE_TOWER)
             continue;
         bool few = op->size[head] % (2 * d->tp) != 0;
         heads = common_divisor(few ? op->size[head] * op->size[group] : op->size[head], heads);

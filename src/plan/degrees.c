@@ -64,6 +64,9 @@ static const struct {
     {"cp", offsetof(struct degrees, cp)},
     {"ep", offsetof(struct degrees, ep)},
     {"etp", offsetof(struct degrees, etp)},
+    {"encoder-tp", offsetof(struct degrees, encoder_tp)},
+    {"encoder-dp", offsetof(struct degrees, encoder_dp)},
+    {"encoder-pp", offsetof(struct degrees, encoder_pp)},
     {"pieces", offsetof(struct degrees, pieces)},
     {"segments", offsetof(struct degrees, segments)},
     {"micro-batch", offsetof(struct degrees, micro_batch)},
@@ -140,18 +143,25 @@ static weft_status replica_misfit(const struct degrees *d, const struct cluster 
     return status;
 }
 
-static weft_status complete_dp(struct degrees *d, const struct cluster *cluster)
+static weft_status complete_dp(struct degrees *d, const struct model *model,
+                               const struct cluster *cluster)
 {
     int64_t all = cluster_devices(cluster), replica = replica_devices(d);
-    if (all % replica)
+    weft_status dp = encoder_complete_dp(d, model, all);
+    if (dp != WEFT_OK)
+        return dp;
+    if (d->encoder_pp)
+        all -= d->encoder_pp * encoder_devices(d, model);
+    if (all < 1 || all % replica)
         return replica_misfit(d, cluster);
     set_default(&d->dp, all / replica); /* (1) */
     if (d->dp == all / replica)
         return WEFT_OK;
     weft_status status =
-        bad_argument(NULL, "dp %lld * tp %lld * pp %lld * cp %lld is %lld devices, %s has %lld",
+        bad_argument(NULL, "dp %lld * tp %lld * pp %lld * cp %lld is %lld devices, %s has %lld%s",
                      (long long)d->dp, (long long)d->tp, (long long)d->pp, (long long)d->cp,
-                     (long long)(d->dp * replica), cluster->name, (long long)all);
+                     (long long)(d->dp * replica), cluster->name, (long long)all,
+                     d->encoder_pp ? " beside the encoder's" : "");
     error_hint("use dp %lld, or leave it out", (long long)(all / replica));
     return status;
 }
@@ -348,10 +358,11 @@ static weft_status complete(struct degrees *d, const struct model *model,
                              &d->pieces, &d->segments, &d->micro_batch};
     for (size_t i = 0; i < COUNT_OF(ones); i++)
         set_default(ones[i], 1);
-    TRY(complete_dp(d, cluster));
+    TRY(complete_dp(d, model, cluster));
     TRY(degrees_suit(d, model));
     TRY(complete_cp_heads(d, model));
     TRY(check_experts(d, model));
+    TRY(encoder_complete(d, model));
     TRY(check_replicate(d));
     TRY(complete_order(d));
     TRY(complete_batch(d));
@@ -401,7 +412,8 @@ static double *layer_weights(const struct plan *plan, struct arena *scratch)
     for (int64_t i = 0; i < plan->instances; i++) {
         int32_t op = plan->instance[i].op;
         any |= plan->ends_layer[i];
-        weight[i] = op_in_layer(model, &model->op[op]) ? flops[op] : 0;
+        bool counts = op_in_layer(model, &model->op[op]) && !in_tower(plan, i); /* towers.c, I4 */
+        weight[i] = counts ? flops[op] : 0;
     }
     return any ? weight : NULL;
 }
@@ -435,6 +447,8 @@ weft_status plan_from_degrees(const struct model *model, const struct cluster *c
     set_fields(plan, &d);
     if (d.layout)
         TRY(map_by_layout(plan, &d, &layout, scratch));
+    else if (d.encoder_pp)
+        TRY(map_with_tower(plan, &d, layer_weights(plan, scratch)));
     else
         TRY(plan_map_even(plan, (int32_t)d.pp, d.pieces, layer_weights(plan, scratch)));
     for (int64_t i = 0; i < plan->instances; i++)

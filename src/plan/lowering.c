@@ -5,6 +5,10 @@
  *   batch:dp                seq:cp       <tp>      or, among experts (struct expert_mesh),
  *   batch:mesh.batch  <ep>  seq:mesh.seq <etp>                                                 (1)
  *
+ * and in a tower (towers.c), or where it joins the text, whose sequence is divided only after that,
+ *
+ *   batch:tower.batch copy:tower.copies <tower.tp>        batch:dp copy:cp <tp>
+ *
  * where <tp> depends on how its input lies over the tp devices. The operators are walked in order,
  * and every tensor is noted as
  *
@@ -131,6 +135,7 @@ struct lower {
     const struct model *model;
     const struct degrees *degrees;
     struct expert_mesh dense, experts; /* the degrees outside of experts, and among them */
+    struct expert_mesh tower;          /* of an encoder of images: seq are its copies */
     struct arena *scratch;
     struct tensor_state *tensor; /* by tensor */
     struct tensor_state *carry;  /* by module: how its carry lies from the second copy on */
@@ -282,6 +287,8 @@ static int sequence_dim(const struct lower *l, const struct op *op, struct tenso
                         int64_t degree)
 {
     int seq = op_find_dim(op->kind, DIM_SEQ);
+    if (op->place != PLACE_BODY)
+        return SPLIT_COPY;
     if (seq >= 0 && OP_KINDS[op->kind].dims[seq].role == ROLE_WHOLE)
         return DIM_HEAD;
     int dim = in.region == SCORES && op_find_dim(op->kind, DIM_HEIGHT) >= 0 ? DIM_HEIGHT : DIM_SEQ;
@@ -302,16 +309,20 @@ static int expert_dim(const struct op *op, struct tensor_state in)
 static const struct expert_mesh *mesh_of(const struct lower *l, const struct op *op,
                                          struct tensor_state in)
 {
+    if (op->place == PLACE_TOWER)
+        return &l->tower;
     return expert_dim(op, in) == SPLIT_COPY ? &l->dense : &l->experts;
 }
 
 /* Splits heads by tp, and attention's also by those devices of cp that take no positions. */
 static weft_status add_heads(const struct lower *l, const struct op *op, int64_t cp_heads,
-                             struct split *split)
+                             int64_t tp, struct split *split)
 {
-    int64_t all = cp_heads * l->degrees->tp, kv = dim_size(op, DIM_HEAD);
+    int64_t all = cp_heads * tp, kv = dim_size(op, DIM_HEAD);
     int64_t group = dim_size(op, DIM_GROUP), heads = common_divisor(kv, all), groups = all / heads;
-    const char *name = cp_heads > 1 ? "cp-heads * tp" : "tp";
+    const char *name = op->place == PLACE_TOWER ? "encoder-tp"
+                       : cp_heads > 1           ? "cp-heads * tp"
+                                                : "tp";
     if (group % groups)
         return does_not_divide(l, op, DIM_HEAD, kv * group, (struct named){name, all});
     weft_status status;
@@ -324,7 +335,10 @@ done:
 /* The layout of the residual stream around this operator. */
 static enum tensor_spread stream(const struct lower *l, const struct op *op)
 {
-    return l->degrees->sequence && dim_size(op, DIM_SEQ) > 1 ? SEQ : WHOLE;
+    int64_t seq = dim_size(op, DIM_SEQ);
+    bool divided = op->place == PLACE_BODY ||
+                   (op->place == PLACE_TOWER && seq % l->tower.etp == 0 && l->tower.etp > 1);
+    return l->degrees->sequence && seq > 1 && divided ? SEQ : WHOLE;
 }
 
 /* What the table says, after "stream" and dims that cannot be split (I4) have been resolved. */
@@ -354,6 +368,11 @@ static struct lay lay_of(const struct lower *l, const struct op *op, struct tens
     return lay;
 }
 
+static const char *name_of(const struct lower *l, const struct expert_mesh *mesh)
+{
+    return mesh == &l->dense ? "tp" : mesh == &l->tower ? "encoder-tp" : "etp";
+}
+
 static weft_status lower_op(struct lower *l, int32_t index)
 {
     weft_status status;
@@ -364,14 +383,14 @@ static weft_status lower_op(struct lower *l, int32_t index)
     struct split split = split_none();
     split_add(&split, DIM_BATCH, mesh->batch);
     TRY(add(l, op, expert_dim(op, in), (struct named){"ep", mesh->ep}, &split));
-    int64_t heads = op->kind == OP_ATTENTION ? cp_heads_of(l->degrees, l->model) : 1;
+    bool divided = op->kind == OP_ATTENTION && op->place == PLACE_BODY;
+    int64_t heads = divided ? cp_heads_of(l->degrees, l->model) : 1;
     int64_t parts = mesh->seq / heads;
     TRY(add(l, op, sequence_dim(l, op, in, parts), (struct named){"cp", parts}, &split));
     if (lay.dim == BY_HEADS)
-        TRY(add_heads(l, op, heads, &split));
+        TRY(add_heads(l, op, heads, mesh->etp, &split));
     else
-        TRY(add(l, op, lay.dim, (struct named){mesh == &l->dense ? "tp" : "etp", mesh->etp},
-                &split));
+        TRY(add(l, op, lay.dim, (struct named){name_of(l, mesh), mesh->etp}, &split));
     enum region region = LOWERING[op->kind].region;
     l->tensor[op->output.tensor] =
         (struct tensor_state){(enum tensor_spread)lay.out, region == FOLLOW ? in.region : region};
@@ -413,7 +432,8 @@ static void set_choices(struct lower *l)
     for (int32_t i = 0; i < l->model->ops; i++) {
         const struct op *op = &l->model->op[i];
         l->choice[i].shard = (uint8_t)l->degrees->shard;
-        RECOMPUTES[l->degrees->recompute](l, op, &l->choice[i]);
+        if (!op->frozen || op->input_grad) /* else there is no backward pass to run it again for */
+            RECOMPUTES[l->degrees->recompute](l, op, &l->choice[i]);
         l->choice[i].offload = l->degrees->offload && op_in_layer(l->model, op)
                                    ? OFFLOAD_CHECKPOINTS
                                    : OFFLOAD_NOTHING;
@@ -452,6 +472,9 @@ weft_status lower_degrees(const struct model *model, const struct degrees *degre
     l.dense = (struct expert_mesh){degrees->dp, degrees->cp, 1, degrees->tp};
     if (!expert_mesh(degrees, &l.experts))
         l.experts = l.dense; /* of models without experts nobody asks */
+    struct tower_mesh tower;
+    if (model_has_tower(model) && encoder_mesh(degrees, model, &tower))
+        l.tower = (struct expert_mesh){tower.batch, tower.copies, 1, tower.tp};
     l.tensor = ARENA_ARRAY(l.scratch, struct tensor_state, (size_t)model->tensors);
     l.carry = ARENA_ARRAY(l.scratch, struct tensor_state, (size_t)model->modules);
     l.carry_known = ARENA_ARRAY(l.scratch, bool, (size_t)model->modules);

@@ -118,12 +118,13 @@ double *forward_flops(const struct model *model, struct arena *keep)
     return flops;
 }
 
-static int64_t last_layer_end(const struct plan *plan)
+/* The last instance in a range that ends a layer; -1: none does. */
+static int64_t last_layer_end(const struct plan *plan, struct part range)
 {
-    int64_t last = plan->instances - 1;
-    while (last >= 0 && !plan->ends_layer[last])
+    int64_t last = range.first + range.count - 1;
+    while (last >= range.first && !plan->ends_layer[last])
         last--;
-    return last;
+    return last >= range.first ? last : -1;
 }
 
 /* The first instance of a layer; 0: nothing comes before it. */
@@ -137,20 +138,20 @@ static int64_t first_in_layer(const struct plan *plan)
 }
 
 /* `apart`: what comes before and after the layers are blocks of their own. */
-static struct blocks find_blocks(const struct plan *plan, const double *weights, bool apart,
-                                 struct arena *scratch)
+static struct blocks find_blocks(const struct plan *plan, struct part range, const double *weights,
+                                 bool apart, struct arena *scratch)
 {
-    int64_t last_layer = last_layer_end(plan);
+    int64_t last_layer = last_layer_end(plan, range), end = range.first + range.count;
     int64_t front = apart ? first_in_layer(plan) : 0;
     struct blocks b = {.layers = last_layer >= 0};
     b.end = ARENA_ARRAY(scratch, int64_t, (size_t)plan->instances);
     b.sum = ARENA_ARRAY(scratch, double, (size_t)plan->instances + 1);
     const double *flops = forward_flops(plan->model, scratch);
     double sum = 0;
-    for (int64_t i = 0; i < plan->instances; i++) {
+    for (int64_t i = range.first; i < end; i++) {
         sum += weights ? weights[i] : flops[plan->instance[i].op];
         bool ends = b.layers ? plan->ends_layer[i] && (apart || i != last_layer) : true;
-        if (ends || i + 1 == front || i == plan->instances - 1) {
+        if (ends || i + 1 == front || i == end - 1) {
             b.end[b.count++] = i + 1;
             b.sum[b.count] = sum;
         }
@@ -271,10 +272,11 @@ weft_status plan_map_even(struct plan *plan, int32_t stages, int64_t pieces, con
     weft_status status;
     int64_t *devices = NULL;
     struct arena *scratch = arena_new();
-    struct blocks blocks = find_blocks(plan, weights, false, scratch);
+    struct part all = {0, plan->instances};
+    struct blocks blocks = find_blocks(plan, all, weights, false, scratch);
     TRY(equal_devices(plan, stages, scratch, &devices));
     if (blocks.layers && pieces > 1 && pieces > blocks.count / stages) {
-        struct blocks more = find_blocks(plan, weights, true, scratch);
+        struct blocks more = find_blocks(plan, all, weights, true, scratch);
         if (pieces <= more.count / stages)
             blocks = more;
     }
@@ -282,6 +284,31 @@ weft_status plan_map_even(struct plan *plan, int32_t stages, int64_t pieces, con
         TRY(too_many_parts(plan, stages, pieces, &blocks));
     TRY(check_counts(plan, stages, pieces));
     TRY(plan_map(plan, stages, pieces, even_cuts(&blocks, stages * pieces, scratch), devices));
+done:
+    arena_free(scratch);
+    return status;
+}
+
+weft_status map_with_tower(struct plan *plan, const struct degrees *d, const double *weights)
+{
+    weft_status status = WEFT_OK;
+    struct arena *scratch = arena_new();
+    int64_t end = tower_end(plan), stages = d->encoder_pp + d->pp;
+    struct part body = {end, plan->instances - end};
+    struct blocks tower = find_blocks(plan, (struct part){0, end}, NULL, false, scratch);
+    struct blocks rest = find_blocks(plan, body, weights, false, scratch);
+    if (d->encoder_pp > tower.count)
+        TRY(too_many_parts(plan, (int32_t)d->encoder_pp, 1, &tower));
+    if (d->pp > rest.count)
+        TRY(too_many_parts(plan, (int32_t)d->pp, 1, &rest));
+    int64_t *cut = ARENA_ARRAY(scratch, int64_t, (size_t)stages);
+    int64_t *devices = ARENA_ARRAY(scratch, int64_t, (size_t)stages);
+    memcpy(cut, even_cuts(&tower, d->encoder_pp, scratch), (size_t)d->encoder_pp * sizeof *cut);
+    cut[d->encoder_pp - 1] = end;
+    memcpy(cut + d->encoder_pp, even_cuts(&rest, d->pp, scratch), (size_t)d->pp * sizeof *cut);
+    for (int64_t s = 0; s < stages; s++)
+        devices[s] = s < d->encoder_pp ? encoder_devices(d, plan->model) : d->dp * d->cp * d->tp;
+    TRY(plan_map(plan, (int32_t)stages, 1, cut, devices));
 done:
     arena_free(scratch);
     return status;

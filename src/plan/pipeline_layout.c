@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "plan/plan.h"
+#include "plan/room.h"
 
 enum { MOST = 100000 };
 
@@ -123,10 +124,10 @@ static int64_t after(const struct plan *plan, int64_t n)
 {
     int64_t i = 0;
     while (n == 0 && i < plan->instances &&
-           !op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]))
+           (in_tower(plan, i) || !op_in_layer(plan->model, &plan->model->op[plan->instance[i].op])))
         i++;
     for (; n > 0 && i < plan->instances; i++)
-        n -= plan->ends_layer[i];
+        n -= plan->ends_layer[i] && !in_tower(plan, i);
     return i;
 }
 

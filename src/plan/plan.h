@@ -267,6 +267,9 @@ int64_t cp_heads_of(const struct degrees *degrees, const struct model *model);
 struct degrees {
     int64_t dp, tp, pp, cp, ep; /* 0: dp follows from the others, the others are 1 */
     int64_t etp;                /* the tensor degree of experts; 0: tp */
+    /* of an encoder of images (towers.c): its tensor degree, 0: as much of tp as suits it; its replicas, 0: dp; its
+     * own stages in front of the pp others, 0: it is on the first of these */
+    int64_t encoder_tp, encoder_dp, encoder_pp;
     /* of cp's devices, how many take heads of attention in place of positions, or a value of enum cp_heads; 0: 1 */
     int64_t cp_heads;
     bool sequence;            /* sequence parallelism along tp */
@@ -319,6 +322,8 @@ struct expert_mesh {
 };
 /* False: there is no such mesh. */
 bool expert_mesh(const struct degrees *degrees, struct expert_mesh *out);
+/* The tensor degree that an encoder has beside this one of the decoder, if none is given (towers.c, I1). */
+int64_t encoder_usual_tp(const struct model *model, int64_t tp);
 /* Only the choices: one per operator of the model, in `keep`. The degrees must be complete: none is
  * 0. */
 weft_status lower_degrees(const struct model *model, const struct degrees *degrees,

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "plan/plan.h"
+#include "plan/room.h"
 #include "schedule/schedule.h"
 
 bool is_same_plan(const struct plan *a, const struct plan *b)
@@ -32,11 +33,11 @@ bool is_same_plan(const struct plan *a, const struct plan *b)
 
 /* ---- degrees --------------------------------------------------------------------------------- */
 
-/* The largest degree by which any instance is split along a dim. */
+/* The largest degree by which any instance outside of an encoder is split along a dim. */
 static int64_t widest(const struct plan *plan, enum dim dim)
 {
     int64_t most = 1;
-    for (int64_t i = 0; i < plan->instances; i++) {
+    for (int64_t i = tower_end(plan); i < plan->instances; i++) {
         int64_t degree = split_degree(&plan_choice(plan, i)->split, dim);
         most = degree > most ? degree : most;
     }
@@ -77,7 +78,8 @@ void plan_settings(const struct plan *plan, struct degrees *d)
 static struct degrees begin(const struct plan *plan, bool *recomputes)
 {
     struct degrees d = {.dp = widest(plan, DIM_BATCH),
-                        .pp = plan->stages,
+                        .pp = plan->stages - tower_stages(plan),
+                        .encoder_pp = tower_stages(plan),
                         .ep = widest(plan, DIM_EXPERT),
                         .pieces = plan->pieces,
                         .global_batch = plan->global_batch,
@@ -93,6 +95,7 @@ static struct degrees begin(const struct plan *plan, bool *recomputes)
     }
     d.offload_modules = plan_offload_modules(plan);
     plan_settings(plan, &d);
+    tower_degrees(plan, &d);
     return d;
 }
 
@@ -140,7 +143,7 @@ static bool gives_recomputed(const struct plan *plan, struct degrees *d, bool re
 
 int64_t plan_cp_heads(const struct plan *plan, int64_t cp)
 {
-    for (int64_t i = 0; i < plan->instances; i++) {
+    for (int64_t i = tower_end(plan); i < plan->instances; i++) {
         int64_t parts = split_degree(&plan_choice(plan, i)->split, DIM_SEQ);
         if (plan->model->op[plan->instance[i].op].kind == OP_ATTENTION)
             return parts < cp && cp % parts == 0 ? cp / parts : 0;
@@ -152,17 +155,19 @@ bool plan_degrees(const struct plan *plan, struct degrees *out)
 {
     bool recomputes, found = false;
     *out = begin(plan, &recomputes);
-    int64_t group = cluster_devices(plan->cluster) / plan->stages, rest = group / out->dp;
-    if (!is_one_shard(plan) || out->dp * rest * plan->stages != cluster_devices(plan->cluster) ||
+    int64_t group = plan->stage[plan->stages - 1].devices, rest = group / out->dp;
+    int64_t own = out->encoder_pp * plan->stage[0].devices;
+    if (!is_one_shard(plan) || out->dp * rest * out->pp + own != cluster_devices(plan->cluster) ||
         plan->step_samples % out->dp)
         return false;
-    int64_t expert_tp = plan_expert_tp(plan);
+    int64_t expert_tp = plan_expert_tp(plan), encoder_tp = out->encoder_tp;
     struct arena *scratch = arena_new();
     int64_t most_cp = widest(plan, DIM_SEQ);
     for (out->cp = 1; out->cp <= most_cp && !found; out->cp += !found) {
         out->tp = rest / out->cp;
         out->cp_heads = plan_cp_heads(plan, out->cp);
         out->etp = expert_tp == out->tp ? 0 : expert_tp;
+        out->encoder_tp = encoder_usual_tp(plan->model, out->tp) == encoder_tp ? 0 : encoder_tp;
         int most_along = out->tp > 1 ? 1 : 0;
         for (int along = 0; rest % out->cp == 0 && along <= most_along && !found; along++) {
             out->sequence = along;

@@ -28,6 +28,29 @@ const char *nearest_legal(struct arena *keep, int64_t wanted, int64_t most,
                           bool (*legal)(int64_t number, int64_t with), int64_t with);
 bool divides(int64_t number, int64_t whole);
 
+/* ---- towers (towers.c) ----------------------------------------------------------------------- */
+
+/* How an encoder lies over the devices of its stage. */
+struct tower_mesh {
+    int64_t batch, copies, tp;
+};
+/* False: there is no such mesh. */
+bool encoder_mesh(const struct degrees *degrees, const struct model *model, struct tower_mesh *out);
+/* The devices of each of its own stages. */
+int64_t encoder_devices(const struct degrees *degrees, const struct model *model);
+/* Finds dp if the encoder has stages of its own; then, with dp, checks its degrees. */
+weft_status encoder_complete_dp(struct degrees *degrees, const struct model *model,
+                                int64_t devices);
+weft_status encoder_complete(struct degrees *degrees, const struct model *model);
+/* Whether an instance belongs to the encoder; where the encoder ends; how many stages hold nothing else. */
+bool in_tower(const struct plan *plan, int64_t instance);
+int64_t tower_end(const struct plan *plan);
+int32_t tower_stages(const struct plan *plan);
+/* Sets the encoder's degrees as the plan has them; dp is known. */
+void tower_degrees(const struct plan *plan, struct degrees *degrees);
+/* plan_map_even for so many stages of the encoder, of `devices` each, in front of the others, of `others` each. */
+weft_status map_with_tower(struct plan *plan, const struct degrees *degrees, const double *weights);
+
 /* ---- recomputation by module (modules.c) ----------------------------------------------------- */
 
 /* Whether one of these modules, which are offloaded, has the operator (offload_modules.c). */

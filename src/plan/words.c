@@ -55,6 +55,12 @@ static void say_layout(struct words *w, const struct degrees *d)
     say_above_one(w, "ep", d->ep);
     if (d->etp && d->etp != d->tp)
         say(w, "etp %lld", (long long)d->etp);
+    if (d->encoder_tp)
+        say(w, "encoder-tp %lld", (long long)d->encoder_tp);
+    if (d->encoder_dp)
+        say(w, "encoder-dp %lld", (long long)d->encoder_dp);
+    if (d->encoder_pp)
+        say(w, "encoder-pp %lld", (long long)d->encoder_pp);
     if (d->segments > 1)
         say_above_one(w, "segments", d->segments);
     else
@@ -195,12 +201,13 @@ const char *plan_text(struct arena *keep, const struct plan *plan, const struct 
 int64_t plan_dp(const struct plan *plan)
 {
     int64_t dp = 0;
-    bool among_experts = false; /* which have a mesh of their own */
+    bool among_experts = false; /* which have a mesh of their own, as a tower has */
     for (int64_t i = 0; i < plan->instances; i++) {
         const struct op *op = &plan->model->op[plan->instance[i].op];
         int64_t own = split_degree(&plan_choice(plan, i)->split, DIM_BATCH);
         among_experts = op->kind == OP_DISPATCH || (among_experts && op->kind != OP_COMBINE);
-        if (op_find_dim(op->kind, DIM_BATCH) < 0 || among_experts)
+        bool apart = among_experts || op->place == PLACE_TOWER;
+        if (op_find_dim(op->kind, DIM_BATCH) < 0 || apart)
             continue;
         if (dp && own != dp)
             return 0;

@@ -1,6 +1,6 @@
 /* test_mechanism_plans.c - random plans that use what frameworks do beside the plain degrees: lists of modules, experts
  * apart from layers, offload by module, groups of replicas, device order, kinds of cp, uneven experts, packed documents,
- * tokens once to a device. Each is proved, simulated alike folded and unfolded, and its estimate is held against the simulation.
+ * tokens once to a device, towers with degrees of their own. Each is proved, simulated alike folded and unfolded, and its estimate is held against the simulation.
  *
  *   M1  Of the drawn plans, half are estimated to 0.5 % of the simulation, and all to 20 % (of 1,008, half to
  *       0.12 %, the worst was off by 11.8 %).
@@ -26,6 +26,8 @@ static const struct {
     {"mixtral-8x7b", "layers: 4, seq: 1024, document: 256, document_spread: 0.5"},
     {"qwen3-30b-a3b", "layers: 4, seq: 512, experts: 16"},
     {"llama3-8b", "layers: 4, seq: 1024, document: 512"},
+    {"qwen2.5-vl-7b", "layers: 4, seq: 1024, images: 2, vision_image: 448, vision_layers: 8"},
+    {"llama4-scout-vision", "layers: 4, seq: 512, vision_layers: 4, vision_frozen: true"},
 };
 enum { MOST_CASES = 4096 };
 
@@ -80,6 +82,23 @@ static struct degrees draw(struct rng *rng, struct arena *arena)
     return d;
 }
 
+/* The encoder's degrees: on the first stage, or on one of its own, for which the decoder leaves devices. */
+static void draw_tower(struct rng *rng, struct degrees *d)
+{
+    static const int64_t TP[] = {0, 1, 2}, TIMES[] = {0, 0, 1, 2};
+    d->encoder_tp = one_of(rng, TP, COUNT_OF(TP));
+    d->encoder_dp = d->dp * one_of(rng, TIMES, COUNT_OF(TIMES));
+    d->micro_batch = 1 + rng_below(rng, 2);
+    d->global_batch *= d->micro_batch;
+    if (d->pp == 1 || rng_below(rng, 2))
+        return;
+    d->encoder_pp = 1;
+    d->encoder_tp = d->cp * d->tp;
+    d->encoder_dp = 0;
+    d->order = NULL;
+    d->pp--;
+}
+
 static double estimated_s(const struct plan *plan)
 {
     struct arena *arena = arena_new();
@@ -121,6 +140,8 @@ static void drawn_plans_are_sound(void **state)
         struct opened o = open_both(MODELS[m].preset, MODELS[m].options, "dgx-h100:2");
         struct arena *arena = arena_new();
         struct degrees d = draw(&rng, arena);
+        if (model_has_tower(o.model))
+            draw_tower(&rng, &d);
         struct plan *plan = NULL;
         if (plan_from_degrees(o.model, o.cluster, &d, &plan) || plan_check(plan))
             error_clear();

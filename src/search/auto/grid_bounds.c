@@ -20,9 +20,10 @@ static struct op_passes time_op(struct item_costs *costs, int64_t instance,
 {
     const struct plan *plan = costs->plan;
     const struct op *op = &plan->model->op[plan->instance[instance].op];
-    int64_t local[OP_MAX_DIMS], sharers = layout->sequence ? layout->tp * layout->cp : 1;
+    bool evenly = layout->sequence && op->place != PLACE_TOWER;
+    int64_t local[OP_MAX_DIMS], sharers = evenly ? layout->tp * layout->cp : 1;
     op_full_size(op, micro_batch, local);
-    if (!layout->sequence)
+    if (!evenly)
         split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     double kept = plan_kept_bytes(plan, op, local);
     return (struct op_passes){item_cost(costs, instance, PHASE_FORWARD)->device.ns,
@@ -83,8 +84,9 @@ static struct grid_passes find_passes(struct grid_space *space, const struct gri
 const struct grid_passes *grid_passes_of(struct grid_space *space, const struct grid_layout *layout,
                                          int64_t micro_batch, bool many)
 {
-    const int64_t words[] = {layout->tp,  layout->cp,       layout->cp_heads, layout->ep,
-                             layout->etp, layout->sequence, micro_batch,      many};
+    const int64_t words[] = {
+        layout->tp,         layout->cp,         layout->cp_heads, layout->ep,  layout->etp,
+        layout->encoder_tp, layout->encoder_pp, layout->sequence, micro_batch, many};
     int64_t *number =
         hash_at(&space->passes_of, space->arena, hash_bytes(words, sizeof words, 5) | 1);
     if (*number < 0) {
@@ -181,6 +183,8 @@ static int64_t stage_devices(const struct grid_layout *layout)
 int64_t grid_devices_alone(const struct grid_layout *layout, int32_t ops)
 {
     int64_t devices = layout->tp * layout->cp;
+    if (layout->encoder_pp)
+        return 0; /* stages are of different sizes */
     for (int32_t i = 0; i < ops; i++) {
         const struct split *split = &layout->plain[i].split;
         devices = larger(devices, split_devices(split) / split_degree(split, DIM_BATCH));

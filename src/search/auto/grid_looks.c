@@ -34,7 +34,6 @@ struct candidate *grid_candidate(struct grid_walk *walk, const struct grid_place
     const struct grid_layout *layout = &walk->space->layouts.data[point->layout];
     struct grid_shape *shape = &walk->space->shapes.data[point->shape];
     int32_t parts = (int32_t)(shape->pp * shape->pieces), row = row_of(walk, point);
-    int64_t devices = walk->space->devices / shape->pp;
     if (!shape->candidate)
         shape->candidate =
             candidate_new(walk->space->arena, (int32_t)shape->pp, (int32_t)shape->pieces, parts);
@@ -43,7 +42,7 @@ struct candidate *grid_candidate(struct grid_walk *walk, const struct grid_place
     c->step_samples = layout->dp * point->micro_batch;
     c->micro_batches = point->micro_batches;
     for (int32_t s = 0; s < c->stages; s++)
-        c->stage[s] = (struct stage){s * devices, devices};
+        c->stage[s] = layout->plan->stage[s];
     for (int32_t k = 0; k < parts; k++) {
         c->first_run[k + 1] = k + 1;
         c->run[k] = (struct candidate_run){shape->cut[k], shape->cut[k + 1], row};
@@ -199,8 +198,8 @@ static weft_status look_at(struct grid_walk *walk, const struct grid_place *poin
     struct candidate *c = grid_candidate(walk, point);
     struct estimate estimate;
     weft_status status;
-    if (c->stages == 1)
-        return WEFT_OK;
+    if (c->stages == 1 || walk->space->layouts.data[point->layout].encoder_pp)
+        return WEFT_OK; /* stages of different sizes are not alike */
     c->detail = detail;
     TRY(estimate_candidate(walk->estimator, c, &estimate));
     int64_t closer = estimate.iteration_ns - estimate.iteration_ns / less;

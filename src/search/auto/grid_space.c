@@ -18,7 +18,9 @@ struct degrees grid_degrees(const struct grid_space *space, const struct grid_pl
     const struct schedule *schedule = grid_schedule(point);
     d.dp = layout->dp;
     d.tp = layout->tp;
-    d.pp = layout->pp;
+    d.pp = layout->pp - layout->encoder_pp;
+    d.encoder_pp = layout->encoder_pp;
+    d.encoder_tp = layout->encoder_tp;
     d.cp = layout->cp;
     d.ep = layout->ep;
     d.etp = layout->etp;
@@ -41,7 +43,9 @@ static struct degrees degrees_of(const struct grid_space *space, const struct gr
     struct degrees d = space->request->pins;
     d.dp = layout->dp;
     d.tp = layout->tp;
-    d.pp = layout->pp;
+    d.pp = layout->pp - layout->encoder_pp;
+    d.encoder_pp = layout->encoder_pp;
+    d.encoder_tp = layout->encoder_tp;
     d.cp = layout->cp;
     d.ep = layout->ep;
     d.etp = layout->etp;
@@ -169,6 +173,50 @@ done:
     return status;
 }
 
+/* The encoder on the first stage, whose devices are all of a stage's. */
+static weft_status add_beside(struct grid_space *space, struct grid_layout layout)
+{
+    const struct degrees *pins = &space->request->pins;
+    bool tower = model_has_tower(space->request->model);
+    int64_t usual = tower ? encoder_usual_tp(space->request->model, layout.tp) : 1;
+    weft_status status;
+    layout.encoder_tp = pins->encoder_tp;
+    TRY(add_contexts(space, layout));
+    if (tower && !pins->encoder_tp && usual > 1) {
+        layout.encoder_tp = 1;
+        TRY(add_contexts(space, layout));
+    }
+done:
+    return status;
+}
+
+/* The encoder on stages of its own, with replicas like the others' (towers.c, (1)). */
+static weft_status add_apart(struct grid_space *space, int64_t tp, int64_t cp)
+{
+    enum { MOST_OWN = 2 };
+    const struct degrees *pins = &space->request->pins;
+    int64_t most = pins->encoder_pp ? pins->encoder_pp : MOST_OWN, each = tp * cp;
+    int64_t usual =
+        pins->encoder_tp ? pins->encoder_tp : encoder_usual_tp(space->request->model, tp);
+    weft_status status = WEFT_OK;
+    for (int64_t own = pins->encoder_pp ? pins->encoder_pp : 1; own <= most; own++)
+        for (int64_t pp = 1; pp * each < space->devices && !plan_stopped(space->request); pp++) {
+            int64_t apart = pins->encoder_dp ? own * usual * pins->encoder_dp : 0;
+            int64_t replica = pp * each + (apart ? 0 : own * usual);
+            int64_t left = space->devices - apart, dp = left / replica;
+            if (left % replica || !dp || !open_to(pins->pp, pp) || !open_to(pins->dp, dp))
+                continue;
+            TRY(add_contexts(space, (struct grid_layout){.dp = dp,
+                                                         .tp = tp,
+                                                         .pp = pp + own,
+                                                         .cp = cp,
+                                                         .encoder_tp = pins->encoder_tp,
+                                                         .encoder_pp = own}));
+        }
+done:
+    return status;
+}
+
 static weft_status add_layouts(struct grid_space *space)
 {
     const struct plan_request *request = space->request;
@@ -178,12 +226,16 @@ static weft_status add_layouts(struct grid_space *space)
     for (int64_t cp = pins->cp ? pins->cp : 1; cp <= (pins->cp ? pins->cp : most_cp); cp += cp)
         for (int64_t tp = 1; tp <= request->cluster->node.devices; tp++) {
             int64_t rest = space->devices / cp / tp;
-            if (space->devices % (cp * tp) || !open_to(pins->tp, tp))
+            if (!open_to(pins->tp, tp))
+                continue;
+            if (model_has_tower(request->model))
+                TRY(add_apart(space, tp, cp));
+            if (space->devices % (cp * tp) || pins->encoder_pp)
                 continue;
             for (int64_t pp = 1; pp <= rest && !plan_stopped(request); pp++)
                 if (rest % pp == 0 && open_to(pins->pp, pp) && open_to(pins->dp, rest / pp))
-                    TRY(add_contexts(space, (struct grid_layout){
-                                                .dp = rest / pp, .tp = tp, .pp = pp, .cp = cp}));
+                    TRY(add_beside(space, (struct grid_layout){
+                                              .dp = rest / pp, .tp = tp, .pp = pp, .cp = cp}));
         }
 done:
     return status;
@@ -199,11 +251,13 @@ static int64_t parts_of(const struct grid_shape *shape)
 /* The number of the shape that any layout with this many stages has (I2). */
 static int32_t shape_of(struct grid_space *space, const struct grid_layout *layout, int64_t pieces)
 {
-    struct grid_shape shape = {.pp = layout->pp, .pieces = pieces};
+    struct grid_shape shape = {
+        .pp = layout->pp, .pieces = pieces, .encoder_pp = layout->encoder_pp};
     struct degrees d = degrees_of(space, layout);
     struct plan *plan = NULL;
     for (size_t i = 0; i < space->shapes.len; i++)
-        if (space->shapes.data[i].pp == shape.pp && space->shapes.data[i].pieces == pieces)
+        if (space->shapes.data[i].pp == shape.pp && space->shapes.data[i].pieces == pieces &&
+            space->shapes.data[i].encoder_pp == shape.encoder_pp)
             return (int32_t)i;
     d.pieces = d.segments = pieces;
     if (plan_from_degrees(space->request->model, space->request->cluster, &d, &plan) == WEFT_OK) {
@@ -257,7 +311,8 @@ static void add_shapes(struct grid_space *space, const struct grid_layout *layou
 {
     const struct schedule *schedule;
     for (size_t i = 0; i < space->shapes.len; i++)
-        if (space->shapes.data[i].pp == layout->pp)
+        if (space->shapes.data[i].pp == layout->pp &&
+            space->shapes.data[i].encoder_pp == layout->encoder_pp)
             return;
     for (size_t k = 0; (schedule = schedule_searched(k)) != NULL; k++)
         for (int64_t pieces = 0; (pieces = schedule_next_pieces(schedule, pieces)) != 0;)

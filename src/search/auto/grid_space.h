@@ -1,6 +1,8 @@
 /* grid_space.h - inside grid: its points, and a lower bound for each of them.
  *
  *   dp * cp * tp * pp = devices     tp divides a node's devices     ep * etp divides dp * cp * tp, with experts
+ *   an encoder of images is on the first stage, or has one or two of its own in front of the others, of other
+ *   sizes; its tensor degree is as much of tp as suits it, or 1
  *   micro-batch   divides a replica's share of the batch
  *   schedule      1f1b; interleaved with 2 to 8 pieces; zb-h1; aiao with 1, 2, 4 or 8 segments
  *
@@ -24,7 +26,7 @@
  *   I1  (1) is never above a point's estimated time, and (2) never above its peak. The tenth in
  *       (2), for tensors at a part's ends, is an allowance that tests/search/test_auto.c checks,
  *       not a proof.
- *   I2  Cuts depend only on stages and pieces; times of operators only on tp, cp, cp_heads, ep, etp, sequence
+ *   I2  Cuts depend only on stages and pieces; times of operators only on tp, cp, cp_heads, ep, etp, encoder_tp, sequence
  *       parallelism and micro-batch; state only on the layout and shard. Each is found once.
  */
 #ifndef WEFT_SEARCH_AUTO_GRID_SPACE_H
@@ -36,6 +38,7 @@ enum { GRID_SHARDS = 4, GRID_LEVELS = MOST_RECOMPUTE_LEVELS };
 
 struct grid_layout {
     int64_t dp, tp, pp, cp, cp_heads, ep, etp; /* etp 0: tp */
+    int64_t encoder_tp, encoder_pp;            /* of pp stages, those of an encoder */
     bool sequence;
     struct choice *plain;                  /* per operator; shard 0, nothing recomputed */
     struct choice *choice[GRID_LEVELS];    /* the same with what each level recomputes */
@@ -52,7 +55,7 @@ struct grid_part {
 };
 /* Where each part begins, and one past the last. */
 struct grid_shape {
-    int64_t pp, pieces;
+    int64_t pp, pieces, encoder_pp;
     struct grid_part *part; /* used while bounds are computed */
     int64_t *cut;           /* NULL: the model does not have that many layers */
     int32_t *at;            /* per cut: its number among those of the space */

@@ -45,6 +45,7 @@ static bool any_layout(struct plan_request *request)
     bool pinned = d->tp || d->pp || d->dp || d->cp || d->ep || d->etp || d->pieces || d->segments ||
                   d->schedule;
     d->tp = d->pp = d->dp = d->cp = d->cp_heads = d->ep = d->etp = d->pieces = d->segments = 0;
+    d->encoder_tp = d->encoder_dp = d->encoder_pp = 0;
     d->schedule = NULL;
     return pinned;
 }

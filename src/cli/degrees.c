@@ -36,6 +36,7 @@ enum {
     OPTION_ENCODER_DP,
     OPTION_ENCODER_PP,
     OPTION_IMAGES,
+    OPTION_RECOMPUTE_LAYERS,
     OPTION_SOFTWARE,
     OPTION_REPLICATE,
     OPTION_LAYOUT,
@@ -56,8 +57,7 @@ static const struct argp_option OPTIONS[] = {
      "devices of cp that take heads in place of positions (default: by cp-kind)", 1},
     {"ep", OPTION_EP, "N", 0, "expert parallelism, within a stage's devices (default 1)", 1},
     {"etp", OPTION_ETP, "N", 0, "tensor parallelism of experts (default tp)", 1},
-    {"encoder-tp", OPTION_ENCODER_TP, "N", 0,
-     "tensor parallelism of an encoder of images (default: as much of tp as suits it)", 1},
+    {"encoder-tp", OPTION_ENCODER_TP, "N", 0, "tp of an encoder of images (default: by tp)", 1},
     {"encoder-dp", OPTION_ENCODER_DP, "N", 0, "its data parallelism (default dp)", 1},
     {"encoder-pp", OPTION_ENCODER_PP, "N", 0,
      "stages of its own, before those of pp (default 0: it is on the first of these)", 1},
@@ -89,6 +89,7 @@ static const struct argp_option OPTIONS[] = {
      "copies of sharded state, each divided inside a group of replicas: HSDP (default 1)", 1},
     {"recompute", OPTION_RECOMPUTE, "R", 0,
      "none, selective, full, or modules such as core_attn,moe_act (default none)", 1},
+    {"recompute-layers", OPTION_RECOMPUTE_LAYERS, "N", 0, "only the first layers of each part", 1},
     {"schedule", OPTION_SCHEDULE, "S", 0, "the order of passes on a stage", 1}, /* tell_schedules */
     {"offload", OPTION_OFFLOAD, NULL, 0, "checkpoints wait in host memory", 1},
     {"offload-modules", OPTION_OFFLOAD_MODULES, "LIST", 0,
@@ -128,6 +129,7 @@ static const struct {
     {OPTION_ENCODER_TP, "encoder-tp", offsetof(struct degrees, encoder_tp)},
     {OPTION_ENCODER_DP, "encoder-dp", offsetof(struct degrees, encoder_dp)},
     {OPTION_ENCODER_PP, "encoder-pp", offsetof(struct degrees, encoder_pp)},
+    {OPTION_RECOMPUTE_LAYERS, "recompute-layers", offsetof(struct degrees, recompute_layers)},
     {OPTION_VIRTUAL, "virtual", offsetof(struct degrees, pieces)},
     {OPTION_SEGMENTS, "segments", offsetof(struct degrees, segments)},
     {OPTION_REPLICATE, "replicate", offsetof(struct degrees, replicate)},
@@ -145,6 +147,8 @@ static bool take_degree(struct argp_state *state, struct plan_arguments *in, int
             take_count(state, COUNTS[i].name, arg, 1, COUNTS[i].most ? COUNTS[i].most : INT32_MAX);
         memcpy((char *)&in->degrees + COUNTS[i].offset, &value, sizeof value);
         in->has_cp_heads |= key == OPTION_CP_HEADS;
+        if (key == OPTION_RECOMPUTE_LAYERS) /* says full, too */
+            in->degrees.has_recompute = true, in->degrees.recompute = RECOMPUTE_FULL;
         return true;
     }
     return false;
@@ -214,8 +218,7 @@ static void take_offload_modules(struct argp_state *state, struct plan_arguments
 
 static void take_schedule(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
-    (void)state; /* plan_from_degrees checks the name */
-    in->degrees.schedule = arg;
+    (void)state, in->degrees.schedule = arg; /* plan_from_degrees checks the name */
 }
 
 static void take_layout(struct argp_state *state, struct plan_arguments *in, const char *arg)
@@ -360,12 +363,11 @@ static const struct {
 
 static bool take_word(struct argp_state *state, struct plan_arguments *in, int key, const char *arg)
 {
-    for (size_t i = 0; i < COUNT_OF(WORDS); i++) {
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++)
         if (WORDS[i].key == key) {
             WORDS[i].take(state, in, arg);
             return true;
         }
-    }
     return false;
 }
 
@@ -455,7 +457,7 @@ static weft_status leave_open(struct plan_arguments *in, const struct argp_optio
     else if (option->key == OPTION_ZERO)
         d->has_shard = false, d->shard = 0;
     else if (option->key == OPTION_RECOMPUTE)
-        d->has_recompute = false, d->recompute = RECOMPUTE_NONE;
+        d->has_recompute = false, d->recompute = RECOMPUTE_NONE, d->recompute_layers = 0;
     else
         return bad_argument("name a value", "no planner chooses %s: it cannot be any",
                             option->name);

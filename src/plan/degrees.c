@@ -67,6 +67,7 @@ static const struct {
     {"encoder-tp", offsetof(struct degrees, encoder_tp)},
     {"encoder-dp", offsetof(struct degrees, encoder_dp)},
     {"encoder-pp", offsetof(struct degrees, encoder_pp)},
+    {"recompute-layers", offsetof(struct degrees, recompute_layers)},
     {"pieces", offsetof(struct degrees, pieces)},
     {"segments", offsetof(struct degrees, segments)},
     {"micro-batch", offsetof(struct degrees, micro_batch)},
@@ -263,6 +264,16 @@ static weft_status check_replicate(const struct degrees *d)
     return status;
 }
 
+static weft_status check_recompute(const struct degrees *d)
+{
+    if (!d->recompute_layers || d->recompute == RECOMPUTE_FULL)
+        return WEFT_OK;
+    return bad_argument("give recompute full as well, or leave recompute-layers out",
+                        "recompute-layers %lld says of how many layers all is recomputed, but "
+                        "recompute is %s",
+                        (long long)d->recompute_layers, recompute_name(d->recompute));
+}
+
 /* Neighbours of a stage follow from the order; all of them need no word. */
 static weft_status complete_order(struct degrees *d)
 {
@@ -364,6 +375,7 @@ static weft_status complete(struct degrees *d, const struct model *model,
     TRY(check_experts(d, model));
     TRY(encoder_complete(d, model));
     TRY(check_replicate(d));
+    TRY(check_recompute(d));
     TRY(complete_order(d));
     TRY(complete_batch(d));
     TRY(complete_layout(d, scratch, layout));
@@ -453,6 +465,8 @@ weft_status plan_from_degrees(const struct model *model, const struct cluster *c
         TRY(plan_map_even(plan, (int32_t)d.pp, d.pieces, layer_weights(plan, scratch)));
     for (int64_t i = 0; i < plan->instances; i++)
         TRY(plan_choose(plan, i, &choice[plan->instance[i].op]));
+    if (d.recompute_layers)
+        TRY(plan_recompute_first(plan, d.recompute_layers));
     *out = plan;
     plan = NULL;
 done:

@@ -130,6 +130,7 @@ weft_status file_read_degrees(struct plan_file *file)
          .max = MOST_PIECES},
         {"zero", FIELD_INT, offsetof(struct degree_fields, zero), .min = 0, .max = 3},
         {"recompute", FIELD_TEXT, offsetof(struct degree_fields, recompute)},
+        {"recompute_layers", FIELD_COUNT, offsetof(struct degree_fields, degrees.recompute_layers)},
         {"schedule", FIELD_TEXT, offsetof(struct degree_fields, degrees.schedule)},
         {"layout", FIELD_TEXT, offsetof(struct degree_fields, degrees.layout)},
         {"offload", FIELD_BOOL, offsetof(struct degree_fields, degrees.offload)},

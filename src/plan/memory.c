@@ -9,7 +9,8 @@
  *       keep it, and an output that an instance without recomputation reads again. Each tensor
  *       counts once. An instance whose output is saved (recompute.c) keeps that, its mask and its
  *       statistics; what is discarded is kept for nobody.
- *   I2  Checkpoints of an instance that offloads wait in host memory.
+ *   I2  Checkpoints of an instance that offloads wait in host memory. So does what is kept without recomputation, if
+ *       all that read it in the backward pass offload it, and what an operator keeps for itself alone.
  *   I3  Each piece has the same share of the micro-batches in flight.
  *   I4  A tied weight whose user has a copy of it (tied.c) counts again, with gradients and
  *       optimizer state.
@@ -221,8 +222,60 @@ struct memory_walk {
     int64_t *counted;     /* per tensor: copy + 1 of the instance that counted it last */
     uint8_t *fate;        /* enum fate, per operator: that of its latest copy in this part */
     const uint8_t *rerun; /* enum rerun, per instance */
+    const bool *away;     /* per operator: its output waits in host memory (I2); NULL: none does */
     double kept, host;
 };
+
+/* ---- what waits in host memory without recomputation (I2) -------------------------------------- */
+
+/* Notes that a tensor stays where it was made; a layer's carry comes from the layer before, or from what is before all. */
+static void stays_here(const struct model *model, int32_t tensor, bool *away)
+{
+    const struct tensor *t = &model->tensor[tensor_storage(model, tensor)];
+    if (t->carry_module >= 0) {
+        const struct module *repeat = &model->module[t->carry_module];
+        stays_here(model, repeat->carry_init, away);
+        t = &model->tensor[tensor_storage(model, repeat->carry_out)];
+    }
+    if (t->producer >= 0)
+        away[t->producer] = false;
+}
+
+/* Clears what an operator reads again in the backward pass, if it does not offload it. */
+static void keep_here(const struct plan *plan, int32_t number, bool *away)
+{
+    static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
+    const struct op *op = &plan->model->op[number];
+    unsigned keeps = plan_keeps(plan, op);
+    if (keeps & KEEP_OUTPUT)
+        away[number] = false;
+    for (int32_t k = 0; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++)
+        if (keeps & INPUTS[k])
+            stays_here(plan->model, op->input[k].tensor, away);
+}
+
+static const bool *find_away(struct arena *scratch, const struct plan *plan)
+{
+    bool any = false, *away = ARENA_ARRAY(scratch, bool, (size_t)plan->model->ops);
+    for (int32_t i = 0; i < plan->choices; i++)
+        any |= plan->choice[i].offload == OFFLOAD_KEPT;
+    memset(away, any, (size_t)plan->model->ops);
+    for (int64_t i = 0; any && i < plan->instances; i++)
+        if (plan_choice(plan, i)->offload != OFFLOAD_KEPT)
+            keep_here(plan, plan->instance[i].op, away);
+    return any ? away : NULL;
+}
+
+/* Of what an instance keeps: its output, and what nobody else reads. */
+static double bytes_away(const struct memory_walk *w, int64_t i, const int64_t *local)
+{
+    const struct plan *plan = w->plan;
+    const struct op *op = &plan->model->op[plan->instance[i].op];
+    double own = op_extra_bytes(op, local, plan->dtype);
+    double output = plan_kept_bytes(plan, op, local) - own;
+    return (plan_choice(plan, i)->offload == OFFLOAD_KEPT ? own : 0) +
+           (w->away[plan->instance[i].op] ? output : 0);
+}
 
 /* Whether a tensor is kept for this reader and has not been counted yet. */
 static bool stays_for(struct memory_walk *w, const struct instance *reader, int32_t input,
@@ -287,6 +340,9 @@ static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *
                             : choice->discard   ? FATE_DISCARDED
                             : choice->recompute ? FATE_MADE_AGAIN
                                                 : FATE_KEPT;
+    double away = w->away && !choice->recompute ? bytes_away(w, i, local) : 0;
+    w->host += away;
+    kept -= away;
     if (choice->offload && choice->recompute) /* I2 */
         w->host += kept;
     else
@@ -308,7 +364,8 @@ static struct memory_walk start_walk(struct arena *scratch, const struct plan *p
                                 .counted =
                                     ARENA_ARRAY(scratch, int64_t, (size_t)plan->model->tensors),
                                 .fate = ARENA_ARRAY(scratch, uint8_t, (size_t)plan->model->ops),
-                                .rerun = plan_reruns(scratch, plan)};
+                                .rerun = plan_reruns(scratch, plan),
+                                .away = find_away(scratch, plan)};
 }
 
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight)

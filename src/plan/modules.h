@@ -29,4 +29,9 @@ unsigned model_offload_modules(const struct model *model);
 /* Offload in a plan file: "false", "true", "kept". */
 const char *choice_offload_text(const struct choice *choice);
 
+/* Recomputes the first n layers of every part in full, and nothing else (Megatron-LM's method block); and how many
+ * layers at the beginning of the first part are recomputed so. */
+weft_status plan_recompute_first(struct plan *plan, int64_t n);
+int64_t plan_first_recomputed(const struct plan *plan);
+
 #endif

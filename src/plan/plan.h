@@ -278,6 +278,7 @@ struct degrees {
     int64_t global_batch;     /* 0: at least dp * micro_batch * pp */
     int shard;
     enum recompute recompute;
+    int64_t recompute_layers; /* of full recomputation: the first layers of each part; 0: all */
     unsigned modules;     /* of selective recomputation (modules.c); 0: the scores of attention */
     const char *schedule; /* NULL: schedule_default; or a file of lists */
     const struct schedule *listed; /* lists that were read or found already; NULL: none */

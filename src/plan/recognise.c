@@ -113,7 +113,7 @@ static bool gives(const struct plan *plan, const struct degrees *d, struct arena
     struct choice *choice;
     struct plan *other = NULL;
     bool same = order_text(d) && lower_degrees(plan->model, d, scratch, &choice) == WEFT_OK;
-    for (int64_t i = 0; same && i < plan->instances; i++)
+    for (int64_t i = 0; same && !d->recompute_layers && i < plan->instances; i++)
         same = choice_equal(plan_choice(plan, i), &choice[plan->instance[i].op]);
     same = same && plan_from_degrees(plan->model, plan->cluster, d, &other) == WEFT_OK &&
            is_same_plan(plan, other);
@@ -133,6 +133,11 @@ static bool gives_recomputed(const struct plan *plan, struct degrees *d, bool re
         if (gives(plan, d, scratch))
             return true;
     }
+    d->recompute = RECOMPUTE_FULL;
+    d->recompute_layers = recomputes ? plan_first_recomputed(plan) : 0;
+    if (d->recompute_layers && gives(plan, d, scratch))
+        return true;
+    d->recompute_layers = 0;
     d->recompute = RECOMPUTE_SELECTIVE;
     d->modules = recomputes ? plan_modules(plan) : 0;
     if (d->modules && gives(plan, d, scratch))

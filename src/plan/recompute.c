@@ -112,3 +112,36 @@ const uint8_t *plan_reruns(struct arena *keep, const struct plan *plan)
     }
     return run.rerun;
 }
+
+/* ---- the first layers of each part ------------------------------------------------------------ */
+
+weft_status plan_recompute_first(struct plan *plan, int64_t n)
+{
+    weft_status status = WEFT_OK;
+    for (int32_t p = 0; p < plan->parts; p++) {
+        int64_t done = 0;
+        for (int64_t i = plan->part[p].first; i < plan->part[p].first + plan->part[p].count; i++) {
+            const struct op *op = op_of(plan, i);
+            struct choice choice = *plan_choice(plan, i);
+            bool backward = !op->frozen || op->input_grad;
+            choice.recompute = done < n && backward && op_in_layer(plan->model, op);
+            done += plan->ends_layer[i] && !in_tower(plan, i);
+            TRY(plan_choose(plan, i, &choice));
+        }
+    }
+done:
+    return status;
+}
+
+int64_t plan_first_recomputed(const struct plan *plan)
+{
+    int64_t layers = 0;
+    for (int64_t i = plan->part[0].first; i < plan->part[0].first + plan->part[0].count; i++) {
+        const struct op *op = op_of(plan, i);
+        bool backward = !op->frozen || op->input_grad;
+        if (op_in_layer(plan->model, op) && backward && !plan_choice(plan, i)->recompute)
+            break;
+        layers += plan->ends_layer[i] && !in_tower(plan, i);
+    }
+    return layers;
+}

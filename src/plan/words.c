@@ -84,6 +84,8 @@ static void say_choice(struct words *w, const struct degrees *d)
     say(w, "zero %d", d->shard);
     if (d->recompute != RECOMPUTE_NONE)
         say(w, "recompute %s", recompute_text(w->keep, d));
+    if (d->recompute_layers)
+        say(w, "recompute-layers %lld", (long long)d->recompute_layers);
     if (d->offload)
         say(w, "offload");
     if (d->offload_modules)

@@ -33,24 +33,6 @@ static weft_status recut(struct plan *plan, const struct degrees *d, const int64
     return status;
 }
 
-/* Recomputes the first `block` layers of every part in full. */
-static weft_status recompute_block(struct plan *plan, int64_t block)
-{
-    weft_status status = WEFT_OK;
-    for (int32_t p = 0; p < plan->parts; p++) {
-        int64_t done = 0;
-        for (int64_t i = plan->part[p].first; i < plan->part[p].first + plan->part[p].count; i++) {
-            struct choice choice = *plan_choice(plan, i);
-            choice.recompute =
-                done < block && op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]);
-            done += plan->ends_layer[i];
-            TRY(plan_choose(plan, i, &choice));
-        }
-    }
-done:
-    return status;
-}
-
 /* As in models/llama3/parallelize.py: the outputs of attention and of every other product, beginning with the first
  * of each layer, are saved. */
 weft_status keep_products(struct plan *plan)
@@ -81,7 +63,7 @@ weft_status plan_of_degrees(const struct model *model, const struct cluster *clu
     if (part_layers)
         TRY(recut(plan, degrees, part_layers));
     if (block > 0)
-        TRY(recompute_block(plan, block));
+        TRY(plan_recompute_first(plan, block));
     if (block == BLOCK_PRODUCTS)
         TRY(keep_products(plan));
     *out = plan;
@@ -228,18 +210,6 @@ static int64_t equal_recompute(const struct plan *plan, const struct plan *other
     return equal;
 }
 
-/* How many layers at the beginning of part 0 are recomputed in full. */
-static int64_t leading_block(const struct plan *plan)
-{
-    int64_t block = 0;
-    for (int64_t i = plan->part[0].first; i < plan->part[0].first + plan->part[0].count; i++) {
-        if (in_layer(plan, i) && !plan_choice(plan, i)->recompute)
-            break;
-        block += plan->ends_layer[i];
-    }
-    return block;
-}
-
 /* Tries one way to recompute, and takes it if it agrees in more instances than those tried before. */
 static weft_status try_recompute(const struct plan *plan, struct recognised *r,
                                  enum recompute recompute, int64_t block, int64_t *best,
@@ -266,7 +236,7 @@ static weft_status try_recompute(const struct plan *plan, struct recognised *r,
 static weft_status find_recompute(const struct plan *plan, struct recognised *r)
 {
     struct recognised chosen = *r;
-    int64_t best = -1, block = leading_block(plan);
+    int64_t best = -1, block = plan_first_recomputed(plan);
     weft_status status = WEFT_OK;
     for (int way = 0; way < RECOMPUTE_COUNT; way++)
         TRY(try_recompute(plan, r, (enum recompute)way, 0, &best, &chosen));

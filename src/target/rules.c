@@ -40,7 +40,7 @@ bool target_runs_degrees(const struct target *target, const struct model *model,
     struct degrees d = *degrees;
     const int64_t *part_layers = NULL;
     const struct target_rule *rule;
-    int64_t block = 0;
+    int64_t block = degrees->recompute_layers;
     struct numbers n = {target, model, &d, &part_layers, &block};
     close_degrees(&d);
     for (size_t i = 0; (rule = rule_at(i)) != NULL; i++)
@@ -101,7 +101,7 @@ const char *target_refuses_pins(struct arena *keep, const struct target *target,
     struct degrees d = *pins;
     const int64_t *part_layers = NULL;
     const struct target_rule *rule;
-    int64_t block = 0;
+    int64_t block = pins->recompute_layers;
     struct numbers n = {target, model, &d, &part_layers, &block};
     close_degrees(&d);
     for (size_t i = 0; (rule = rule_at(i)) != NULL; i++) {
@@ -109,7 +109,7 @@ const char *target_refuses_pins(struct arena *keep, const struct target *target,
             continue;
         const char *text = rule_text(keep, rule, &n);
         rule->mend(&n);
-        if (changes_pins(pins, &d))
+        if (changes_pins(pins, &d) || block != pins->recompute_layers)
             return text;
     }
     return NULL;

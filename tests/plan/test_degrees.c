@@ -680,6 +680,35 @@ static void test_bad_degrees(void **state)
     }
 }
 
+/* 32 layers on two stages of 16: the first three of each run again, as Megatron-LM's method block has it. */
+static void test_first_layers_are_recomputed(void **state)
+{
+    (void)state;
+    struct degrees d = {.pp = 2, .recompute = RECOMPUTE_FULL, .recompute_layers = 3}, found;
+    struct made m = make("llama3-8b", NULL, "dgx-h100:1", &d);
+    struct arena *arena = arena_new();
+    int64_t layers = 0;
+    for (int64_t i = 0; i < m.plan->instances; i++) {
+        int64_t part = plan_part_of(m.plan, i);
+        if (i == m.plan->part[part].first)
+            layers = 0;
+        bool inside = op_in_layer(m.model, &m.model->op[m.plan->instance[i].op]);
+        assert_int_equal(plan_choice(m.plan, i)->recompute, inside && layers < 3);
+        layers += m.plan->ends_layer[i];
+    }
+    assert_true(plan_degrees(m.plan, &found));
+    assert_string_equal(degrees_text(arena, m.model, &found, NULL),
+                        "dp 4 pp 2 micro-batch 1 zero 0 recompute full recompute-layers 3");
+    d.recompute = RECOMPUTE_NONE;
+    struct plan *other = NULL;
+    assert_int_equal(plan_from_degrees(m.model, m.cluster, &d, &other), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message,
+                        "recompute-layers 3 says of how many layers all is recomputed, but "
+                        "recompute is none");
+    arena_free(arena);
+    unmake(&m);
+}
+
 /* 50257 rows over 8 devices: 6283 each, the last of them short. */
 static void test_vocabulary_is_padded(void **state)
 {
@@ -714,6 +743,7 @@ int main(void)
         cmocka_unit_test(test_every_preset_under_random_degrees),
         cmocka_unit_test(test_one_reduction_per_pair),
         cmocka_unit_test(test_bad_degrees),
+        cmocka_unit_test(test_first_layers_are_recomputed),
         cmocka_unit_test(test_vocabulary_is_padded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -248,6 +248,26 @@ static struct host_tasks host_tasks_of(const struct plan *plan, enum stream_kind
     return out;
 }
 
+/* Of 4 layers of 2,048 positions of 4,096 features in bf16, the norm before the MLP reads what attention adds up, which nobody else
+ * reads again: 4 * 2048 * 4096 * 2 bytes wait in host memory, and with them the norm's own numbers of each row. */
+static void kept_tensors_wait_in_host_memory(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3-8b", "layers: 4, seq: 2048", "dgx-h100:1");
+    struct degrees d = {.dp = 8, .shard = 1};
+    struct plan *here = plan_of(&o, d);
+    d.offload_modules = offload_from_name("mlp_norm");
+    struct plan *away = plan_of(&o, d);
+    struct stage_memory before = plan_stage_memory(here, 0, 1);
+    struct stage_memory after = plan_stage_memory(away, 0, 1);
+    double tensors = 4.0 * 2048 * 4096 * 2, rows = 4.0 * 2048 * 8;
+    assert_true(after.host >= tensors && after.host <= tensors + rows);
+    assert_float_equal(after.activations + after.host, before.activations, 1);
+    plan_free(here);
+    plan_free(away);
+    close_both(&o);
+}
+
 /* A DGX H100 has 2 sockets of 8 channels of DDR5-4800: 614.4 GB/s, 76.8 for each of 8 devices. Adam in 16 bits moves 16 +
  * 12 + 4 + 2 = 34 bytes of a parameter there: 34 / 76.8 = 0.4427 ns. */
 static void the_host_updates_a_share(void **state)
@@ -460,6 +480,7 @@ int main(void)
         cmocka_unit_test(documents_do_not_see_each_other),
         cmocka_unit_test(documents_balance_consecutive_ranks),
         cmocka_unit_test(other_families_have_both),
+        cmocka_unit_test(kept_tensors_wait_in_host_memory),
         cmocka_unit_test(the_host_updates_a_share),
         cmocka_unit_test(layers_copy_what_modules_keep),
         cmocka_unit_test(slow_copies_add_up),

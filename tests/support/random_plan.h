@@ -59,6 +59,14 @@ static const struct small_model {
               "activation: geglu, attention: fused}"},
     {"gpt", "{layers: 2, hidden: 32, heads: 4, seq: 16, vocab: 96, experts: 4, top_k: 1, "
             "shared_ffn: 32, activation: relu2, dropout: 0}"},
+    {"llama", "{layers: 3, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq: 24, vocab: 96, "
+              "vision_layers: 2, vision_hidden: 16, vision_heads: 4, vision_ffn: 32, "
+              "vision_image: 16, vision_patch: 4, vision_merge: 2, vision_rotary: true, "
+              "vision_norm: rms, vision_activation: swiglu, projector_norm: rms}"},
+    {"llama", "{layers: 2, hidden: 32, heads: 4, ffn: 64, seq: 24, vocab: 96, vision_layers: 2, "
+              "vision_hidden: 16, vision_heads: 2, vision_image: 16, vision_patch: 4, "
+              "vision_class_token: true, vision_positions: true, vision_pre_norm: true, "
+              "vision_frozen: true}"},
 };
 enum { SMALL_MODEL_COUNT = COUNT_OF(SMALL_MODELS) };
 

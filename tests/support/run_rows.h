@@ -25,7 +25,9 @@ enum {
     HYBRID_EXPERTS = 19,
     MOE_WINDOWS = 20,
     LLAMA_WINDOWS = 21,
-    GPT_EXPERTS = 22
+    GPT_EXPERTS = 22,
+    TOWER = 23,
+    TOWER_FROZEN = 24
 };
 
 static inline void choose(struct plan *plan, const char *path, const char *split)
@@ -318,6 +320,19 @@ static const struct row {
      4,
      {.tp = 2, .dp = 2, .global_batch = 4, RECOMPUTE(FULL)},
      some_saved},
+    {"tower, tp 2, sp", TOWER, 2, {.tp = 2, .sequence = true, .global_batch = 2}},
+    {"tower whole beside tp 2, cp 2",
+     TOWER,
+     4,
+     {.tp = 2, .cp = 2, .encoder_tp = 1, .encoder_dp = 2, .micro_batch = 2, .global_batch = 4}},
+    {"tower on a stage of its own",
+     TOWER,
+     6,
+     {.tp = 2, .dp = 2, .encoder_pp = 1, .encoder_tp = 1, .shard = 1, .global_batch = 8}},
+    {"tower frozen, pp 2, recompute",
+     TOWER_FROZEN,
+     4,
+     {.tp = 2, .pp = 2, .global_batch = 4, RECOMPUTE(FULL)}},
     {"vit, dp 2, tp 2", VIT, 4, {.dp = 2, .tp = 2, .global_batch = 4}},
     {"resnet, dp 2", RESNET, 2, {.dp = 2, .micro_batch = 2, .global_batch = 4}},
     {"resnet, dp 2, zero 3",

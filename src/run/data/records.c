@@ -236,6 +236,16 @@ static int32_t field_of(const struct records *r, int32_t input)
     return i;
 }
 
+/* Brightness: 0 is -1 and 255 is 1. */
+static void read_brightness(const uint8_t *from, int64_t count, float *to)
+{
+    float value[256];
+    for (int i = 0; i < 256; i++)
+        value[i] = (float)(i / 127.5 - 1);
+    for (int64_t i = 0; i < count; i++)
+        to[i] = value[from[i]];
+}
+
 weft_status records_read(const struct records *r, int64_t record, int32_t input, void *out)
 {
     int32_t number = field_of(r, input);
@@ -243,13 +253,17 @@ weft_status records_read(const struct records *r, int64_t record, int32_t input,
     enum record_kind kind = r->field[number].kind;
     const uint8_t *at = r->file.data + r->first + record * r->bytes + r->field[number].offset;
     weft_status status = WEFT_OK;
+    if (kind == RECORD_U8 && !field->index) {
+        read_brightness(at, field->numbers, out);
+        return WEFT_OK;
+    }
     for (int64_t i = 0; i < field->numbers; i++, at += KIND_BYTES[kind]) {
         double x = number_at(kind, at);
         if (field->index) {
             ((int64_t *)out)[i] = (int64_t)x;
             TRY(check_index(r, field, record, (int64_t)x));
         } else {
-            ((float *)out)[i] = (float)(kind == RECORD_U8 ? x / 127.5 - 1 : x);
+            ((float *)out)[i] = (float)x;
         }
     }
 done:

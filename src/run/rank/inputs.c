@@ -32,21 +32,35 @@ int64_t elements_per_sample(const struct operand *operand)
     return elements;
 }
 
+/* How many elements of a layout follow each other both here and in a sample. */
+static int64_t run_in_sample(const struct rank *r, const struct layout *layout, int64_t each)
+{
+    struct layout_stride stride[MAX_LAYOUT_DIGITS];
+    int32_t digits = layout_strides(layout, r->device, stride);
+    int64_t run = common_divisor(layout_local(layout), each);
+    for (int32_t i = 0; i < digits; i++)
+        if (stride[i].degree > 1)
+            run = common_divisor(run, stride[i].hold);
+    return run > 0 ? run : 1;
+}
+
 void gather_source(const struct rank *r, const struct source_read *read)
 {
     const struct batch_source *source = &r->source;
     int64_t each = elements_per_sample(read->operand), now = -1, bytes = read->bytes;
     int64_t first = r->first_sample + read->micro_batch * r->plan->step_samples;
+    int64_t run = run_in_sample(r, read->layout, each);
     char *whole = malloc((size_t)(each * bytes));
     if (!whole)
         memory_ran_out((size_t)(each * bytes));
-    for (int64_t i = 0; i < layout_local(read->layout); i++) {
+    for (int64_t i = 0; i < layout_local(read->layout); i += run) {
         int64_t element = layout_element(read->layout, r->device, i);
         if (element / each != now) {
             now = element / each;
             source->read(source->context, first + now, read->input, whole);
         }
-        memcpy((char *)read->out + i * bytes, whole + element % each * bytes, (size_t)bytes);
+        memcpy((char *)read->out + i * bytes, whole + element % each * bytes,
+               (size_t)(run * bytes));
     }
     free(whole);
 }

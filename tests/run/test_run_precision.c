@@ -78,20 +78,29 @@ static void test_plans_in_fp16_and_fp8_train(void **state)
     enum { STEPS = 6 };
     const struct degrees one = {.global_batch = 4}, split = {.tp = 2, .dp = 2, .global_batch = 4};
     struct plan *fp32 = plan_in(DTYPE_FP32, &one, 1), *half = plan_in(DTYPE_FP16, &split, 4);
-    struct plan *cast = plan_in(DTYPE_FP8, &split, 4);
+    struct plan *cast = plan_in(DTYPE_FP8, &split, 4), *late = plan_in(DTYPE_FP8, &split, 4);
+    late->software.word[FACT_FP8_RECIPE] = RECIPE_DELAYED;
     struct trained *want = train_scaled(fp32, (struct loss_scale){0}, STEPS);
     struct trained *fp16 = train_scaled(half, (struct loss_scale){0}, STEPS);
     struct trained *fp8 = train_scaled(cast, (struct loss_scale){0}, STEPS);
+    struct trained *delayed = train_scaled(late, (struct loss_scale){0}, STEPS);
     double bound = 2 * sqrt(2 * (double)fp32->instances) * 0x1p-11;
     for (int i = 0; i < STEPS; i++) {
         assert_true(fabs(fp16->loss[i] / want->loss[i] - 1) <= bound);
         if (fabs(fp8->loss[i] / want->loss[i] - 1) > 0.02)
             fail_msg("step %d: %g in fp8, %g in fp32", i, fp8->loss[i], want->loss[i]);
+        if (fabs(delayed->loss[i] / want->loss[i] - 1) > 0.02)
+            fail_msg("step %d: %g in fp8 by earlier scales, %g in fp32", i, delayed->loss[i],
+                     want->loss[i]);
     }
+    assert_true(delayed->loss[0] == fp8->loss[0]); /* there is no history yet */
+    assert_true(delayed->loss[STEPS - 1] != fp8->loss[STEPS - 1]);
     assert_true(fp8->loss_scale.scale == 0 && fp16->loss_scale.scale > 0);
     trained_free(want);
     trained_free(fp16);
     trained_free(fp8);
+    trained_free(delayed);
+    plan_free(late);
     plan_free(fp32);
     plan_free(half);
     plan_free(cast);

@@ -28,6 +28,7 @@ struct lab {
     float dropout;
     uint64_t seed;
     bool fp8;          /* of a product: its operands are cast */
+    float *history;    /* FP8_HISTORY times three numbers of lab_new, or NULL: current scaling */
     unsigned unwanted; /* bits of inputs whose gradient nobody wants */
 };
 
@@ -406,6 +407,7 @@ static void local_op_part(struct local_op *s, const struct lab *lab, const struc
                                    .adds_once = part->adds_once,
                                    .dtype = dtype,
                                    .fp8 = lab->fp8,
+                                   .history = {lab->history, FP8_OPERAND_COUNT, false},
                                    .seed = lab->seed,
                                    .dropout = lab->dropout,
                                    .context = s};

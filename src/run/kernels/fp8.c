@@ -8,12 +8,20 @@ const struct fp8_facts FP8_FORMS[FP8_FORM_COUNT] = {
     [FP8_E5M2] = {2, -14, 57344},
 };
 
-static float scale_of(enum fp8_form form, const float *x, int64_t count)
+const enum fp8_form FP8_FORM_OF[FP8_OPERAND_COUNT] = {
+    [FP8_INPUT] = FP8_E4M3, [FP8_WEIGHT] = FP8_E4M3, [FP8_GRADIENT] = FP8_E5M2};
+
+static float largest(const float *x, int64_t count)
 {
     float most = 0;
     for (int64_t i = 0; i < count; i++)
         most = fabsf(x[i]) > most || isnan(x[i]) ? fabsf(x[i]) : most;
-    return most == 0 ? 1 : FP8_FORMS[form].limit / most;
+    return most;
+}
+
+static float scale_of(enum fp8_form form, float most)
+{
+    return most == 0 ? 1 : FP8_FORMS[form].limit / most; /* I3 */
 }
 
 /* To the nearest, ties to even; what is after the limit becomes the limit. A number that is added to `steps`, which has no
@@ -29,9 +37,33 @@ static float nearest(const struct fp8_facts *form, float x)
     return copysignf(rounded > form->limit ? form->limit : rounded, x);
 }
 
-void fp8_round(enum fp8_form form, float *x, int64_t count)
+static void round_all(enum fp8_form form, float scale, float *x, int64_t count)
 {
-    float scale = scale_of(form, x, count);
     for (int64_t i = 0; i < count; i++)
         x[i] = isfinite(scale * x[i]) ? nearest(&FP8_FORMS[form], scale * x[i]) / scale : NAN;
+}
+
+void fp8_round(enum fp8_form form, float *x, int64_t count)
+{
+    round_all(form, scale_of(form, largest(x, count)), x, count);
+}
+
+/* (2): the most of the steps before. */
+static float remembered(const struct fp8_history *history, enum fp8_operand operand)
+{
+    float most = 0;
+    for (int64_t i = 1; i < FP8_HISTORY; i++)
+        most = fmaxf(most, history->most[i * history->stride + operand]);
+    return most;
+}
+
+void fp8_cast(const struct fp8_history *history, enum fp8_operand operand, float *x, int64_t count)
+{
+    enum fp8_form form = FP8_FORM_OF[operand];
+    float most = largest(x, count), before = most;
+    if (history->most && isfinite(most))
+        history->most[operand] = fmaxf(history->most[operand], most);
+    if (history->most && !history->first)
+        before = remembered(history, operand);
+    round_all(form, scale_of(form, before), x, count);
 }

@@ -19,6 +19,7 @@
 #define WEFT_RUN_KERNELS_H
 
 #include "run/device/device.h"
+#include "run/kernels/fp8.h"
 
 enum reduce { REDUCE_SUM, REDUCE_MAX };
 
@@ -33,8 +34,9 @@ struct kernel_call {
     bool adds_once;
     enum dtype dtype; /* DTYPE_FP32, DTYPE_BF16 or DTYPE_FP16 */
     bool fp8;         /* of a product of weights in bf16: its operands are cast (fp8.h) */
-    uint64_t seed;    /* of dropout: of this run, step and instance */
-    float dropout;    /* probability */
+    struct fp8_history history;
+    uint64_t seed; /* of dropout: of this run, step and instance */
+    float dropout; /* probability */
     /* Elements from row to row of a product's outputs that only a loss reads, of a loss's inputs, and of the
      * gradients of both (cost/own_scratch.h); 0: as many as there are. */
     int64_t pitch;
@@ -125,7 +127,6 @@ const char *blas_core(void);
 /* A core whose kernels are better on a processor with these features, or NULL: `core` is right. */
 const char *better_blas_core(const char *core, uint32_t features);
 
-#include "run/kernels/fp8.h"
 #include "run/kernels/operands.h"
 #include "run/kernels/shapes.h"
 

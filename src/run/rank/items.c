@@ -9,6 +9,7 @@
  */
 #include "run/rank/borders.h"
 #include "run/rank/inputs.h"
+#include "run/rank/scales.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,7 @@ static struct calling calling_of(struct rank *r, struct spot at)
                                   .adds_once = local_op->adds_once,
                                   .dtype = stored_as(r, ELEMENT_COMPUTE),
                                   .fp8 = local_op->fp8,
+                                  .history = history_of(r, local_op),
                                   .seed = hash_bytes(&r->step, sizeof r->step, local_op->path_hash),
                                   .dropout = r->evaluates ? 0 : r->options->dropout,
                                   .pitch = local_op->pitch,

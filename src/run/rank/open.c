@@ -1,4 +1,5 @@
 /* open.c - the functions of rank.h: opening a rank, running its steps, showing its weights. */
+#include "run/rank/scales.h"
 #include "run/rank/stretch.h"
 #include "run/rank/times.h"
 
@@ -65,6 +66,7 @@ static weft_status prepare(struct rank *r)
     make_state(r);
     find_moments(r);
     TRY(find_local_ops(r));
+    make_scales(r);
     TRY(find_weights(r));
     TRY(find_ties(r));
     TRY(find_program(r));
@@ -157,6 +159,7 @@ void run_close(struct rank *r)
     times_free(r);
     free_values(r);
     free_stores(r);
+    free_scales(r);
     floats_free(r, MEMORY_WORKSPACE, r->scratch, r->scratch_bytes / (int64_t)sizeof(float));
     buffers_clear(r);
     forget_shown(r);

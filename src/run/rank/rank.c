@@ -9,6 +9,7 @@
  *   I2  A stream's next task starts when the one before it is over; a send when it has started (jobs.c).
  *   I3  When anything fails, here or elsewhere, both threads leave their loops.
  */
+#include "run/rank/scales.h"
 #include "run/rank/times.h"
 
 #include <math.h>
@@ -287,6 +288,7 @@ weft_status run_iteration(struct rank *r, double *loss)
         return status;
     if (r->failed)
         return stop_all(r);
+    advance_scales(r);
     r->step += !r->evaluates;
     for (int32_t i = 0; i < r->stores && !r->evaluates; i++)
         r->deferred |= r->store[i].kept < r->store[i].trained_part;

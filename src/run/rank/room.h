@@ -132,6 +132,7 @@ struct local_op {
     /* Of a loss: no device before this one has the same rows; its gradient takes the logits' place. */
     bool adds_once, counts, overwrites;
     bool fp8;      /* kernels.h */
+    int32_t scale; /* its number among those whose casts are remembered (scales.h) */
     int32_t sums;  /* the group of its sums in the middle (kernels.h, I3), -1: nobody else */
     int64_t pitch; /* kernels.h; 0: rows follow each other */
     struct border_moves *border; /* NULL: it reads its own part of its inputs */
@@ -295,8 +296,9 @@ struct rank {
     struct buffers buffers;
     /* Computation and what transfers do here; copies to the host and back. NULL: the device works at once. */
     struct device_stream *work, *copies;
-    ARRAY(void *) shown; /* copies for the host (open.c) */
-    double *loss_sum;    /* in the device's memory: what this rank's rows add to the mean */
+    ARRAY(void *) shown;          /* copies for the host (open.c) */
+    struct scale_history *scales; /* scales.h; NULL: scales are those of the tensors themselves */
+    double *loss_sum; /* in the device's memory: what this rank's rows add to the mean */
     void *scratch;
     int64_t scratch_bytes;
 

@@ -124,21 +124,21 @@ static bool spread_bias(const struct kernel_call *call, struct linear *l, float 
 }
 
 /* An operand as a product reads it: in the room for what was widened, where a cast may change it. */
-static const float *operand(const struct kernel_call *call, enum fp8_form form, enum dtype dtype,
-                            const void *from, int64_t count, float **room)
+static const float *operand(const struct kernel_call *call, enum fp8_operand which,
+                            enum dtype dtype, const void *from, int64_t count, float **room)
 {
     float *own = *room;
     const float *x = whole_read(dtype, from, count, room);
     if (call->fp8 && x == own)
-        fp8_round(form, own, count);
+        fp8_cast(&call->history, which, own, count);
     return x;
 }
 
 static void linear_forward(const struct kernel_call *call)
 {
     struct linear l = linear_of(call);
-    const float *x = operand(call, FP8_E4M3, call->dtype, call->input[0], inputs(&l), &l.room);
-    const float *w = operand(call, FP8_E4M3, call->dtype, call->weight[0], weights(&l), &l.room);
+    const float *x = operand(call, FP8_INPUT, call->dtype, call->input[0], inputs(&l), &l.room);
+    const float *w = operand(call, FP8_WEIGHT, call->dtype, call->weight[0], weights(&l), &l.room);
     float *y = whole_write(output_dtype(call), call->output, outputs(&l), &l.room);
     bool biased = spread_bias(call, &l, y);
     for (int64_t i = 0; i < l.groups; i++)
@@ -152,9 +152,9 @@ static void linear_input(const struct kernel_call *call)
     struct linear l = linear_of(call);
     if (!call->input_gradient[0])
         return;
-    const float *dy =
-        operand(call, FP8_E5M2, output_dtype(call), call->output_gradient, outputs(&l), &l.room);
-    const float *w = operand(call, FP8_E4M3, call->dtype, call->weight[0], weights(&l), &l.room);
+    const float *dy = operand(call, FP8_GRADIENT, output_dtype(call), call->output_gradient,
+                              outputs(&l), &l.room);
+    const float *w = operand(call, FP8_WEIGHT, call->dtype, call->weight[0], weights(&l), &l.room);
     float *dx = whole_write(call->dtype, call->input_gradient[0], inputs(&l), &l.room);
     for (int64_t i = 0; i < l.groups; i++)
         product(l.rows, l.in, l.out, 1, output_matrix(&l, dy, i), weight_matrix(&l, w, i), 0,
@@ -165,14 +165,14 @@ static void linear_input(const struct kernel_call *call)
 static void linear_weight(const struct kernel_call *call)
 {
     struct linear l = linear_of(call);
-    const float *x = operand(call, FP8_E4M3, call->dtype, call->input[0], inputs(&l), &l.room);
+    const float *x = operand(call, FP8_INPUT, call->dtype, call->input[0], inputs(&l), &l.room);
     float *room = l.room;
     const float *dy = whole_read(output_dtype(call), call->output_gradient, outputs(&l), &l.room);
     for (int64_t row = 0; row < l.groups * l.rows && call->op->weights > 1; row++)
         row_add(dy + row * l.out, l.out,
                 call->weight_gradient[1] + row / l.rows % l.experts * l.out);
     if (call->fp8 && dy == room)
-        fp8_round(FP8_E5M2, room, outputs(&l));
+        fp8_cast(&call->history, FP8_GRADIENT, room, outputs(&l));
     for (int64_t i = 0; i < l.groups; i++)
         product(l.out, l.in, l.rows, 1, turned(output_matrix(&l, dy, i)), input_matrix(&l, x, i), 1,
                 call->weight_gradient[0] + i % l.experts * l.out * l.in, l.in);

@@ -153,52 +153,26 @@ static const char *expert_linear_refuses(const struct op *op)
     return op->weights > 1 ? "the GPU's products of experts have no biases yet" : NULL;
 }
 
-/* Elements of inputs, of outputs and of weights. */
-static int64_t product_inputs(const struct expert_product *p)
+static struct fp8_sizes cast_sizes(const struct expert_product *p)
 {
-    return p->samples * p->experts * p->rows * p->in;
-}
-
-static int64_t product_outputs(const struct expert_product *p)
-{
-    return p->samples * p->experts * p->rows * p->out;
-}
-
-static int64_t product_weights(const struct expert_product *p)
-{
-    return p->experts * p->in * p->out;
+    return (struct fp8_sizes){p->samples, p->experts, p->rows, p->in, p->out};
 }
 
 static int64_t product_scratch(const struct kernel_call *call)
 {
     struct expert_product p = product_of(call);
-    int64_t in = product_inputs(&p), out = product_outputs(&p), weights = product_weights(&p);
-    int64_t other = in > out ? in : out;
-    if (!call->fp8)
-        return WORKSPACE;
-    int64_t forward = fp8_pair_bytes(weights, other), weight = fp8_pair_bytes(in, out);
-    return WORKSPACE + (forward > weight ? forward : weight);
+    struct fp8_sizes sizes = cast_sizes(&p);
+    return WORKSPACE + (call->fp8 ? fp8_bytes(&sizes) : 0);
 }
 
-/* What is multiplied: the tensors themselves, or what a cast makes of them. */
-static struct fp8_pair operands_of(const struct kernel_call *call, struct gemm *g,
-                                   const struct fp8_tensor *left, const struct fp8_tensor *right,
-                                   float before)
+/* Of products in fp8: a phase of them. */
+static bool runs_fp8(const struct kernel_call *call, const struct expert_product *p,
+                     void (*phase)(const struct kernel_call *, const struct fp8_sizes *, void *))
 {
-    if (!call->fp8)
-        return (struct fp8_pair){left->from, right->from, NULL};
-    g->scaled = true;
-    return fp8_pair(call, left, right, before, (char *)call->scratch + WORKSPACE);
-}
-
-static void multiply_pair(const struct kernel_call *call, const struct gemm *g,
-                          const struct fp8_pair *pair, float before, const void *a, const void *b,
-                          void *c)
-{
-    if (pair->factors)
-        multiply_scaled(call, g, pair->factors, a, b, NULL, c);
-    else
-        multiply(call, g, 1, a, b, NULL, before, c);
+    struct fp8_sizes sizes = cast_sizes(p);
+    if (call->fp8)
+        phase(call, &sizes, (char *)call->scratch + WORKSPACE);
+    return call->fp8;
 }
 
 static void *sample_at(const struct kernel_call *call, const struct expert_product *p,
@@ -227,12 +201,11 @@ static void expert_forward(const struct kernel_call *call)
     g.a_apart = p.out * p.in;
     g.b_apart = p.rows * p.in;
     g.c_apart = p.rows * p.out;
-    struct fp8_tensor w = {call->weight[0], product_weights(&p), FP8_E4M3};
-    struct fp8_tensor x = {call->input[0], product_inputs(&p), FP8_E4M3};
-    struct fp8_pair pair = operands_of(call, &g, &w, &x, 0);
+    if (runs_fp8(call, &p, fp8_forward))
+        return;
     for (int64_t s = 0; s < p.samples; s++)
-        multiply_pair(call, &g, &pair, 0, pair.left, sample_at(call, &p, pair.right, s, p.in),
-                      sample_at(call, &p, call->output, s, p.out));
+        multiply(call, &g, 1, call->weight[0], sample_at(call, &p, call->input[0], s, p.in), NULL,
+                 0, sample_at(call, &p, call->output, s, p.out));
 }
 
 static void expert_input(const struct kernel_call *call)
@@ -245,14 +218,11 @@ static void expert_input(const struct kernel_call *call)
     g.a_apart = p.out * p.in;
     g.b_apart = p.rows * p.out;
     g.c_apart = p.rows * p.in;
-    if (!call->input_gradient[0])
+    if (!call->input_gradient[0] || runs_fp8(call, &p, fp8_input))
         return;
-    struct fp8_tensor w = {call->weight[0], product_weights(&p), FP8_E4M3};
-    struct fp8_tensor dy = {call->output_gradient, product_outputs(&p), FP8_E5M2};
-    struct fp8_pair pair = operands_of(call, &g, &w, &dy, 0);
     for (int64_t s = 0; s < p.samples; s++)
-        multiply_pair(call, &g, &pair, 0, pair.left, sample_at(call, &p, pair.right, s, p.out),
-                      sample_at(call, &p, call->input_gradient[0], s, p.in));
+        multiply(call, &g, 1, call->weight[0], sample_at(call, &p, call->output_gradient, s, p.out),
+                 NULL, 0, sample_at(call, &p, call->input_gradient[0], s, p.in));
 }
 
 static void expert_weight(const struct kernel_call *call)
@@ -266,12 +236,12 @@ static void expert_weight(const struct kernel_call *call)
     g.a_apart = p.rows * p.in;
     g.b_apart = p.rows * p.out;
     g.c_apart = p.out * p.in;
-    struct fp8_tensor x = {call->input[0], product_inputs(&p), FP8_E4M3};
-    struct fp8_tensor dy = {call->output_gradient, product_outputs(&p), FP8_E5M2};
-    struct fp8_pair pair = operands_of(call, &g, &x, &dy, 1);
+    if (runs_fp8(call, &p, fp8_weight))
+        return;
     for (int64_t s = 0; s < p.samples; s++)
-        multiply_pair(call, &g, &pair, 1, sample_at(call, &p, pair.left, s, p.in),
-                      sample_at(call, &p, pair.right, s, p.out), call->weight_gradient[0]);
+        multiply(call, &g, 1, sample_at(call, &p, call->input[0], s, p.in),
+                 sample_at(call, &p, call->output_gradient, s, p.out), NULL, 1,
+                 call->weight_gradient[0]);
 }
 
 const struct gpu_kind GPU_EXPERT_LINEAR = {

@@ -10,7 +10,8 @@ FP8_KERNEL(CAST_ROWS, "cast_rows");
 FP8_KERNEL(CAST_TURNED, "cast_turned");
 FP8_KERNEL(CAST_WIDE, "cast_wide");
 FP8_KERNEL(FACTORS, "factors");
-static struct cuda_kernel LARGEST = {.code = &CUDA_CODE_fp8, .name = "largest"};
+static struct cuda_kernel LARGEST = {.code = &CUDA_CODE_fp8, .name = "largest"},
+                          REMEMBERED = {.code = &CUDA_CODE_fp8, .name = "remembered"};
 
 enum { UNIT = 16 };
 
@@ -23,17 +24,19 @@ struct cast_numbers {
 /* An operand of `matrices` matrices of so many rows and columns, which lie one after the other. */
 struct operand8 {
     const void *from;
-    enum fp8_form form;
+    enum fp8_operand which;
     int64_t matrices, rows, columns;
     bool turned;
 };
 
-/* One product of each group: the results are rows of the second operand's rows. */
+/* A product for each of `at_once` matrices, `samples` times over; the results are rows of the second operand's rows. An
+ * operand with no more matrices than `at_once` is the same for all samples, as are results that are added up. */
 struct product8 {
     struct operand8 left, right;
+    int64_t samples, at_once;
     int64_t m, n, k;
     enum dtype out;
-    float before;
+    bool adds;
     const void *bias;
     void *to;
 };
@@ -49,83 +52,93 @@ static void find_largest(const struct kernel_call *call, const struct operand8 *
     CUDA_LAUNCH(call->stream, &LARGEST, DTYPE_FP32, cuda_elements(count), &o->from, &count, &most);
 }
 
-/* Bytes from a cast matrix to the next. */
-static int64_t apart(const struct operand8 *o)
+static int64_t stepped(int64_t rows)
 {
-    return o->turned ? o->columns * ceil_div(o->rows, UNIT) * UNIT : o->rows * o->columns;
+    return ceil_div(rows, UNIT) * UNIT;
+}
+
+/* Bytes from a cast matrix to the next, in 8 bits or in bf16. */
+static int64_t apart(const struct operand8 *o, bool casts)
+{
+    if (!casts)
+        return o->rows * o->columns * dtype_bytes(DTYPE_BF16);
+    return o->turned ? o->columns * stepped(o->rows) : o->rows * o->columns;
+}
+
+/* Where this step's largest number of an operand is remembered; NULL: nowhere. */
+static float *history_of(const struct kernel_call *call, const struct operand8 *o)
+{
+    return call->history.most ? call->history.most + o->which : NULL;
 }
 
 static void cast(const struct kernel_call *call, const struct operand8 *o, const uint32_t *most,
                  char *to)
 {
     enum { TALL = 128, ACROSS = 32, THREADS = 256 }; /* as in fp8.cu */
-    int64_t count = o->matrices * o->rows * o->columns, step = ceil_div(o->rows, UNIT) * UNIT;
-    if (!o->turned) {
-        CUDA_LAUNCH(call->stream, &CAST_ROWS[o->form], DTYPE_FP32, cuda_elements(count / 8),
-                    &o->from, &count, &most, &to);
-        return;
-    }
-    struct cuda_grid grid = {ceil_div(step, TALL), ceil_div(o->columns, ACROSS), 1, THREADS, 0};
-    for (int64_t i = 0; i < o->matrices; i++) {
-        const char *from =
-            (const char *)o->from + i * o->rows * o->columns * dtype_bytes(DTYPE_BF16);
-        char *at = to + i * apart(o);
-        CUDA_LAUNCH(call->stream, &CAST_TURNED[o->form], DTYPE_FP32, grid, &from, &o->rows,
-                    &o->columns, &most, &step, &at);
-    }
-}
-
-/* I1: both as rows of k numbers. */
-static void multiply_cast(const struct kernel_call *call, const struct product8 *p,
-                          const struct cast_numbers *n, char *left, char *right)
-{
-    struct gemm g = gemm_of(DTYPE_BF16, p->out);
-    g.batch = p->left.matrices;
-    g.m = g.c_step = p->m;
-    g.n = p->n;
-    g.k = g.a_step = g.b_step = ceil_div(p->k, UNIT) * UNIT;
-    g.a_turned = g.scaled = true;
-    g.a_cast = 1 + (int32_t)p->left.form;
-    g.b_cast = 1 + (int32_t)p->right.form;
-    g.a_apart = apart(&p->left);
-    g.b_apart = apart(&p->right);
-    g.c_apart = p->m * p->n;
-    g.biased = p->bias != NULL;
-    cast(call, &p->left, &n->most[0], left);
-    cast(call, &p->right, &n->most[1], right);
-    multiply_scaled(call, &g, n->factor, left, right, p->bias, p->to);
+    int64_t count = o->matrices * o->rows * o->columns, step = stepped(o->rows);
+    enum fp8_form form = FP8_FORM_OF[o->which];
+    float *history = history_of(call, o);
+    struct cuda_grid grid = {ceil_div(step, TALL), ceil_div(o->columns, ACROSS), o->matrices,
+                             THREADS, 0};
+    if (o->turned)
+        CUDA_LAUNCH(call->stream, &CAST_TURNED[form], DTYPE_FP32, grid, &o->from, &o->rows,
+                    &o->columns, &most, &history, &step, &to);
+    else
+        CUDA_LAUNCH(call->stream, &CAST_ROWS[form], DTYPE_FP32, cuda_elements(count / 8), &o->from,
+                    &count, &most, &history, &to);
 }
 
 static void cast_wide(const struct kernel_call *call, const struct operand8 *o,
                       const uint32_t *most, char *to)
 {
     int64_t count = o->matrices * o->rows * o->columns;
-    CUDA_LAUNCH(call->stream, &CAST_WIDE[o->form], DTYPE_FP32, cuda_elements(count), &o->from,
-                &count, &most, &to);
+    float *history = history_of(call, o);
+    CUDA_LAUNCH(call->stream, &CAST_WIDE[FP8_FORM_OF[o->which]], DTYPE_FP32, cuda_elements(count),
+                &o->from, &count, &most, &history, &to);
 }
 
-/* The same numbers in bf16, each as it lies. */
-static void multiply_wide(const struct kernel_call *call, const struct product8 *p,
-                          const struct cast_numbers *n, char *left, char *right)
+/* I1: both as rows of k numbers; or the same numbers in bf16, each as it lies. */
+static struct gemm gemm_of_product(const struct product8 *p, bool casts)
 {
     const struct operand8 *a = &p->left, *b = &p->right;
     struct gemm g = gemm_of(DTYPE_BF16, p->out);
-    g.batch = a->matrices;
+    int64_t each = casts ? 1 : dtype_bytes(DTYPE_BF16);
+    g.batch = p->at_once;
     g.m = g.c_step = p->m;
     g.n = p->n;
-    g.k = p->k;
-    g.a_step = a->columns;
-    g.b_step = b->columns;
-    g.a_turned = !a->turned;
-    g.b_turned = b->turned;
-    g.scaled = true;
-    g.a_apart = a->rows * a->columns;
-    g.b_apart = b->rows * b->columns;
+    g.k = casts ? ceil_div(p->k, UNIT) * UNIT : p->k;
+    g.a_step = casts ? g.k : a->columns;
+    g.b_step = casts ? g.k : b->columns;
+    g.a_turned = casts || !a->turned;
+    g.b_turned = !casts && b->turned;
+    g.a_cast = casts ? 1 + (int32_t)FP8_FORM_OF[a->which] : 0;
+    g.b_cast = casts ? 1 + (int32_t)FP8_FORM_OF[b->which] : 0;
+    g.a_apart = apart(a, casts) / each;
+    g.b_apart = apart(b, casts) / each;
     g.c_apart = p->m * p->n;
+    g.scaled = true;
     g.biased = p->bias != NULL;
-    cast_wide(call, a, &n->most[0], left);
-    cast_wide(call, b, &n->most[1], right);
-    multiply_scaled(call, &g, n->factor, left, right, p->bias, p->to);
+    return g;
+}
+
+/* Where a sample's matrices of an operand begin. */
+static char *sample_of(const struct product8 *p, const struct operand8 *o, bool casts, char *from,
+                       int64_t sample)
+{
+    return from + (o->matrices > p->at_once ? sample * p->at_once * apart(o, casts) : 0);
+}
+
+static void multiply_all(const struct kernel_call *call, const struct product8 *p, bool casts,
+                         const struct cast_numbers *n, char *left, char *right)
+{
+    struct gemm g = gemm_of_product(p, casts);
+    (casts ? cast : cast_wide)(call, &p->left, &n->most[0], left);
+    (casts ? cast : cast_wide)(call, &p->right, &n->most[1], right);
+    for (int64_t i = 0; i < p->samples; i++) {
+        int64_t at = p->adds ? 0 : i * p->at_once * g.c_apart * dtype_bytes(p->out);
+        multiply_scaled(call, &g, n->factor, sample_of(p, &p->left, casts, left, i),
+                        sample_of(p, &p->right, casts, right, i), p->bias, (char *)p->to + at);
+    }
 }
 
 static bool has_products(void)
@@ -140,15 +153,24 @@ static bool is_aligned(const void *address)
 }
 
 /* What is found before the casts. */
-static void find_numbers(const struct kernel_call *call, const struct operand8 *left,
-                         const struct operand8 *right, float before, struct cast_numbers *n)
+static void find_numbers(const struct kernel_call *call, const struct product8 *p,
+                         struct cast_numbers *n)
 {
+    enum { THREADS = 256 };
+    const struct fp8_history *h = &call->history;
     const uint32_t *most = n->most;
-    float *factor = n->factor;
-    CUDA_DEVICE.clear(call->stream, n, sizeof *n);
-    find_largest(call, left, &n->most[0]);
-    find_largest(call, right, &n->most[1]);
-    CUDA_LAUNCH(call->stream, &FACTORS[right->form], DTYPE_FP32,
+    float *factor = n->factor, before = p->adds ? 1 : 0;
+    if (h->most && !h->first) {
+        const float *left = history_of(call, &p->left), *right = history_of(call, &p->right);
+        int64_t slots = FP8_HISTORY;
+        CUDA_LAUNCH(call->stream, &REMEMBERED, DTYPE_FP32, row_grid(2, THREADS), &left, &right,
+                    &h->stride, &slots, &most);
+    } else {
+        CUDA_DEVICE.clear(call->stream, n, sizeof *n);
+        find_largest(call, &p->left, &n->most[0]);
+        find_largest(call, &p->right, &n->most[1]);
+    }
+    CUDA_LAUNCH(call->stream, &FACTORS[FP8_FORM_OF[p->right.which]], DTYPE_FP32,
                 ((struct cuda_grid){1, 1, 1, 1, 0}), &most, &before, &factor);
 }
 
@@ -159,19 +181,34 @@ static void run_product(const struct kernel_call *call, const struct product8 *p
                  is_aligned(p->right.from) && is_aligned(p->to) && is_aligned(p->bias);
     bool casts =
         has_products() && units && (p->k % UNIT == 0 || (p->left.turned && p->right.turned));
-    int64_t wide = p->left.rows * p->left.columns * dtype_bytes(DTYPE_BF16);
     char *left = (char *)room + up(sizeof *n);
-    char *right = left + up(p->left.matrices * (casts ? apart(&p->left) : wide));
-    find_numbers(call, &p->left, &p->right, p->before, n);
-    (casts ? multiply_cast : multiply_wide)(call, p, n, left, right);
+    char *right = left + up(p->left.matrices * apart(&p->left, casts));
+    find_numbers(call, p, n);
+    multiply_all(call, p, casts, n, left, right);
+}
+
+/* ---- phases ---------------------------------------------------------------------------------- */
+
+static struct operand8 weights_of(const struct kernel_call *call, const struct fp8_sizes *s,
+                                  bool turned)
+{
+    return (struct operand8){call->weight[0], FP8_WEIGHT, s->experts, s->out, s->in, turned};
+}
+
+static struct operand8 rows_of(const struct fp8_sizes *s, enum fp8_operand which, const void *from,
+                               int64_t width, bool turned)
+{
+    return (struct operand8){from, which, s->samples * s->experts, s->rows, width, turned};
 }
 
 /* Y' = W'^T X' */
 void fp8_forward(const struct kernel_call *call, const struct fp8_sizes *s, void *room)
 {
     bool biased = call->op->weights > 1 && call->adds_once;
-    struct product8 p = {.left = {call->weight[0], FP8_E4M3, 1, s->out, s->in, false},
-                         .right = {call->input[0], FP8_E4M3, 1, s->rows, s->in, false},
+    struct product8 p = {.left = weights_of(call, s, false),
+                         .right = rows_of(s, FP8_INPUT, call->input[0], s->in, false),
+                         .samples = s->samples,
+                         .at_once = s->experts,
                          .m = s->out,
                          .n = s->rows,
                          .k = s->in,
@@ -184,8 +221,10 @@ void fp8_forward(const struct kernel_call *call, const struct fp8_sizes *s, void
 /* dX' = W' dY' */
 void fp8_input(const struct kernel_call *call, const struct fp8_sizes *s, void *room)
 {
-    struct product8 p = {.left = {call->weight[0], FP8_E4M3, 1, s->out, s->in, true},
-                         .right = {call->output_gradient, FP8_E5M2, 1, s->rows, s->out, false},
+    struct product8 p = {.left = weights_of(call, s, true),
+                         .right = rows_of(s, FP8_GRADIENT, call->output_gradient, s->out, false),
+                         .samples = s->samples,
+                         .at_once = s->experts,
                          .m = s->in,
                          .n = s->rows,
                          .k = s->out,
@@ -198,33 +237,33 @@ void fp8_input(const struct kernel_call *call, const struct fp8_sizes *s, void *
 /* dW' += X' dY'^T */
 void fp8_weight(const struct kernel_call *call, const struct fp8_sizes *s, void *room)
 {
-    struct product8 p = {.left = {call->input[0], FP8_E4M3, 1, s->rows, s->in, true},
-                         .right = {call->output_gradient, FP8_E5M2, 1, s->rows, s->out, true},
+    struct product8 p = {.left = rows_of(s, FP8_INPUT, call->input[0], s->in, true),
+                         .right = rows_of(s, FP8_GRADIENT, call->output_gradient, s->out, true),
+                         .samples = s->samples,
+                         .at_once = s->experts,
                          .m = s->in,
                          .n = s->out,
                          .k = s->rows,
                          .out = DTYPE_FP32,
-                         .before = 1,
+                         .adds = true,
                          .to = call->weight_gradient[0]};
     run_product(call, &p, room);
 }
 
-int64_t fp8_pair_bytes(int64_t left, int64_t right)
+/* The most that casts of these matrices take, whichever way they are multiplied. */
+static int64_t cast_bytes(int64_t matrices, int64_t rows, int64_t columns)
 {
-    return up(sizeof(struct cast_numbers)) + up(left * dtype_bytes(DTYPE_BF16)) +
-           up(right * dtype_bytes(DTYPE_BF16));
+    int64_t wide = rows * columns * dtype_bytes(DTYPE_BF16), turned = columns * stepped(rows);
+    return up(matrices * (wide > turned ? wide : turned));
 }
 
-struct fp8_pair fp8_pair(const struct kernel_call *call, const struct fp8_tensor *left,
-                         const struct fp8_tensor *right, float before, void *room)
+int64_t fp8_bytes(const struct fp8_sizes *s)
 {
-    struct cast_numbers *n = room;
-    struct operand8 a = {left->from, left->form, 1, 1, left->count, false};
-    struct operand8 b = {right->from, right->form, 1, 1, right->count, false};
-    char *to = (char *)room + up(sizeof *n);
-    char *then = to + up(left->count * dtype_bytes(DTYPE_BF16));
-    find_numbers(call, &a, &b, before, n);
-    cast_wide(call, &a, &n->most[0], to);
-    cast_wide(call, &b, &n->most[1], then);
-    return (struct fp8_pair){to, then, n->factor};
+    int64_t rows = s->samples * s->experts, most;
+    int64_t in = cast_bytes(rows, s->rows, s->in), out = cast_bytes(rows, s->rows, s->out);
+    int64_t weights = cast_bytes(s->experts, s->out, s->in);
+    most = in + out;
+    most = weights + in > most ? weights + in : most;
+    most = weights + out > most ? weights + out : most;
+    return up(sizeof(struct cast_numbers)) + most;
 }

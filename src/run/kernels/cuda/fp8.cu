@@ -20,16 +20,36 @@ template <int FORM> static __device__ __forceinline__ float scale_of(uint32_t mo
     return size == 0 ? 1 : __fdiv_rn(limit, size);
 }
 
+/* What is not finite stays no number, whatever the scale. */
 template <int FORM> static __device__ __forceinline__ uint8_t cast_one(bf16 x, float scale)
 {
-    return __nv_cvt_float_to_fp8(wide(x) * scale, __NV_SATFINITE, FORM == 0 ? __NV_E4M3 : __NV_E5M2);
+    float y = wide(x) * scale;
+    return __nv_cvt_float_to_fp8(isinf(y) ? y - y : y, __NV_SATFINITE,
+                                 FORM == 0 ? __NV_E4M3 : __NV_E5M2);
+}
+
+/* The size of a number, as its bits are compared. */
+static __device__ __forceinline__ uint32_t size_of(bf16 x)
+{
+    return __bfloat16_as_ushort(x) & 0x7fffu;
+}
+
+/* Adds the largest number of a tensor to those of this step (fp8.h, 2); NULL: nothing is remembered. */
+static __device__ __forceinline__ void remember(uint32_t own, float *history)
+{
+    if (!history)
+        return;
+    own = __reduce_max_sync(0xffffffffu, own);
+    if (threadIdx.x % 32 == 0 && own < 0x7f80u)
+        atomicMax((uint32_t *)history, own << 16);
 }
 
 template <int FORM>
 static __device__ __forceinline__ void cast_rows(const bf16 *x, int64_t count, const uint32_t *most,
-                                                 uint8_t *to)
+                                                 float *history, uint8_t *to)
 {
     float scale = scale_of<FORM>(*most);
+    uint32_t own = 0;
     for (int64_t i = thread_index() * 8; i < count; i += thread_count() * 8) {
         uint4 bits = *(const uint4 *)(x + i);
         const bf16 *all = (const bf16 *)&bits;
@@ -38,27 +58,37 @@ static __device__ __forceinline__ void cast_rows(const bf16 *x, int64_t count, c
             uint2 both;
         } made;
 #pragma unroll
-        for (int k = 0; k < 8; k++)
+        for (int k = 0; k < 8; k++) {
             made.each[k] = cast_one<FORM>(all[k], scale);
+            own = max(own, size_of(all[k]));
+        }
         *(uint2 *)(to + i) = made.both;
     }
+    remember(own, history);
 }
 
-/* Rows become columns, which are `step` apart; zeros after the last row. A block has TALL rows of 32 numbers. */
+/* Rows become columns, which are `step` apart; zeros after the last row. A block has TALL rows of 32 numbers of matrix
+ * blockIdx.z. */
 enum { TALL = 128, ACROSS = 32 };
 template <int FORM>
 static __device__ __forceinline__ void cast_turned(const bf16 *x, int64_t rows, int64_t columns,
-                                                   const uint32_t *most, int64_t step, uint8_t *to)
+                                                   const uint32_t *most, float *history,
+                                                   int64_t step, uint8_t *to)
 {
     __shared__ uint8_t tile[TALL][ACROSS + 4];
+    uint32_t own = 0;
+    x += blockIdx.z * rows * columns;
+    to += blockIdx.z * columns * step;
     float scale = scale_of<FORM>(*most);
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     int64_t row = (int64_t)blockIdx.x * TALL, column = (int64_t)blockIdx.y * ACROSS;
     for (int r = warp; r < TALL; r += warps) {
         bool there = row + r < rows && column + lane < columns;
-        tile[r][lane] =
-            there ? cast_one<FORM>(x[(row + r) * columns + column + lane], scale) : (uint8_t)0;
+        bf16 at = there ? x[(row + r) * columns + column + lane] : narrow<bf16>(0);
+        tile[r][lane] = cast_one<FORM>(at, scale);
+        own = max(own, size_of(at));
     }
+    remember(own, history);
     __syncthreads();
     for (int c = warp; c < ACROSS; c += warps) {
         int64_t at = row + 4 * lane;
@@ -75,26 +105,44 @@ static __device__ __forceinline__ void cast_turned(const bf16 *x, int64_t rows, 
 /* What a cast makes of numbers, as numbers of bf16, which has them all: not yet divided by the scale. */
 template <int FORM>
 static __device__ __forceinline__ void cast_wide(const bf16 *x, int64_t count, const uint32_t *most,
-                                                 bf16 *to)
+                                                 float *history, bf16 *to)
 {
     float scale = scale_of<FORM>(*most);
+    uint32_t own = 0;
     for (int64_t i = thread_index(); i < count; i += thread_count()) {
         __half_raw half = __nv_cvt_fp8_to_halfraw(cast_one<FORM>(x[i], scale),
                                                   FORM == 0 ? __NV_E4M3 : __NV_E5M2);
         to[i] = narrow<bf16>(__half2float(fp16(half)));
+        own = max(own, size_of(x[i]));
     }
+    remember(own, history);
 }
 
 #define FORMS(name, parameters, arguments)                                                         \
     extern "C" __global__ void name##_e4m3 parameters { name<0> arguments; }                       \
     extern "C" __global__ void name##_e5m2 parameters { name<1> arguments; }
-FORMS(cast_rows, (const bf16 *x, int64_t count, const uint32_t *most, uint8_t *to),
-      (x, count, most, to))
+FORMS(cast_rows,
+      (const bf16 *x, int64_t count, const uint32_t *most, float *history, uint8_t *to),
+      (x, count, most, history, to))
 FORMS(cast_turned,
-      (const bf16 *x, int64_t rows, int64_t columns, const uint32_t *most, int64_t step, uint8_t *to),
-      (x, rows, columns, most, step, to))
-FORMS(cast_wide, (const bf16 *x, int64_t count, const uint32_t *most, bf16 *to),
-      (x, count, most, to))
+      (const bf16 *x, int64_t rows, int64_t columns, const uint32_t *most, float *history,
+       int64_t step, uint8_t *to),
+      (x, rows, columns, most, history, step, to))
+FORMS(cast_wide, (const bf16 *x, int64_t count, const uint32_t *most, float *history, bf16 *to),
+      (x, count, most, history, to))
+
+/* most = the most of a history, of steps before this one (fp8.h, 2): a block for each operand. */
+extern "C" __global__ void remembered(const float *left, const float *right, int64_t stride,
+                                      int64_t slots, uint32_t *most)
+{
+    const float *history = blockIdx.x ? right : left;
+    float own = 0;
+    for (int64_t i = 1 + threadIdx.x; i < slots; i += blockDim.x)
+        own = fmaxf(own, history[i * stride]);
+    own = block_most(own);
+    if (threadIdx.x == 0)
+        most[blockIdx.x] = __float_as_uint(own) >> 16;
+}
 
 /* What the product of two cast tensors is multiplied by, the second of form FORM, and what is there before. */
 template <int FORM>

@@ -97,7 +97,7 @@ static bool runs_fp8(const struct kernel_call *call, const struct gpu_linear *l,
                      void (*phase)(const struct kernel_call *, const struct fp8_sizes *, void *))
 {
     if (call->fp8)
-        phase(call, &(struct fp8_sizes){l->rows, l->in, l->out},
+        phase(call, &(struct fp8_sizes){1, 1, l->rows, l->in, l->out},
               scratch_at(call, linear_room(call).casts));
     return call->fp8;
 }

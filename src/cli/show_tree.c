@@ -53,6 +53,8 @@ static const char *extras(struct arena *keep, const struct op *op, const struct 
     if (choice->offload)
         text = arena_printf(keep, "%s%s%s", text, *text ? ", " : "",
                             choice->offload == OFFLOAD_KEPT ? "offload kept" : "offload");
+    if (choice->parts)
+        text = arena_printf(keep, "%s%smemory in parts", text, *text ? ", " : "");
     return text;
 }
 
@@ -113,6 +115,8 @@ json_t *choices_json(const struct showing *s)
             json_object_set_new(run, "offload_kept", json_true());
         if (choice->saved || choice->discard)
             json_object_set_new(run, choice_recompute_text(choice), json_true());
+        if (choice->parts)
+            json_object_set_new(run, "memory", json_string("parts"));
         if (s->layouts)
             json_object_set_new(run, "layouts",
                                 json_pack("{s:s, s:s, s:s}", "inputs",

@@ -68,6 +68,8 @@ static bool moves_keys(const struct block_writer *w, const struct use *use)
 static enum purpose purpose_of_step(const struct block_writer *w, const struct use *use,
                                     const struct reshard_step *step)
 {
+    if (parting_of(w->b->in_parts, use, step))
+        return PURPOSE_TENSOR;
     if (step->kind != STEP_SLICE && moves_tokens(w, use))
         return PURPOSE_EXPERTS;
     return moves_keys(w, use) ? PURPOSE_CONTEXT : PURPOSE_TENSOR;

@@ -38,6 +38,7 @@
  *       run beside the gathers, one after them, and the last beside the scatters of the gradients.
  *   I8  What is discarded (plan/recompute.c) is made again before the first that reads it, in a backward pass or when it
  *       runs again itself, as its producer leaves it or gathered; other reshards leave their reader a copy, which stays.
+ *   I9  What waits in parts (parts.c) is gathered before a layer's backward pass reads it, or runs forward again.
  */
 #include "compile/block_writer.h"
 
@@ -65,6 +66,62 @@ static bool gathers(const struct joint *joint)
     return false;
 }
 
+/* The first and the last instance of the run of recomputed ones, within its layer, that this one is in. */
+static int64_t run_start(const struct block_writer *w, int64_t i)
+{
+    const struct plan *plan = w->b->plan;
+    while (i > plan->part[w->part].first && !plan->ends_layer[i - 1] &&
+           plan_choice(plan, i - 1)->recompute)
+        i--;
+    return i;
+}
+
+static int64_t run_end(const struct block_writer *w, int64_t i)
+{
+    const struct plan *plan = w->b->plan;
+    while (i + 1 < plan->part[w->part].first + plan->part[w->part].count && !plan->ends_layer[i] &&
+           plan_choice(plan, i + 1)->recompute)
+        i++;
+    return i;
+}
+
+static bool moves(const struct joint *joint)
+{
+    return joint->forward[0] || joint->forward[1];
+}
+
+/* Whether it reads what is made again of an output of this part (I8). */
+static bool reads_remade(const struct block_writer *w, const struct use *use)
+{
+    if (!in_part(w, use->source) || !plan_choice(w->b->plan, use->source)->discard)
+        return false;
+    return !moves(use->joint) || gathers(use->joint);
+}
+
+/* Whether reader and source run forward again together, so that the one reads what the other has made again. */
+static bool runs_together(const struct block_writer *w, const struct use *use)
+{
+    const struct plan *plan = w->b->plan;
+    return plan_choice(plan, use->reader)->recompute && plan_choice(plan, use->source)->recompute &&
+           !plan_choice(plan, use->source)->saved &&
+           run_start(w, use->reader) == run_start(w, use->source);
+}
+
+/* Makes what a use reads whole again, if it waits in parts; returns the last step, -1: it does not (I9). */
+static int32_t regather(struct block_writer *w, const struct use *use)
+{
+    struct in_parts *all = w->b->in_parts;
+    if (!all || !in_part(w, use->source) || !all[use->source].gathers ||
+        (moves(use->joint) && !gathers(use->joint)) || runs_together(w, use) ||
+        reads_remade(w, use))
+        return -1;
+    int32_t *whole = &w->whole[use->source - w->b->plan->part[w->part].first];
+    if (*whole < w->layer || *whole < 0)
+        *whole = write_reshard(w, use, all[use->source].gathers, FLOW_FORWARD, w->last_op);
+    all[use->source].use = (int32_t)(use - w->b->use);
+    return *whole;
+}
+
 /* Brings one input; returns the item after which it is there. */
 static int32_t bring(struct block_writer *w, int64_t u)
 {
@@ -76,9 +133,12 @@ static int32_t bring(struct block_writer *w, int64_t u)
     if (*done >= w->floor)
         return *done;
     const struct joint *j = use->joint;
+    int32_t whole = w->recomputing ? regather(w, use) : -1;
     int32_t first = (int32_t)w->items.len;
+    w->brought = whole > w->brought ? whole : w->brought;
     if (w->recomputing && needs < w->floor && !gathers(j))
         return -1; /* I4 */
+    needs = whole > needs ? whole : needs;
     if (j->across)
         needs = write_steps(w, use, j->forward[1], j->forward[1]->send + 1, j->forward[1]->steps,
                             FLOW_FORWARD, needs);
@@ -134,25 +194,6 @@ static void write_forward(struct block_writer *w)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* The first and the last instance of the run of recomputed ones, within its layer, that this one is in. */
-static int64_t run_start(const struct block_writer *w, int64_t i)
-{
-    const struct plan *plan = w->b->plan;
-    while (i > plan->part[w->part].first && !plan->ends_layer[i - 1] &&
-           plan_choice(plan, i - 1)->recompute)
-        i--;
-    return i;
-}
-
-static int64_t run_end(const struct block_writer *w, int64_t i)
-{
-    const struct plan *plan = w->b->plan;
-    while (i + 1 < plan->part[w->part].first + plan->part[w->part].count && !plan->ends_layer[i] &&
-           plan_choice(plan, i + 1)->recompute)
-        i++;
-    return i;
-}
-
 /* I5; what was gathered is gathered later (I2). */
 static void bring_kept(struct block_writer *w, int64_t instance)
 {
@@ -161,7 +202,7 @@ static void bring_kept(struct block_writer *w, int64_t instance)
     for (int32_t k = 0; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++) {
         int64_t u = w->b->use_first[instance] + k;
         const struct joint *joint = w->b->use[u].joint;
-        if (!(op->keep & INPUTS[k]) || !joint || gathers(joint))
+        if (!(op->keep & INPUTS[k]) || !joint || !moves(joint) || gathers(joint))
             continue;
         int32_t there = bring(w, u);
         if (there >= 0 && w->items.data[there].kind == ITEM_STEP)
@@ -181,14 +222,6 @@ static void recompute(struct block_writer *w, int64_t first, int64_t last)
     }
     w->recomputing = false;
     w->floor = (int32_t)w->items.len;
-}
-
-/* Whether it reads what is made again of an output of this part (I8). */
-static bool reads_remade(const struct block_writer *w, const struct use *use)
-{
-    if (!in_part(w, use->source) || !plan_choice(w->b->plan, use->source)->discard)
-        return false;
-    return !(use->joint->forward[0] || use->joint->forward[1]) || gathers(use->joint);
 }
 
 static void remake(struct block_writer *w, int64_t instance);
@@ -250,7 +283,7 @@ static int32_t receive_back(struct block_writer *w, int64_t instance)
     return needs;
 }
 
-/* I2: gathers again what the backward pass reads and a reshard had gathered. */
+/* I2: gathers again what the backward pass reads and a reshard had gathered; and what waits in parts (I9). */
 static int32_t gather_again(struct block_writer *w, int64_t instance)
 {
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
@@ -259,11 +292,16 @@ static int32_t gather_again(struct block_writer *w, int64_t instance)
     int32_t needs = -1;
     for (int32_t k = 0; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++) {
         const struct use *use = &b->use[b->use_first[instance] + k];
-        if (!use->joint || use->joint->across || !(op->keep & INPUTS[k]) || !gathers(use->joint))
+        if (!use->joint || use->joint->across || !(op->keep & INPUTS[k]))
+            continue;
+        int32_t whole = regather(w, use);
+        needs = whole > needs ? whole : needs;
+        if (!gathers(use->joint))
             continue;
         int32_t *done = &w->step_of[use->same_forward - w->first_use];
         if (*done < w->floor || *done < w->layer) {
-            int32_t after = write_reshard(w, use, use->joint->forward[0], FLOW_FORWARD, w->last_op);
+            int32_t after = write_reshard(w, use, use->joint->forward[0], FLOW_FORWARD,
+                                          whole > w->last_op ? whole : w->last_op);
             *done = write_reshard(w, use, use->joint->forward[1], FLOW_FORWARD, after);
         }
         needs = *done > needs ? *done : needs;
@@ -367,6 +405,8 @@ static void write_block(struct build *b, int32_t part, enum slot_kind kind)
     w.remade = ARENA_ARRAY(b->scratch, bool, (size_t)range->count);
     w.step_of = ARENA_ARRAY(b->scratch, int32_t, uses);
     w.gradient_of = ARENA_ARRAY(b->scratch, int32_t, (size_t)range->count);
+    w.whole = ARENA_ARRAY(b->scratch, int32_t, (size_t)range->count);
+    memset(w.whole, -1, (size_t)range->count * sizeof *w.whole);
     memset(w.gradient_of, -1, (size_t)range->count * sizeof *w.gradient_of);
     memset(w.item_of, -1, (size_t)range->count * sizeof *w.item_of);
     memset(w.step_of, -1, uses * sizeof *w.step_of);
@@ -401,4 +441,5 @@ void build_blocks(struct build *b)
         for (int32_t part = 0; used[kind] && part < b->plan->parts; part++)
             write_block(b, part, (enum slot_kind)kind);
     }
+    slice_forward_blocks(b);
 }

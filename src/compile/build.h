@@ -33,8 +33,9 @@ struct build {
     int64_t *use_first; /* per instance */
     struct use *use;
     int32_t uses;
-    int32_t *part_of;     /* per instance */
-    const uint8_t *rerun; /* enum rerun, per instance */
+    int32_t *part_of;          /* per instance */
+    const uint8_t *rerun;      /* enum rerun, per instance */
+    struct in_parts *in_parts; /* per instance; NULL: no output waits in parts (parts.c) */
     ARRAY(struct crossing) crossings;
     int32_t *crossing_of; /* per instance: the latest of its crossings + 1, 0: none */
     ARRAY(struct block) blocks;
@@ -87,6 +88,10 @@ int64_t share_bytes(const struct build *b, const struct bucket *bucket, int64_t 
 int64_t weight_shares(const struct build *b, int64_t instance);
 
 void find_uses(struct build *b);
+/* Which outputs are kept in parts, once their readers are known (parts.c). */
+void find_parts(struct build *b);
+/* Adds the slices of what backward blocks gather. */
+void slice_forward_blocks(struct build *b);
 void build_blocks(struct build *b);
 void build_buckets(struct build *b);
 void find_lifetimes(struct build *b);

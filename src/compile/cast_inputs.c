@@ -1,6 +1,8 @@
 /* cast_inputs.c - inputs of products and of attention that are kept and sent as they were cast (lifetimes.h, I10). */
 #include "compile/lives.h"
 
+#include <math.h>
+
 /* Whether an operator keeps its first input as it was cast. */
 static bool keeps_cast(const struct life_trace *t, int64_t instance)
 {
@@ -102,4 +104,17 @@ int64_t step_bytes_sent(const struct build *b, const struct use *use,
     if (gathers_cast(b, use, step, flow))
         return (int64_t)((double)step->elements * dtype_cast_bytes(dtype));
     return step->elements * element_bytes(op->input[use->operand].element, dtype);
+}
+
+/* I9. */
+void take_steps(struct life_trace *t, const struct laid *laid, bool forward)
+{
+    const struct op *op = laid->op;
+    if (!(op->keep & KEEP_STEPS))
+        return;
+    double elements = operand_elements(op, &op->input[0], laid->local);
+    double gradient = operand_bytes(op, &op->input[0], laid->local, t->b->plan->dtype);
+    take_life(t, forward ? HELD_COPY : HELD_GRADIENT, t->item->instance, 4 * elements);
+    if (!forward)
+        take_life(t, HELD_GRADIENT, t->item->instance, fmax(0, 4 * elements - gradient));
 }

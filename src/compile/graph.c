@@ -139,8 +139,8 @@ const struct laid *graph_laid(const struct graph *graph, int64_t instance)
 static void publish_uses(struct build *b)
 {
     struct graph_uses *uses = ARENA_NEW(b->keep, struct graph_uses);
-    *uses =
-        (struct graph_uses){b->use, b->use_first, b->last_use, b->part_of, b->bucket_of, b->laid};
+    *uses = (struct graph_uses){b->use,       b->use_first, b->last_use, b->part_of,
+                                b->bucket_of, b->laid,      b->in_parts};
     b->graph->uses = uses;
 }
 

@@ -55,7 +55,7 @@ static bool may_wait(const struct life_trace *t)
     return !t->item || plan_choice(t->b->plan, t->item->instance)->offload != OFFLOAD_NOTHING;
 }
 
-static void read_life(struct life_trace *t, int32_t number) /* (1) */
+void read_life(struct life_trace *t, int32_t number) /* (1) */
 {
     if (number == NOTHING)
         return;
@@ -130,8 +130,10 @@ static bool in_place(const struct joint_steps *s)
 /* The tensor that a use's reshard starts from. */
 int32_t life_origin(const struct life_trace *t, const struct use *use)
 {
-    if (in_part(t, use->source))
-        return t->output[life_place(t, use->source)];
+    if (in_part(t, use->source)) {
+        int64_t place = life_place(t, use->source);
+        return t->whole[place] != NOTHING ? t->whole[place] : t->output[place];
+    }
     int64_t leader = use->joint ? use->same_forward : use - t->b->use;
     return t->received[leader - t->first_use];
 }
@@ -164,19 +166,6 @@ static void receive_inputs(struct life_trace *t, const struct part *part)
     }
 }
 
-/* I9. */
-static void take_steps(struct life_trace *t, const struct laid *laid, bool forward)
-{
-    const struct op *op = laid->op;
-    if (!(op->keep & KEEP_STEPS))
-        return;
-    double elements = operand_elements(op, &op->input[0], laid->local);
-    double gradient = operand_bytes(op, &op->input[0], laid->local, t->b->plan->dtype);
-    take_life(t, forward ? HELD_COPY : HELD_GRADIENT, t->item->instance, 4 * elements);
-    if (!forward)
-        take_life(t, HELD_GRADIENT, t->item->instance, fmax(0, 4 * elements - gradient));
-}
-
 static void forward_op(struct life_trace *t, int64_t instance)
 {
     const struct build *b = t->b;
@@ -187,6 +176,7 @@ static void forward_op(struct life_trace *t, int64_t instance)
     take_cast(t, instance);
     t->output[life_place(t, instance)] =
         take_life(t, HELD_OUTPUT, instance, output_bytes(t, instance));
+    t->whole[life_place(t, instance)] = NOTHING;
     t->extra[life_place(t, instance)] =
         take_life(t, HELD_EXTRA, instance, op_extra_bytes(laid->op, laid->local, b->plan->dtype));
 }
@@ -200,6 +190,10 @@ static double copy_bytes(const struct life_trace *t, const struct use *use)
 /* A step of an input's reshard (lifetimes.h, I3). */
 static void forward_step(struct life_trace *t, const struct use *use)
 {
+    if (parting_of(t->b->in_parts, use, t->item->step)) {
+        parting_step(t, use);
+        return;
+    }
     struct joint_steps steps = joint_forward_steps(use->joint);
     int32_t *copy = &t->copy[use->same_forward - t->first_use];
     if (t->item->step != joint_first_step(&steps)) {
@@ -462,6 +456,8 @@ static void trace_part(struct build *b, int32_t number, struct part_lifetimes *o
                            .extra = nothings(b->scratch, part->count),
                            .gradient = nothings(b->scratch, part->count),
                            .cast = nothings(b->scratch, part->count),
+                           .parts = nothings(b->scratch, part->count),
+                           .whole = nothings(b->scratch, part->count),
                            .received = nothings(b->scratch, uses),
                            .copy = nothings(b->scratch, uses),
                            .raw = nothings(b->scratch, uses),

@@ -41,6 +41,9 @@
  *       that offloads nothing reads it in its backward pass, too. It has two lives: one until the layer after its own
  *       has run forward, and one from when that layer begins to run backward (layer_copies.c). What the last layer of a
  *       part keeps stays. An executor copies it with the checkpoints.
+ *   I12 An output that waits in parts (parts.c) is freed after the last forward pass that reads it, where its parts are
+ *       allocated, which live until they are gathered last; what is gathered lives until the last reader that it was gathered
+ *       for.
  */
 #ifndef WEFT_COMPILE_LIFETIMES_H
 #define WEFT_COMPILE_LIFETIMES_H

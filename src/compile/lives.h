@@ -13,7 +13,8 @@ struct life_trace {
     struct life_list lives;
     int32_t *output, *extra, *gradient; /* per instance of the part: lives, or NOTHING */
     int32_t *cast;                      /* the same: an input as it was cast (I10) */
-    int32_t *received, *copy;           /* per use: those of its leader */
+    int32_t *parts, *whole;   /* the same: an output in parts, and made whole from these (I12) */
+    int32_t *received, *copy; /* per use: those of its leader */
     /* per use: those of its leader, before the gradient's reshard */
     int32_t *raw;
     int32_t sending; /* the tensor of the send that is being prepared */
@@ -32,6 +33,8 @@ static inline int64_t life_place(const struct life_trace *t, int64_t instance)
 
 /* A tensor that is allocated now; NOTHING if it has no bytes. */
 int32_t take_life(struct life_trace *t, enum held held, int64_t instance, double bytes);
+/* Extends its life to the current position; NOTHING is read by nobody. */
+void read_life(struct life_trace *t, int32_t number);
 double life_input_bytes(const struct life_trace *t, const struct use *use);
 
 /* The steps of a joint's reshards that one block does, forward or backward. */
@@ -45,6 +48,11 @@ const struct reshard_step *joint_first_step(const struct joint_steps *s);
 /* The tensor that a use's reshard starts from, and the one that the operator reads. */
 int32_t life_origin(const struct life_trace *t, const struct use *use);
 int32_t input_life(const struct life_trace *t, const struct use *use);
+
+/* What a loss in single steps takes (I9; cast_inputs.c). */
+void take_steps(struct life_trace *t, const struct laid *laid, bool forward);
+/* A step that brings a source to parts, or makes it whole again (I12; part_lives.c). */
+void parting_step(struct life_trace *t, const struct use *use);
 
 /* Takes the cast of an operator's first input, if the operator keeps it so (I10; cast_inputs.c). */
 void take_cast(struct life_trace *t, int64_t instance);

@@ -5,6 +5,7 @@
  *   proof_layouts.c        layouts, and what a step makes of them
  *   weights.c      which bucket a weight is in, and over which devices it is a sum
  *   symbolic.c     a symbolic device: what it holds, what operators and steps make of it
+ *   proof_parts.c  what is kept in parts
  *   equivalence.c  the graph's tasks, executed on all of them
  */
 #ifndef WEFT_COMPILE_PROOF_H
@@ -32,6 +33,7 @@ struct fact {
     /* its run has saved instances, or stops early, so that only needed instances run again */
     bool spared;
     int32_t output, output_grad; /* numbers of layouts */
+    int32_t kept; /* that of what is kept of its output: the same, or in parts (parts.c, I1) */
     /* of its inputs; the next instance's first reading follows the last of them */
     int64_t first_reading;
     int32_t readers;    /* the first in the list of readings of its output, -1: none */
@@ -128,6 +130,8 @@ struct symbolic_machine {
     int32_t task; /* the current one, for errors */
     uint8_t *made;
     struct chain *chain;
+    struct chain *
+        mended; /* per instance: its output on the way from parts to the whole; NULL: none is kept in parts */
     int32_t *received; /* per reading: the layout of what a send brought */
     /* gradients of inputs that their reader has made and that have not been sent on */
     bool *pending;
@@ -181,6 +185,12 @@ weft_status proof_all_have_gone(const struct symbolic_machine *m);
 weft_status proof_copy(struct symbolic_machine *m, const struct task *task);
 weft_status proof_need_host(const struct symbolic_machine *m, const struct task *task);
 weft_status proof_need_unit(const struct symbolic_machine *m, const struct task *task);
+
+/* ---- proof_parts.c ---- */
+/* Whether the output of an instance is there as it was made, and not in parts; whether a step takes it from its parts towards
+ * the whole, which is then noted. */
+bool proof_is_mended(const struct symbolic_machine *m, int64_t source, struct at at);
+bool proof_mends(struct symbolic_machine *m, const struct reading *r, struct at at);
 
 /* ---- proof_order.c ---- */
 /* The tasks of a graph, by stream and by the tasks that wait for them. */

@@ -80,6 +80,9 @@ static struct symbolic_machine machine_new(struct proof *p, struct arena *keep)
                                  .synchronised = ARENA_ARRAY(keep, int64_t, devices *buckets),
                                  .shares_added = ARENA_ARRAY(keep, int64_t, devices *buckets),
                                  .stepped = ARENA_ARRAY(keep, bool, devices)};
+    for (size_t i = 0; i < instances && !m.mended; i++)
+        if (p->fact[i].kept != p->fact[i].output)
+            m.mended = ARENA_ARRAY(keep, struct chain, rows * instances);
     for (int i = 0; i < 2; i++)
         m.host[i] = ARENA_ARRAY(keep, bool, rows *(size_t)p->plan->parts);
     return m;

@@ -119,6 +119,23 @@ done:
     return status;
 }
 
+/* ---- what is kept ---------------------------------------------------------------------------- */
+
+static void find_kept(struct proof *p)
+{
+    for (int64_t i = 0; i < p->plan->instances; i++) {
+        struct fact *at = &p->fact[i];
+        struct layout parts;
+        bool shares = false;
+        for (int32_t r = at->readers; r >= 0; r = p->reading[r].next)
+            shares |= p->reading[r].part;
+        at->kept = at->output;
+        if (at->choice->parts && !shares && !(at->op->keep & KEEP_OUTPUT) &&
+            layout_in_parts(&p->layouts.data[at->output], &parts))
+            at->kept = number_layout(p, &parts);
+    }
+}
+
 /* ---- the runs of a layer that are recomputed together ---------------------------------------- */
 
 static void number_runs(struct proof *p)
@@ -167,6 +184,7 @@ weft_status walk_model(struct proof *p)
     p->fact[instances].first_reading = p->readings;
     number_runs(p);
     find_owners(p);
+    find_kept(p);
 done:
     return status;
 }

@@ -18,6 +18,7 @@
  *       the parts of a fused tensor never share a reshard.
  *   I5  Weights are read only when they are whole: gathered for this pass with shard 3; and not
  *       before what the previous iteration left to this one has arrived.
+ *   I6  An output that is kept in parts is read in a backward block only after its parts were gathered there (parts.c).
  */
 #include "compile/proof.h"
 
@@ -96,15 +97,19 @@ static bool reads_remade(const struct symbolic_machine *m, const struct reading 
     return fact[r->source].choice->discard && fact[r->reader].part == fact[r->source].part;
 }
 
-/* Whether the source's output exists as the source left it. */
-static bool source_there(const struct symbolic_machine *m, const struct reading *r, struct at at)
+/* The layout in which the source's output exists: as the source left it, or in a backward block as it was kept. 0: it
+ * does not. */
+static int32_t source_there(const struct symbolic_machine *m, const struct reading *r, struct at at)
 {
-    if (m->p->fact[r->source].stage != stage_of(m, at.device))
-        return false;
+    const struct fact *source = &m->p->fact[r->source];
+    if (source->stage != stage_of(m, at.device))
+        return 0;
     uint8_t made =
         m->made[row(m, at.device, at.micro_batch, m->p->plan->instances) + (size_t)r->source];
     bool again = !forward_block(m, at.block) && (same_run(m, r) || reads_remade(m, r));
-    return made & (again ? MADE_AGAIN : MADE);
+    if (!(made & (again ? MADE_AGAIN : MADE)))
+        return 0;
+    return again || proof_is_mended(m, r->source, at) ? source->output : source->kept;
 }
 
 /* I2, for what steps have brought. */
@@ -133,7 +138,8 @@ static bool input_there(const struct symbolic_machine *m, const struct reading *
 {
     const struct proof *p = m->p;
     size_t first = row(m, at.device, at.micro_batch, p->readings);
-    if (source_there(m, r, at) && same_data(p, r, p->fact[r->source].output, r->want))
+    int32_t left = source_there(m, r, at);
+    if (left && same_data(p, r, left, r->want))
         return true;
     for (int32_t i = p->fact[r->source].readers; i >= 0; i = p->reading[i].next) {
         int32_t received = m->received[first + (size_t)i];
@@ -355,9 +361,10 @@ static int32_t first_step(struct symbolic_machine *m, const struct reading *r, s
     const struct reshard_step *step = item_at(m, at)->step;
     size_t first = row(m, at.device, at.micro_batch, p->readings);
     int32_t result = 0;
-    *there = source_there(m, r, at);
+    int32_t left = source_there(m, r, at);
+    *there = left > 0;
     if (*there)
-        result = step_result(p, r, p->fact[r->source].output, step);
+        result = step_result(p, r, left, step);
     if (!r->across || p->fact[r->reader].stage != stage_of(m, at.device))
         return result;
     for (int32_t i = p->fact[r->source].readers; i >= 0 && !result; i = p->reading[i].next) {
@@ -379,10 +386,14 @@ static weft_status step_forward(struct symbolic_machine *m, const struct reading
     bool goes_on = c->layout && c->block == at.block && c->item > m->floor[at.block][at.item];
     bool there = true;
     int32_t result = goes_on ? step_result(p, r, c->layout, step) : 0;
+    if (!result && !proof_is_mended(m, r->source, at) && !same_run(m, r) && !reads_remade(m, r))
+        return proof_mends(m, r, at) ? WEFT_OK : bad_step(m, r, at);
     if (!result) {
         goes_on = false;
         result = first_step(m, r, at, &there);
     }
+    if (!result && proof_mends(m, r, at)) /* once more, for another layer */
+        return WEFT_OK;
     if (!there)
         return wrong(m, r->reader, "input %d is to be resharded before it is there", r->operand);
     if (!result)

@@ -162,4 +162,5 @@ void find_uses(struct build *b)
         for (int32_t k = 0; k < plan->model->op[plan->instance[i].op].inputs; k++)
             add_use(b, i, k);
     }
+    find_parts(b);
 }

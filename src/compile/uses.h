@@ -47,13 +47,25 @@ struct use {
     int32_t next; /* an earlier use of the same source, -1: none */
 };
 
+/* An output that waits in parts between the passes (parts.c). */
+struct in_parts {
+    const struct reshard *slices, *gathers; /* to parts, and whole again; NULL: it does not */
+    int32_t use;                            /* one whose reader has it gathered, -1: nobody has */
+    double share;                           /* of its bytes on each device */
+};
+enum parting { PARTING_NONE, PARTING_SLICE, PARTING_GATHER };
+/* Whether a step brings a use's source to parts or makes it whole again; `all` is per instance, or NULL. */
+enum parting parting_of(const struct in_parts *all, const struct use *use,
+                        const struct reshard_step *step);
+
 struct graph_uses {
     const struct use *use;
-    int64_t *use_first; /* per instance, and one past the last */
-    int32_t *last_use;  /* per instance: the latest use of its output, -1: none */
-    int32_t *part_of;   /* per instance */
-    int32_t *bucket_of; /* per instance: of its weights, -1: none */
-    struct laid **laid; /* per operator and choice */
+    int64_t *use_first;              /* per instance, and one past the last */
+    int32_t *last_use;               /* per instance: the latest use of its output, -1: none */
+    int32_t *part_of;                /* per instance */
+    int32_t *bucket_of;              /* per instance: of its weights, -1: none */
+    struct laid **laid;              /* per operator and choice */
+    const struct in_parts *in_parts; /* per instance; NULL: no output waits in parts */
 };
 const struct laid *graph_laid(const struct graph *graph, int64_t instance);
 

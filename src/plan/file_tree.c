@@ -19,7 +19,7 @@
 
 #include "plan/room.h"
 
-enum tree_setting { SET_SPLIT, SET_RECOMPUTE, SET_SHARD, SET_OFFLOAD, SETTINGS };
+enum tree_setting { SET_SPLIT, SET_RECOMPUTE, SET_SHARD, SET_OFFLOAD, SET_MEMORY, SETTINGS };
 
 struct line {
     const struct doc *at;
@@ -30,6 +30,7 @@ struct line {
     bool saved, discard; /* with recompute: what becomes of the output */
     int64_t shard;
     enum offload offload;
+    bool parts;
     bool matched, won; /* whether it names some instance; whether it sets the split of one */
     unsigned used;     /* parts of the split that some operator below could use, as bits */
 };
@@ -44,7 +45,7 @@ struct tree {
 
 struct settings {
     const char *split;
-    const struct doc *recompute, *offload, *at;
+    const struct doc *recompute, *offload, *memory, *at;
     int64_t shard;
 };
 
@@ -54,6 +55,7 @@ static const struct field FIELDS[] = {
     {"recompute", FIELD_DOC, offsetof(struct settings, recompute)},
     {"shard", FIELD_INT, offsetof(struct settings, shard), .expected = "0, 1, 2 or 3"},
     {"offload", FIELD_DOC, offsetof(struct settings, offload)},
+    {"memory", FIELD_DOC, offsetof(struct settings, memory)},
     {"at", FIELD_DOC, offsetof(struct settings, at)},
 };
 enum { TREE_FIELDS = COUNT_OF(FIELDS) - 1, CHOICE_FIELDS = COUNT_OF(FIELDS) };
@@ -94,6 +96,16 @@ static weft_status read_offload(const struct doc *node, struct line *line)
     return WEFT_OK;
 }
 
+static weft_status read_memory(const struct doc *node, struct line *line)
+{
+    line->parts = node->kind == DOC_TEXT && strcmp(node->text, "parts") == 0;
+    if (line->parts || (node->kind == DOC_TEXT && strcmp(node->text, "whole") == 0))
+        return WEFT_OK;
+    return doc_error(node, "docs/reference/plan-file.md says what is kept in parts",
+                     "'memory' is '%.40s', expected parts or whole",
+                     node->text ? node->text : doc_kind_name(node->kind));
+}
+
 static weft_status read_settings(const struct doc *node, size_t fields, struct line *line,
                                  struct settings *s)
 {
@@ -112,6 +124,8 @@ static weft_status read_settings(const struct doc *node, size_t fields, struct l
     line->shard = s->shard;
     if (s->offload)
         TRY(read_offload(s->offload, line));
+    if (s->memory)
+        TRY(read_memory(s->memory, line));
 done:
     return status;
 }
@@ -310,6 +324,8 @@ static weft_status apply(struct tree *tree, int64_t instance)
         choice.shard = (uint8_t)w.line[SET_SHARD]->shard;
     if (w.line[SET_OFFLOAD])
         choice.offload = (uint8_t)w.line[SET_OFFLOAD]->offload;
+    if (w.line[SET_MEMORY])
+        choice.parts = w.line[SET_MEMORY]->parts;
     return plan_choose(plan, instance, &choice);
 }
 

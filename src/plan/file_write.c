@@ -66,6 +66,8 @@ static json_t *choice_json(struct arena *scratch, const struct choice *choice)
                             choice->offload == OFFLOAD_KEPT
                                 ? json_string(choice_offload_text(choice))
                                 : json_true());
+    if (choice->parts)
+        json_object_set_new(json, "memory", json_string("parts"));
     return json;
 }
 

@@ -90,6 +90,34 @@ int64_t layout_local(const struct layout *layout)
     return local;
 }
 
+/* The elements that follow each other wherever a device holds some of them: a part of these is a part of all (layout.h, I1). */
+static int64_t run_of(const struct layout *layout)
+{
+    int64_t run = layout->elements;
+    for (int64_t i = 0; i < layout->digits; i++)
+        if (layout->digit[i].hold > 0 && layout->digit[i].hold < run)
+            run = layout->digit[i].hold;
+    return run;
+}
+
+bool layout_in_parts(const struct layout *layout, struct layout *out)
+{
+    int64_t run = run_of(layout), parts = 1;
+    *out = layout_none(layout->elements);
+    for (int64_t i = 0; i < layout->digits; i++) {
+        int64_t degree = layout->digit[i].degree, hold = layout->digit[i].hold;
+        if (hold == HOLD_PARTIAL || (hold == HOLD_COPY && run % (parts * degree) != 0))
+            return false;
+        if (hold == HOLD_COPY) {
+            parts *= degree;
+            hold = run / parts;
+        }
+        if (!layout_add(out, degree, hold))
+            return false;
+    }
+    return parts > 1;
+}
+
 /* ---- the layout of an operand ---------------------------------------------------------------- */
 
 /* How an operand stores the operator's dims; span 0: the operand lacks the dim. */

@@ -46,6 +46,10 @@ uint64_t layout_hash(const struct layout *layout, uint64_t seed);
 int64_t layout_devices(const struct layout *layout);
 int64_t layout_local(const struct layout *layout); /* elements on each device */
 
+/* The same tensor when the devices that hold the same keep an equal part of it each. False: there are none, there are
+ * partial sums, or it has no such parts. */
+bool layout_in_parts(const struct layout *layout, struct layout *out);
+
 enum flow { FLOW_FORWARD, FLOW_GRADIENT };
 
 /* What one part of a split makes of an operand (model.h, I2): S, B and P in reports. */

@@ -17,6 +17,7 @@
  *   I5  A framework may keep more or less of the state than (1), or for less than an iteration
  *       (policy_memory).
  *   I6  Of parameters whose state is in host memory, the gradients wait there for the host's step, too.
+ *   I7  Of an output that waits in parts (compile/parts.c) each device keeps its part.
  */
 #include "plan/room.h"
 
@@ -219,6 +220,8 @@ enum fate { FATE_ELSEWHERE, FATE_KEPT, FATE_MADE_AGAIN, FATE_SAVED, FATE_DISCARD
 
 struct memory_walk {
     const struct plan *plan;
+    double *
+        share; /* per operator: of its output, what each device keeps; that of its latest copy in this part (I7) */
     int64_t *counted;     /* per tensor: copy + 1 of the instance that counted it last */
     uint8_t *fate;        /* enum fate, per operator: that of its latest copy in this part */
     const uint8_t *rerun; /* enum rerun, per instance */
@@ -306,6 +309,26 @@ static bool stays_for(struct memory_walk *w, const struct instance *reader, int3
     return true;
 }
 
+/* I7. */
+static double output_share(const struct plan *plan, const struct op *op,
+                           const struct choice *choice)
+{
+    struct layout parts,
+        whole = layout_of(op, &op->output, &choice->split, plan->step_samples, FLOW_FORWARD);
+    bool in_parts = choice->parts && !(op->keep & KEEP_OUTPUT) && layout_in_parts(&whole, &parts);
+    return in_parts ? (double)layout_local(&parts) / (double)layout_local(&whole) : 1;
+}
+
+static double input_share(const struct memory_walk *w, const struct instance *reader, int32_t input)
+{
+    const struct model *model = w->plan->model;
+    bool carried;
+    int32_t tensor =
+        plan_origin(model, reader, model->op[reader->op].input[input].tensor, &carried);
+    int32_t producer = model->tensor[tensor].producer;
+    return producer < 0 || w->fate[producer] == FATE_ELSEWHERE ? 1 : w->share[producer];
+}
+
 static double input_bytes(struct memory_walk *w, const struct instance *reader,
                           const int64_t *local, bool recompute)
 {
@@ -313,7 +336,8 @@ static double input_bytes(struct memory_walk *w, const struct instance *reader,
     double bytes = 0;
     for (int32_t i = 0; i < op->inputs; i++)
         if (stays_for(w, reader, i, recompute))
-            bytes += operand_bytes(op, &op->input[i], local, w->plan->dtype);
+            bytes +=
+                operand_bytes(op, &op->input[i], local, w->plan->dtype) * input_share(w, reader, i);
     return bytes;
 }
 
@@ -331,7 +355,10 @@ static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *
     memory.weights *= weight_share(plan, instance->op);
     add_state(plan, op, choice, local, &memory, sum);
     double kept = input_bytes(w, instance, local, choice->recompute);
+    w->share[instance->op] = output_share(plan, op, choice);
     kept += choice->recompute ? 0 : plan_kept_bytes(plan, op, local);
+    if (!choice->recompute && plan->model->tensor[op->output.tensor].kept)
+        kept -= (1 - w->share[instance->op]) * operand_bytes(op, &op->output, local, plan->dtype);
     bool saved = w->rerun[i] == RERUN_SAVED;
     if (saved)
         kept += operand_bytes(op, &op->output, local, plan->dtype) +
@@ -364,6 +391,7 @@ static struct memory_walk start_walk(struct arena *scratch, const struct plan *p
                                 .counted =
                                     ARENA_ARRAY(scratch, int64_t, (size_t)plan->model->tensors),
                                 .fate = ARENA_ARRAY(scratch, uint8_t, (size_t)plan->model->ops),
+                                .share = ARENA_ARRAY(scratch, double, (size_t)plan->model->ops),
                                 .rerun = plan_reruns(scratch, plan),
                                 .away = find_away(scratch, plan)};
 }

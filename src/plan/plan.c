@@ -84,7 +84,7 @@ bool choice_recomputes_alike(const struct choice *a, const struct choice *b)
 bool choice_equal(const struct choice *a, const struct choice *b)
 {
     return a->shard == b->shard && choice_recomputes_alike(a, b) && a->offload == b->offload &&
-           split_equal(&a->split, &b->split);
+           a->parts == b->parts && split_equal(&a->split, &b->split);
 }
 
 const char *choice_recompute_text(const struct choice *choice)
@@ -104,9 +104,9 @@ const char *choice_offload_text(const struct choice *choice)
 
 static uint64_t choice_hash(const struct choice *choice)
 {
-    int32_t words[2 * MAX_SPLIT_PARTS + 5] = {choice->shard, choice->recompute, choice->saved,
-                                              choice->discard, choice->offload};
-    size_t used = 5;
+    int32_t words[2 * MAX_SPLIT_PARTS + 6] = {choice->shard,   choice->recompute, choice->saved,
+                                              choice->discard, choice->offload,   choice->parts};
+    size_t used = 6;
     for (int32_t i = 0; i < choice->split.parts; i++) {
         words[used++] = choice->split.part[i].dim;
         words[used++] = choice->split.part[i].degree;

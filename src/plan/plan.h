@@ -76,6 +76,8 @@ struct choice {
     /* with recompute: its output is not kept for others either, which read what is made again (recompute.c) */
     bool discard;
     uint8_t offload; /* enum offload */
+    /* between the passes the devices that hold the same of its output keep a part each (layout_in_parts; compile/parts.c) */
+    bool parts;
 };
 
 bool choice_equal(const struct choice *a, const struct choice *b);

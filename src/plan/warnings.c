@@ -33,6 +33,20 @@ static const char *useless_offload(struct arena *keep, const struct op *op,
                         "offload changes nothing, it is not recomputed and has no checkpoint");
 }
 
+static const char *useless_parts(struct arena *keep, const struct op *op,
+                                 const struct choice *choice)
+{
+    struct layout parts, whole = layout_of(op, &op->output, &choice->split,
+                                           split_degree(&choice->split, DIM_BATCH), FLOW_FORWARD);
+    if (!choice->parts)
+        return NULL;
+    if (op->keep & KEEP_OUTPUT)
+        return arena_printf(keep, "memory: parts changes nothing, its own backward pass reads it");
+    if (layout_in_parts(&whole, &parts))
+        return NULL;
+    return arena_printf(keep, "memory: parts changes nothing, no other device holds the same");
+}
+
 /* Warnings with the same words become one line. */
 struct repeated {
     const char *words, *first;
@@ -60,7 +74,7 @@ static void warn_of_run(struct warning_groups *groups, const struct plan *plan,
 {
     static const char *(*const KINDS[])(struct arena *, const struct op *,
                                         const struct choice *) = {padding, useless_shard,
-                                                                  useless_offload};
+                                                                  useless_offload, useless_parts};
     const struct op *op = &plan->model->op[plan->instance[run->first].op];
     for (size_t kind = 0; kind < COUNT_OF(KINDS); kind++) {
         const char *words = KINDS[kind](groups->scratch, op, &plan->choice[run->choice]);

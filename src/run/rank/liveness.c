@@ -99,6 +99,21 @@ static bool is_of(const struct reshard *reshard, const struct reshard_step *step
     return found;
 }
 
+/* An output that waits in parts is cut, and later takes the place of what it was. */
+static struct step_place parting_place(const struct rank *r, const struct use *use,
+                                       const struct reshard_step *step, enum parting parting)
+{
+    const struct in_parts *in_parts = &r->graph->uses->in_parts[use->source];
+    bool cuts = parting == PARTING_SLICE;
+    struct step_place place = {.use = use - r->graph->uses->use,
+                               .joint = use->joint,
+                               .flow = FLOW_FORWARD,
+                               .to = key_of(r, cuts ? KEY_PARTS : KEY_OUTPUT, use->source)};
+    bool first = step == (cuts ? in_parts->slices : in_parts->gathers)->step;
+    place.from = first ? key_of(r, cuts ? KEY_OUTPUT : KEY_PARTS, use->source) : place.to;
+    return place;
+}
+
 static struct step_place forward_place(const struct rank *r, const struct use *use,
                                        const struct reshard_step *step, bool receives)
 {
@@ -139,6 +154,9 @@ struct step_place place_of_step(const struct rank *r, int32_t part, const struct
     const struct graph_uses *uses = r->graph->uses;
     const struct use *use = &uses->use[uses->use_first[item->instance] + item->operand];
     bool reads = uses->part_of[use->reader] == part;
+    enum parting parting = parting_of(uses->in_parts, use, item->step);
+    if (parting && item->phase == FLOW_FORWARD)
+        return parting_place(r, use, item->step, parting);
     if (item->phase == FLOW_FORWARD)
         return forward_place(r, use, item->step, use->joint->across && reads);
     return gradient_place(r, use, item->step, use->joint->across && !reads);

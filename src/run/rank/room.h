@@ -95,6 +95,7 @@ void value_from_host(struct rank *r, struct value *value);
 
 enum key_kind {
     KEY_OUTPUT,   /* per instance: its output */
+    KEY_PARTS,    /* what is kept of it between the passes, if that is a part (compile/parts.c) */
     KEY_KEPT,     /* its statistics */
     KEY_GRADIENT, /* of its output, added up */
     KEY_INPUT,    /* per use: the model's own input */

@@ -42,11 +42,22 @@ static const char *text_of_offload(struct arena *keep, const struct choice *choi
     return choice_offload_text(choice);
 }
 
+static bool same_memory(const struct choice *a, const struct choice *b)
+{
+    return a->parts == b->parts;
+}
+static const char *text_of_memory(struct arena *keep, const struct choice *choice)
+{
+    (void)keep;
+    return choice->parts ? "parts" : "whole";
+}
+
 static const struct facet FACETS[] = {
     {"split", same_split, text_of_split},
     {"shard", same_shard, text_of_shard},
     {"recompute", choice_recomputes_alike, text_of_recompute},
     {"offload", same_offload, text_of_offload},
+    {"memory", same_memory, text_of_memory},
 };
 
 static void compare_facet(struct arena *keep, const struct plan *plan, const struct plan *other,

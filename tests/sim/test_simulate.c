@@ -10,6 +10,7 @@
  *   S6  Where the host is slower than the device, passes take as long as it needs for all of them.
  *   S7  A long iteration that is continued from shorter ones takes and holds what it does in full.
  *   S8  A stage's longest wait is said to be for what it waits for.
+ *   S9  Stages that read nothing of each other run side by side.
  */
 #include <math.h>
 #include <pthread.h>
@@ -447,6 +448,33 @@ static void test_host_bound(void **state)
     model_free(model);
 }
 
+/* ---- side by side (S9) ----------------------------------------------------------------------- */
+
+/* When the first task of a stage begins. */
+static int64_t begins(const struct prediction *p, int32_t stage)
+{
+    int64_t first = INT64_MAX;
+    for (int32_t t = 0; t < p->graph->tasks; t++)
+        if (p->graph->device[p->graph->task[t].device].stage == stage &&
+            p->result.start_ns[t] < first)
+            first = p->result.start_ns[t];
+    return first;
+}
+
+static void test_side_by_side(void **state)
+{
+    (void)state;
+    struct opened_plan opened;
+    if (plan_load(WEFT_SOURCE_DIR "/data/plans/side-by-side.yaml", &opened) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    struct prediction *p = predict(opened.plan, FOLD_AUTO);
+    assert_int_equal(begins(p, 0), 0);
+    assert_int_equal(begins(p, 1), 0);
+    assert_true(begins(p, 2) > 0);
+    prediction_free(p);
+    plan_close(&opened);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_waits_have_their_words),
         cmocka_unit_test(test_host_bound),
         cmocka_unit_test(test_long_iterations_are_continued),
+        cmocka_unit_test(test_side_by_side),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

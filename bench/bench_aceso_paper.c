@@ -7,7 +7,7 @@
  *                Aceso at 1 % of them, with the same plan for 2.6B and a slightly better one for 6.7B
  *   hops         Exp#6: the best after half a second and at the end with 1 to 11 hops
  *   ranking      heuristic 2 with memory by its share, as the paper ranks it, beside memory ranked last where all fits
- *   recomputation  section 4.2: levels of recomputation beside operators by what they keep
+ *   recomputation  section 4.1: levels of recomputation beside operators by what they keep
  *   predictions  Exp#8 and 9, Fig. 15 and 16: time and memory of the plans that the authors published with what
  *                they measured (data/validation/aceso), imported and simulated; the paper's own predictions are
  *                2.70 and 7.29 % off in time, 14.26 and 9.14 % in memory (GPT-3, Wide-ResNet)
@@ -143,7 +143,7 @@ static void measure_ranking(void)
            100 * early_sum / COUNT_OF(CASES), 100 * late_sum / COUNT_OF(CASES));
 }
 
-/* ---- section 4.2 ------------------------------------------------------------------------------- */
+/* ---- section 4.1 ------------------------------------------------------------------------------- */
 
 /* Recomputation by levels of whole kinds, and by operators, the largest activations first. */
 static void measure_recomputation(void)

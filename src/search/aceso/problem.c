@@ -167,7 +167,7 @@ static double kept_by(const struct problem *p, int32_t op)
            (double)op_copies(model, &model->op[op]);
 }
 
-/* Levels by what operators keep, the largest first (Aceso, section 4.2): each of LARGEST_LEVELS frees at least an equal
+/* Levels by what operators keep, the largest first (Aceso, section 4.1): each of LARGEST_LEVELS frees at least an equal
  * share of the bytes that are left, and one operator more. */
 static void add_largest(struct problem *p, const bool *full)
 {

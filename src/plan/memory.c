@@ -277,7 +277,7 @@ static double bytes_away(const struct memory_walk *w, int64_t i, const int64_t *
     double own = op_extra_bytes(op, local, plan->dtype);
     double output = plan_kept_bytes(plan, op, local) - own;
     return (plan_choice(plan, i)->offload == OFFLOAD_KEPT ? own : 0) +
-           (w->away[plan->instance[i].op] ? output : 0);
+           (w->away[plan->instance[i].op] ? w->share[plan->instance[i].op] * output : 0);
 }
 
 /* Whether a tensor is kept for this reader and has not been counted yet. */

@@ -9,7 +9,7 @@ static const struct planner PLANNERS[] = {
      .summary =
          "every combination of degrees by estimate, the best simulated, and what others find",
      .takes = 1U << TAKES_BUDGET | 1U << TAKES_QUICK | 1U << TAKES_BATCH_AUTO | 1U << TAKES_FORBID |
-              1U << TAKES_THREADS,
+              1U << TAKES_THREADS | 1U << TAKES_ENCODER,
      .joins = JOINS_NEVER,
      .find = auto_find},
     {.name = "megatron",
@@ -155,15 +155,23 @@ static weft_status merge_same(const struct plan_request *request, struct planned
 static weft_status check_options(const struct planner *planner, const struct plan_request *request)
 {
     static const char *const FLAGS[] = {
-        [TAKES_SPACE] = "--space",       [TAKES_BATCH_AUTO] = "--batch auto",
-        [TAKES_BUDGET] = "--budget",     [TAKES_QUICK] = "--quick",
-        [TAKES_MAX_HOPS] = "--max-hops", [TAKES_INITIAL] = "--initial",
-        [TAKES_LOG] = "--log",           [TAKES_SEARCH] = "--search",
-        [TAKES_SEED] = "--seed",         [TAKES_THREADS] = "--threads",
-        [TAKES_FORBID] = "--forbid",     [TAKES_EXTENSION] = "an extension",
+        [TAKES_SPACE] = "--space",
+        [TAKES_BATCH_AUTO] = "--batch auto",
+        [TAKES_BUDGET] = "--budget",
+        [TAKES_QUICK] = "--quick",
+        [TAKES_MAX_HOPS] = "--max-hops",
+        [TAKES_INITIAL] = "--initial",
+        [TAKES_LOG] = "--log",
+        [TAKES_SEARCH] = "--search",
+        [TAKES_SEED] = "--seed",
+        [TAKES_THREADS] = "--threads",
+        [TAKES_FORBID] = "--forbid",
+        [TAKES_EXTENSION] = "an extension",
+        [TAKES_ENCODER] = "the degrees of an encoder",
     };
     _Static_assert(COUNT_OF(FLAGS) == TAKES_COUNT, "an option without a flag");
-    unsigned given = request->options.given | (request->extension ? 1U << TAKES_EXTENSION : 0);
+    unsigned given = request->options.given | (request->extension ? 1U << TAKES_EXTENSION : 0) |
+                     (pins_encoder(&request->pins) ? 1U << TAKES_ENCODER : 0);
     unsigned foreign = given & ~planner->takes;
     if (!foreign)
         return WEFT_OK;

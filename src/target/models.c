@@ -134,8 +134,8 @@ static const char *who_has(struct arena *keep, const struct model *model,
     const char *names = NULL;
     for (size_t i = 0; i < target_count(); i++) {
         const struct target *target = target_at(i);
-        bool lacks =
-            target->lacks && (shape ? target->lacks(keep, shape) != NULL : !target->other_families);
+        bool others = target->other_families && !model_has_tower(model);
+        bool lacks = target->lacks && (shape ? target->lacks(keep, shape) != NULL : !others);
         if (!target_is_usual(target) || lacks || lacking_op(target, model))
             continue;
         names = names ? arena_printf(keep, "%s, %s", names, target->framework) : target->framework;
@@ -155,7 +155,7 @@ weft_status target_has_model(const struct target *target, const struct model *mo
     if (op || !target->lacks)
         goto done;
     status = shape_of_model(model, &shape);
-    if (status == WEFT_BAD_INPUT && target->other_families) {
+    if (status == WEFT_BAD_INPUT && target->other_families && !model_has_tower(model)) {
         error_clear();
         status = WEFT_OK;
         goto done;

@@ -214,6 +214,34 @@ static void test_experts_are_tried_whole(void **state)
     close_problem(&p);
 }
 
+/* An encoder is tried on the first stage, split like the rest and whole, and on stages of its own: on 8 devices one of 2 beside
+ * three of 2, or two of 1 beside three of 2. The bounds hold, and the walk finds the best of them. */
+static void test_encoders_are_tried_apart(void **state)
+{
+    (void)state;
+    struct degrees pins = {.micro_batch = 1, .global_batch = 8, .cp = 1};
+    struct problem p = open_problem("qwen2.5-vl-7b",
+                                    "layers: 4, seq: 512, vision_layers: 8, vision_image: 448, "
+                                    "heads: 32, kv_heads: 8, head_dim: 112",
+                                    "dgx-h100:1", pins);
+    struct grid all;
+    int beside = 0, whole = 0, apart[3] = {0};
+    pins.has_shard = pins.has_recompute = true;
+    p.request.pins = pins;
+    assert_int_equal(grid_estimate_all(&p.request, p.cost, p.arena, &all), WEFT_OK);
+    assert_bounds(&all);
+    for (size_t i = 0; i < all.best.len; i++) {
+        const struct degrees *d = &all.best.data[i].degrees;
+        beside += !d->encoder_pp && !d->encoder_tp;
+        whole += d->encoder_tp == 1;
+        apart[d->encoder_pp]++;
+        assert_true(d->encoder_pp != 1 || d->pieces == 1);
+    }
+    assert_true(beside > 0 && whole > 0 && apart[1] > 0 && apart[2] > 0);
+    assert_exact(&p, 8, 4);
+    close_problem(&p);
+}
+
 /* Devices that share a sequence may share the optimizer, too. */
 static void test_sequences_are_shared_and_sharded(void **state)
 {
@@ -707,6 +735,7 @@ int main(void)
         cmocka_unit_test(test_the_grid_is_exact_where_places_differ),
         cmocka_unit_test(test_parts_by_themselves_are_no_slower),
         cmocka_unit_test(test_experts_are_tried_whole),
+        cmocka_unit_test(test_encoders_are_tried_apart),
         cmocka_unit_test(test_sequences_are_shared_and_sharded),
         cmocka_unit_test(test_few_copies_say_the_same),
         cmocka_unit_test(test_what_is_forbidden),

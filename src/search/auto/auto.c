@@ -10,7 +10,8 @@
  *   4. every planner of the table that joins, each with an equal share of the remaining budget;
  *      those that take seconds, or minutes on many devices, join unless the search is a quick one
  *   5. their plans crossed (cross.c)
- *   6. for mixtures of experts, the best with the tokens' transfers hidden (overlap_experts.c)
+ *   6. for encoders of images, the best with more replicas of the encoder (encoders.c); for mixtures of
+ *      experts, the best with the tokens' transfers hidden (overlap_experts.c)
  *   7. if nothing fits, the grid again with what layers keep in host memory (offload_layers.c)
  *   8. if nothing fits, changes to the request, cheapest first, until one makes a plan fit
  *
@@ -139,8 +140,8 @@ static bool looks_around(const struct plan_request *request)
 {
     bool table =
         request->target && request->options.quick; /* little of what Aceso finds runs there */
-    return !table && !request->options.batch_auto && !request->pins.pp && !join_has_time(request) &&
-           !takes_degrees(request);
+    return !table && !request->options.batch_auto && !request->pins.pp &&
+           !pins_encoder(&request->pins) && !join_has_time(request) && !takes_degrees(request);
 }
 
 /* Of what estimates may fill, the share with which the fastest of these trials would have fitted, where that
@@ -440,8 +441,9 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
     say_grid(&join);
     if (takes_degrees(request))
         TRY(tune_numbers(&join));
-    else if (!request->pins.order) /* which only degrees have */
+    else if (!request->pins.order && !pins_encoder(&request->pins)) /* which only degrees have */
         TRY(look_further(&join));
+    TRY(spread_encoders(&join));
     TRY(hide_tokens(&join));
     TRY(share_in_groups(&join));
     TRY(offload_layers(&join));

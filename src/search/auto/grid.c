@@ -145,7 +145,7 @@ static struct heap front_with(const struct grid_walk *walk, int64_t pp, int64_t 
     for (int32_t i = 0; i < points; i++) {
         const struct grid_place *place = &space->points.data[i];
         const struct grid_shape *shape = &space->shapes.data[place->shape];
-        if (shape->pp == pp && pp * shape->pieces <= most_parts &&
+        if (shape->pp - shape->encoder_pp == pp && pp * shape->pieces <= most_parts &&
             (double)place->bound_bytes <= room && walk->looks[i] <= GRID_LOOKS)
             heap_set(&front, i, place->bound_ns);
     }

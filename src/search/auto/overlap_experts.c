@@ -52,7 +52,7 @@ static weft_status hidden_plan(const struct join *join, const struct plan *from,
     weft_status status = WEFT_OK;
     *out = NULL;
     if (pieces && (from->stages == 1 || from->pieces == pieces || pins->schedule || pins->pieces ||
-                   pins->segments))
+                   pins->segments || pins->encoder_pp))
         return WEFT_OK;
     TRY(variant_of(from, &variant, out));
     if (!*out)

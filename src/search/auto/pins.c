@@ -115,7 +115,9 @@ static weft_status grid_values(struct arena *keep, const struct plan_request *re
     TRY(grid_space_new(request, cost, &space));
     for (size_t i = 0; i < space->points.len; i++) {
         struct degrees d = grid_degrees(space, &space->points.data[i]);
-        note_value(keep, out, pin ? pin_value(pin, &d) : 0);
+        int64_t value = pin ? pin_value(pin, &d) : 0;
+        if (!pin || value) /* 0 of etp and the like: what follows from tp */
+            note_value(keep, out, value);
     }
     if (out->len)
         qsort(out->data, out->len, sizeof *out->data, by_value);

@@ -5,6 +5,7 @@
  *   tune.c             what a target takes besides degrees
  *   cross.c            the ideas of one planner in the plans of another
  *   overlap_experts.c  transfers of tokens to experts, hidden beside another pass
+ *   encoders.c         encoders of images with more replicas than the decoder
  *   groups.c           sharded state inside groups of replicas
  *   variant.c          a plan with another schedule, other steps or other splits
  */
@@ -84,6 +85,10 @@ weft_status hide_tokens(struct join *join);
 weft_status offload_layers(struct join *join);
 /* The grid's best, simulated. */
 weft_status join_grid(struct join *join, const struct plan_request *request);
+
+/* ---- encoders of images (encoders.c) ---------------------------------------------------------- */
+
+weft_status spread_encoders(struct join *join);
 
 /* ---- groups (groups.c) ----------------------------------------------------------------------- */
 

@@ -21,3 +21,8 @@ int64_t searched_ep(const struct model *model)
     }
     return most;
 }
+
+bool pins_encoder(const struct degrees *pins)
+{
+    return pins->encoder_tp || pins->encoder_dp || pins->encoder_pp;
+}

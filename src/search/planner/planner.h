@@ -87,6 +87,7 @@ enum planner_option {
     TAKES_THREADS,
     TAKES_FORBID,
     TAKES_EXTENSION,
+    TAKES_ENCODER, /* pins_encoder */
     TAKES_COUNT
 };
 /* A plan of the same model, cluster and batch to start from. */
@@ -207,6 +208,8 @@ bool plan_stopped(const struct plan_request *request);
 /* The same, or the budget is spent; the budget's time starts with this call. */
 struct stop plan_stop(const struct plan_request *request);
 
+/* Whether the user has given degrees of an encoder of images, which only plans of degrees keep. */
+bool pins_encoder(const struct degrees *pins);
 /* The largest cp and ep that a search tries where nobody pins them: 1 where sequences are short, or where there
  * are no experts (open_degrees.c). */
 int64_t searched_cp(const struct model *model);

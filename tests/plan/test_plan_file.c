@@ -22,6 +22,7 @@ static void examples_load(void **state)
                                         "gpt3-13b-by-hand",
                                         "small-moe",
                                         "uneven",
+                                        "side-by-side",
                                         "proteus/resnet50-s1",
                                         "proteus/resnet50-s2",
                                         "proteus/inception-s1",

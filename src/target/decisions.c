@@ -83,16 +83,6 @@ static bool has_products_apart(const struct decided_plan *of)
 
 /* ---- precision ------------------------------------------------------------------------------- */
 
-static bool trains_in_fp8(const struct decided_plan *of)
-{
-    return of->plan->dtype == DTYPE_FP8;
-}
-
-static bool trains_in_nvfp4(const struct decided_plan *of)
-{
-    return of->plan->dtype == DTYPE_NVFP4;
-}
-
 static bool trains_in_fp16(const struct decided_plan *of)
 {
     return of->plan->dtype == DTYPE_FP16;
@@ -132,8 +122,6 @@ const struct decision TITAN_DECIDES[] = {
 };
 /* The script that is written (src/exchange/scripts/fsdp.py). */
 const struct decision FSDP_DECIDES[] = {
-    {trains_in_fp8, "fp8 products need torchao's float8 layers; the script trains in bf16"},
-    {trains_in_nvfp4, "nvfp4 products need torchao's NVFP4 layers; the script trains in bf16"},
     {trains_in_fp16, "fp16 needs a scaled loss, which the script does not have; bf16 does not"},
     {has_16_bit_gradients, "the script keeps gradients in fp32: --policy fsdp predicts it"},
     {keeps_scores, "the script's attention keeps no scores: --set attention=flash predicts it"},

@@ -4,7 +4,7 @@
     bench/drags.py WEFT [--rounds N]
 
 Each base is a place of the sliders (pp 8 and pp 32 among them) from which one slider at a time is dragged, as the page asks:
-a simulation with its timeline per value. Wall clock is the client's, from the request to the last byte of the answer; CPU is
+a simulation with its timeline per value, brief where the iteration is long. Wall clock is the client's, from the request to the last byte of the answer; CPU is
 what the server took, all its threads together. The last line is the 95th percentile over all answers, which is to be under
 100 ms on an idle machine.
 """
@@ -46,12 +46,13 @@ def question(place, what_if=None):
         if place.get(name, 1) > 1:
             degrees[key] = place[name]
     return {"question": {"model": MODEL, "cluster": CLUSTER, "batch": {"global": BATCH, "micro": place.get("micro", 1)}, "degrees": degrees},
-            "what_if": what_if or {}, "timeline": True}
+            "what_if": what_if or {}, "timeline": True, "brief": True}
 
 
 def drags(server, base):
     """(slider, request) for each value that each slider can have from here."""
-    values = json.loads(server.ask("values", question(base))[1])["degrees"]
+    asked = {key: question(base)[key] for key in ("question", "what_if")}
+    values = json.loads(server.ask("values", asked)[1])["degrees"]
     for slider in SLIDERS:
         for value in values.get(slider, []):
             if not value.get("why"):

@@ -100,6 +100,8 @@ weft_status answer_simulate(const struct api_request *request, json_t **out)
     bool timeline;
     weft_status status;
     TRY(body_flag(request->body, "timeline", &timeline));
+    TRY(body_flag(request->body, "brief", &options.briefly));
+    options.fold = options.briefly ? FOLD_ALWAYS : FOLD_AUTO;
     TRY(question_open(request->scratch, request->body, &question));
     TRY(question_plan(&question));
     TRY(simulate(question.opened.plan, &options, &prediction));

@@ -18,7 +18,7 @@ static const struct api_call CALLS[] = {
     {"choices", answer_choices, .summary = "planners, schedules, formats and types"},
     {"simulate",
      answer_simulate,
-     {ASKED, "timeline"},
+     {ASKED, "timeline", "brief"},
      .summary = "how long an iteration takes and why"},
     {"check", answer_check, {ASKED}, .summary = "whether a plan can be executed, and by whom"},
     {"export", answer_export, {ASKED, "to", "nearest"}, .summary = "a plan for another framework"},

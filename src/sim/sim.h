@@ -111,6 +111,8 @@ struct simulate_options {
     bool
         times_only; /* nobody asks what fits: no allocator is simulated, and reserved is the peak */
     bool points;    /* also memory over time */
+    bool
+        briefly; /* while somebody waits: extrapolated from as few micro-batches as show it (continued.c, I5) */
     bool shared_network; /* others use it, too (compile_options); with FOLD_NEVER */
     /* when it asks to stop there is no prediction: WEFT_NO_ANSWER; NULL: never */
     const struct stop *stop;

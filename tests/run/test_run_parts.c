@@ -5,6 +5,7 @@
  *   P3  A folded graph takes the times of the unfolded one.
  *   P4  A run has the losses of the same plan without parts, and holds what was predicted.
  *   P5  A plan file says it, is written as it was read, and is warned of where it changes nothing.
+ *   P6  Its estimate has the memory of its simulation, and its time within 2 %.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -18,6 +19,7 @@
 #include "plan_text.h"
 #include "run_lab.h"
 #include "run_models.h"
+#include "search/estimate/estimate.h"
 #include "sim/sim.h"
 
 /* ---- by hand (P1) ---------------------------------------------------------------------------- */
@@ -215,13 +217,37 @@ static void test_file(void **state)
     arena_free(arena);
 }
 
+/* ---- estimates (P6) -------------------------------------------------------------------------- */
+
+static void test_estimated(void **state)
+{
+    (void)state;
+    struct opened_plan opened =
+        parsed("model: gpt2\ncluster: dgx-a100\nbatch: {global: 64, micro: 2}\n"
+               "degrees: {tp: 4, pp: 2, recompute: full}\ntree: {layers: {memory: parts}}\n");
+    struct estimate_settings settings = estimate_settings_of(opened.plan);
+    struct arena *arena = arena_new();
+    struct estimator *estimator;
+    struct estimate estimate;
+    struct prediction *p;
+    assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
+    assert_int_equal(estimate_plan(estimator, opened.plan, arena, &estimate), WEFT_OK);
+    assert_int_equal(simulate(opened.plan, &(struct simulate_options){0}, &p), WEFT_OK);
+    for (int32_t s = 0; s < opened.plan->stages; s++)
+        assert_int_equal(estimate.stage[s].peak_bytes, p->stage[s].memory.peak);
+    assert_true(fabs((double)estimate.iteration_ns / (double)p->iteration_ns - 1) < 0.02);
+    prediction_free(p);
+    estimator_free(estimator);
+    plan_close(&opened);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_runs),
-        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_by_hand),   cmocka_unit_test(test_random),
+        cmocka_unit_test(test_runs),      cmocka_unit_test(test_file),
+        cmocka_unit_test(test_estimated),
     };
     return cmocka_run_group_tests(tests, open_run_models, close_run_models);
 }

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "cluster/cluster.h"
+#include "cluster/pools_room.h"
 
 const char *cluster_part_name(enum cluster_part part)
 {
@@ -56,9 +56,25 @@ static void speed_up_host(struct cluster *c, double factor)
     c->node.device.host_bytes_per_s *= factor;
 }
 
+static struct cluster *copy_of(const struct cluster *cluster);
+
+static struct cluster *copy_of_pools(const struct cluster *whole)
+{
+    struct pool_part part[MAX_POOLS];
+    struct cluster *copy = NULL;
+    for (int32_t p = 0; p < whole->pools; p++)
+        part[p] = (struct pool_part){whole->pool[p].name, copy_of(whole->pool[p].cluster),
+                                     whole->pool[p].uplink_bytes_per_s};
+    if (cluster_join(whole->name, part, whole->pools, whole->between_ns, &copy) == WEFT_OK)
+        copy->source = whole->source;
+    return copy;
+}
+
 /* A copy that owns its links; names and vertices still belong to the original. */
 static struct cluster *copy_of(const struct cluster *cluster)
 {
+    if (cluster->pools)
+        return copy_of_pools(cluster);
     struct arena *arena = arena_new();
     struct cluster *copy = ARENA_NEW(arena, struct cluster);
     *copy = *cluster;
@@ -71,6 +87,11 @@ static struct cluster *copy_of(const struct cluster *cluster)
     return copy;
 }
 
+static struct cluster *own_pool(struct cluster *cluster, int32_t pool)
+{
+    return cluster->pools ? cluster->pool[pool].cluster : cluster;
+}
+
 struct cluster *cluster_faster(const struct cluster *cluster, enum cluster_part part, double factor)
 {
     static void (*const SPEED_UP[])(struct cluster *cluster, double factor) = {
@@ -80,7 +101,12 @@ struct cluster *cluster_faster(const struct cluster *cluster, enum cluster_part 
     };
     _Static_assert(COUNT_OF(SPEED_UP) == CLUSTER_PART_COUNT, "a part that nobody speeds up");
     struct cluster *faster = copy_of(cluster);
-    SPEED_UP[part](faster, factor);
+    for (int32_t p = 0; p < cluster_pools(faster); p++)
+        SPEED_UP[part](own_pool(faster, p), factor);
+    for (int32_t p = 0; part == PART_NETWORK && p < faster->pools; p++)
+        faster->pool[p].uplink_bytes_per_s *= factor;
+    if (faster->pools)
+        pools_refresh(faster);
     return faster;
 }
 
@@ -101,8 +127,21 @@ double pace_of(const struct paces *pace, enum pace_part part)
     return pace->of[part] > 0 ? pace->of[part] : 1;
 }
 
+static void set_pool_paces(struct cluster *whole, const struct paces *pace)
+{
+    for (int32_t p = 0; p < whole->pools; p++) {
+        cluster_set_pace(whole->pool[p].cluster, pace);
+        whole->pool[p].uplink_bytes_per_s *= pace_of(pace, PACE_BETWEEN);
+    }
+    pools_refresh(whole);
+}
+
 void cluster_set_pace(struct cluster *cluster, const struct paces *pace)
 {
+    if (cluster->pools) {
+        set_pool_paces(cluster, pace);
+        return;
+    }
     struct paces *own = &cluster->node.device.paces;
     for (int p = 0; p < PACE_COUNT; p++)
         own->of[p] = pace_of(own, p) * pace_of(pace, p); /* I2 */
@@ -117,4 +156,14 @@ struct cluster *cluster_paced(const struct cluster *cluster, const struct paces 
     struct cluster *paced = copy_of(cluster);
     cluster_set_pace(paced, pace);
     return paced;
+}
+
+void cluster_set_memory(struct cluster *cluster, double factor)
+{
+    for (int32_t p = 0; p < cluster_pools(cluster); p++) {
+        struct device *device = &own_pool(cluster, p)->node.device;
+        device->memory_bytes = (int64_t)((double)device->memory_bytes * factor);
+    }
+    if (cluster->pools)
+        pools_refresh(cluster);
 }

@@ -1,8 +1,9 @@
 /* cluster.h - the machines: devices, the links inside a node, the fabric between nodes, and how
  * long a collective takes on a group of devices.
  *
- * A cluster is one node type (or a few), repeated: a node's link graph is stored once and the
- * fabric is a list of tiers, so 100,000 devices take as much memory as one node.
+ * A cluster is one node type, repeated: a node's link graph is stored once and the fabric is a list
+ * of tiers, so 100,000 devices take as much memory as one node. A cluster of several node types
+ * consists of *pools*, each a cluster of its own (pools.h).
  *
  *   I1  Devices are numbered node by node: device d is device d % D of node d / D, for D devices
  *       per node.
@@ -140,11 +141,12 @@ struct tier {
     int64_t latency_ns; /* added by crossing this tier, one way */
 };
 
-enum { MAX_TIERS = 4 };
+/* Of a fabric, and of those of all pools together with what joins them. */
+enum { MAX_TIERS = 4, MAX_LINK_TIERS = 16 };
 struct fabric {
     enum fabric_kind kind;
     int32_t tiers;
-    struct tier tier[MAX_TIERS];
+    struct tier tier[MAX_LINK_TIERS];
     bool rails; /* NIC i of every node reaches NIC i of the others through one switch */
     const char *source;
 };
@@ -192,6 +194,9 @@ struct cluster {
     struct collective_fit fit_inside[COLLECTIVE_COUNT];  /* groups within one node */
     struct collective_fit fit_between[COLLECTIVE_COUNT]; /* groups over several nodes */
     struct channel_cache *channels;                      /* rings found so far, by device set */
+    int32_t pools;                                       /* 0: all nodes are of one type */
+    struct node_pool *pool;                              /* pools.h */
+    int64_t between_ns;                                  /* from pool to pool */
 };
 
 void cluster_free(struct cluster *cluster);
@@ -212,7 +217,8 @@ struct cluster *cluster_faster(const struct cluster *cluster, enum cluster_part 
                                double factor);
 /* The same with its parts so many times as fast, beyond the pace that it has; to be freed likewise. */
 struct cluster *cluster_paced(const struct cluster *cluster, const struct paces *pace);
-/* Changes the cluster itself; its arena owns its links. */
+/* These change the cluster itself; its arena owns its links. */
+void cluster_set_memory(struct cluster *cluster, double factor); /* of its devices */
 void cluster_set_pace(struct cluster *cluster, const struct paces *pace);
 
 /* ---- device groups --------------------------------------------------------------------------- */
@@ -363,5 +369,6 @@ weft_status cluster_ranks(int32_t ranks, struct cluster **out);
 const char *cluster_draw(struct arena *keep, const struct cluster *cluster, int columns);
 
 #include "cluster/fit.h"
+#include "cluster/pools.h"
 
 #endif

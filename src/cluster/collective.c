@@ -26,7 +26,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cluster/placement.h"
+#include "cluster/pools_room.h"
 
 /* The time of one step over one kind of link: NCCL 2.12..2.22, graph/tuning.cc, ring; bulk is its
  * protocol Simple, eager its LL. Between nodes the fabric's latency is added, which accounts for
@@ -179,13 +179,18 @@ static double between_efficiency(const struct site *site)
 double link_reached_per_s(const struct cluster *cluster, struct link_id link)
 {
     static const struct channels DIRECT = {0};
+    double bytes_per_s = link_bytes_per_s(cluster, link);
+    if (cluster->pools) {
+        const struct cluster *own = pools_link(cluster, link, &link);
+        return own ? link_reached_per_s(own, link) : bytes_per_s * NIC_EFFICIENCY;
+    }
     struct site site = {.cluster = cluster,
                         .collective = COLLECTIVE_ALL_REDUCE,
                         .channels = &DIRECT,
                         .arch = arch_of(&cluster->node.device)};
     double efficiency = link.tier < 0 ? inside_efficiency(&site, cluster->node.link[link.link].kind)
                                       : between_efficiency(&site);
-    return link_bytes_per_s(cluster, link) * efficiency;
+    return bytes_per_s * efficiency;
 }
 
 /* Whether the group extends beyond one unit of this tier. The last tier is the whole fabric. */
@@ -420,6 +425,8 @@ done:
 weft_status group_place(const struct cluster *cluster, const struct group *group, uint64_t *out)
 {
     struct site site = {.cluster = cluster};
+    if (cluster->pools)
+        return pools_place(cluster, group, out);
     weft_status status = group_footprint(cluster, group, &site.at);
     if (status != WEFT_OK)
         return status;
@@ -444,6 +451,8 @@ weft_status collective_time(const struct cluster *cluster, enum collective colle
                             const struct group *group, int64_t bytes, struct collective_cost *out)
 {
     struct site site;
+    if (cluster->pools)
+        return pools_time(cluster, collective, group, bytes, out);
     struct arena *scratch = cluster->channels ? NULL : arena_new();
     weft_status status;
     *out =
@@ -470,6 +479,8 @@ weft_status collective_bandwidth(const struct cluster *cluster, enum collective 
                                  const struct group *group, double *bytes_per_s)
 {
     struct site site;
+    if (cluster->pools)
+        return pools_bandwidth(cluster, collective, group, bytes_per_s);
     struct arena *scratch = cluster->channels ? NULL : arena_new();
     weft_status status;
     TRY(survey(cluster, collective, group, scratch, &site));

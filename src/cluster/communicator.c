@@ -17,7 +17,7 @@
  * (1) of 4 A100 and an all-reduce is 576 MiB, of which NVIDIA/nccl, issue 964, measured 544 to 688; of an
  * all-to-all on 8 H100 2.63 GiB, of which issue 1685 measured 3.05.
  */
-#include "cluster/cluster.h"
+#include "cluster/pools_room.h"
 
 #define MIB(n) (INT64_C(1048576) * (n))
 
@@ -68,6 +68,8 @@ static int64_t devices_in_node(const struct cluster *cluster, const struct group
 int64_t communicator_bytes(const struct cluster *cluster, const struct group *group,
                            unsigned collectives)
 {
+    if (cluster->pools)
+        return pools_communicator(cluster, group, collectives);
     int64_t connection = cluster->node.device.connection_bytes, size = group_size(group);
     int64_t local = devices_in_node(cluster, group), bytes = 0;
     bool between = local < size;

@@ -305,8 +305,26 @@ static void draw_header(const struct drawing *d)
             show_rate(device->host_bytes_per_s).s);
 }
 
+/* One pool after the other, and what joins them. */
+static const char *draw_pools(struct arena *keep, const struct cluster *whole, int columns)
+{
+    const char *text = arena_printf(keep, "%.60s: %lld nodes in %d pools\n", whole->name,
+                                    (long long)whole->nodes, whole->pools);
+    for (int32_t p = 0; p < whole->pools; p++) {
+        const struct node_pool *pool = &whole->pool[p];
+        text = arena_printf(
+            keep, "%s\npool %.60s: nodes %lld to %lld, %s to other pools\n%s", text, pool->name,
+            (long long)pool->first_node, (long long)(pool->first_node + pool->cluster->nodes - 1),
+            show_rate(pool->uplink_bytes_per_s).s, cluster_draw(keep, pool->cluster, columns));
+    }
+    return arena_printf(keep, "%s\nfrom pool to pool: %s\n", text,
+                        show_duration((double)whole->between_ns).s);
+}
+
 const char *cluster_draw(struct arena *keep, const struct cluster *cluster, int columns)
 {
+    if (cluster->pools)
+        return draw_pools(keep, cluster, columns);
     char *text = NULL;
     size_t len = 0;
     struct drawing d = {open_memstream(&text, &len), cluster, &cluster->node, columns};

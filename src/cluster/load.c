@@ -34,8 +34,7 @@ static const struct field CLUSTER_FIELDS[] = {
 
 /* ---- the base -------------------------------------------------------------------------------- */
 
-/* Repeats the last error with the line of the file that asked for what failed. */
-static weft_status error_at(const struct doc *node)
+weft_status error_at(const struct doc *node)
 {
     char hint[512] = "";
     const weft_error *error = weft_last_error();
@@ -44,8 +43,7 @@ static weft_status error_at(const struct doc *node)
     return doc_error(node, *hint ? hint : NULL, "%s", error->message);
 }
 
-/* A path in the file is relative to the file. */
-static const char *beside(struct arena *keep, const char *file, const char *path)
+const char *path_beside(struct arena *keep, const char *file, const char *path)
 {
     const char *slash = strrchr(file, '/');
     if (*path == '/' || !slash)
@@ -66,7 +64,7 @@ static weft_status xml_base(struct cluster *cluster, const struct doc *root,
     }
     char *text;
     size_t len;
-    const char *path = beside(cluster->arena, root->file, form->base);
+    const char *path = path_beside(cluster->arena, root->file, form->base);
     if (file_read(cluster->arena, path, DOC_MAX_BYTES, &text, &len) != WEFT_OK)
         return error_at(doc_get(root, "base"));
     weft_status status = nccl_xml_read(cluster, path, text, len, known, form->nodes);

@@ -10,6 +10,11 @@ weft_status device_read(const struct doc *doc, const struct device *start, struc
 /* Whether the device is complete without another one to start from. */
 bool device_is_whole(const struct doc *doc);
 
+/* Repeats the last error with the line of the file that asked for what failed. */
+weft_status error_at(const struct doc *node);
+/* A path in a file is relative to the file. */
+const char *path_beside(struct arena *keep, const char *file, const char *path);
+
 /* A node written out in full: its vertices and links. */
 weft_status node_read(const struct doc *doc, struct arena *keep, struct node_type *node);
 

@@ -1,5 +1,5 @@
 /* names.c - the words for the room's enums in files, tables and JSON. */
-#include "cluster/cluster.h"
+#include "cluster/pools_room.h"
 
 #include <string.h>
 
@@ -83,6 +83,10 @@ const char *collective_near(const char *name)
 const char *link_text(struct arena *keep, const struct cluster *cluster, struct link_id link)
 {
     const struct node_type *node = &cluster->node;
+    struct link_id in_pool;
+    const struct cluster *own = cluster->pools ? pools_link(cluster, link, &in_pool) : NULL;
+    if (own)
+        return arena_printf(keep, "%s in %s", link_text(keep, own, in_pool), own->name);
     if (link.tier == 0)
         return arena_printf(keep, "NIC %d", link.link);
     if (link.tier > 0)

@@ -5,8 +5,9 @@
  *       contain colons.
  *   I3  NAME:NODESxDEVICES is a job on the first DEVICES devices of each node: the rest of the node
  *       remains, idle.
+ *   I4  A+B is a cluster of pools A and B (pools.h), unless a file has this name.
  */
-#include "cluster/topology.h"
+#include "cluster/pools_room.h"
 
 #include <string.h>
 
@@ -28,6 +29,7 @@ void cluster_free(struct cluster *cluster)
 {
     if (!cluster)
         return;
+    pools_free(cluster);
     channel_cache_free(cluster->channels);
     arena_free(cluster->arena);
 }
@@ -110,7 +112,8 @@ weft_status cluster_from_text(enum cluster_format format, const char *name, cons
         struct doc *root = NULL;
         TRY(doc_parse(cluster->arena, name, text, len, format == CLUSTER_JSON ? DOC_JSON : DOC_YAML,
                       &root));
-        TRY(yaml_read(cluster, root, nodes));
+        TRY(doc_get(root, "pools") ? pools_read(cluster, root, nodes)
+                                   : yaml_read(cluster, root, nodes));
     }
     *out = cluster;
     return WEFT_OK;
@@ -191,7 +194,7 @@ static weft_status open_preset(const struct cluster_preset *preset, int64_t node
     return status;
 }
 
-weft_status cluster_open(const char *name, struct cluster **out)
+static weft_status open_one(const char *name, struct cluster **out)
 {
     struct arena *scratch = arena_new();
     char *base = arena_copy_text(scratch, cluster_meant(scratch, name));
@@ -214,4 +217,36 @@ weft_status cluster_open(const char *name, struct cluster **out)
         cluster_free(cluster);
     arena_free(scratch);
     return status;
+}
+
+/* I4: opens each name between plus signs. */
+static weft_status open_sum(const char *name, struct cluster **out)
+{
+    struct arena *scratch = arena_new();
+    struct pool_part part[MAX_POOLS];
+    int32_t parts = 0;
+    weft_status status = WEFT_OK;
+    char *rest = arena_copy_text(scratch, name);
+    for (char *next = rest; next && parts < MAX_POOLS && status == WEFT_OK; rest = next) {
+        next = strchr(rest, '+');
+        if (next)
+            *next++ = '\0';
+        part[parts] = (struct pool_part){0};
+        status = open_one(rest, &part[parts].cluster);
+        parts += status == WEFT_OK;
+    }
+    if (status == WEFT_OK && rest)
+        status = bad_argument(NULL, "%.100s has more than %d pools", name, MAX_POOLS);
+    if (status == WEFT_OK)
+        status = cluster_join(name, part, parts, -1, out);
+    for (int32_t p = 0; status != WEFT_OK && p < parts; p++)
+        cluster_free(part[p].cluster);
+    arena_free(scratch);
+    return status;
+}
+
+weft_status cluster_open(const char *name, struct cluster **out)
+{
+    bool sum = strchr(name, '+') && !file_exists(name);
+    return sum ? open_sum(name, out) : open_one(name, out);
 }

@@ -95,6 +95,8 @@ enum cluster_format format_of(const char *path);
 /* A description in memory; `name` stands for its file in messages. */
 weft_status cluster_from_text(enum cluster_format format, const char *name, const char *text,
                               size_t len, int64_t nodes, struct cluster **out);
+/* A file with 'pools' (load_pools.c). */
+weft_status pools_read(struct cluster *cluster, const struct doc *root, int64_t nodes);
 weft_status yaml_read(struct cluster *cluster, const struct doc *root, int64_t nodes);
 /* `device` describes the devices; NULL: they are found by their identifiers in the file. */
 weft_status nccl_xml_read(struct cluster *cluster, const char *file, const char *text, size_t len,

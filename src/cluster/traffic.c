@@ -16,7 +16,7 @@
  */
 #include <string.h>
 
-#include "cluster/placement.h"
+#include "cluster/pools_room.h"
 
 /* What a node is charged with. Bytes below 0: the load is not there. */
 struct charges {
@@ -24,8 +24,9 @@ struct charges {
     double inside, leaving, entering; /* bytes of these loads */
     int32_t inside_kind;              /* enum load_kind */
     int32_t turned;                   /* 1: all links the other way */
+    int64_t pool;                     /* of the node */
 };
-_Static_assert(sizeof(struct charges) == sizeof(struct device_set) + 32,
+_Static_assert(sizeof(struct charges) == sizeof(struct device_set) + 40,
                "charges are hashed as bytes");
 
 /* A record and what it was made from. */
@@ -38,7 +39,8 @@ struct ledger {
     const struct cluster *cluster;
     struct arena *arena; /* owns everything below, for as long as the ledger exists */
     struct share_list shares;
-    const struct channels *channels; /* of the set that was looked up last */
+    const struct channels *channels; /* of the set that was looked up last, */
+    int64_t channels_pool;           /* in this pool */
     ARRAY(struct charged *) charged; /* by number */
     struct hash_map by_charges;
     const struct charged *last;
@@ -70,8 +72,20 @@ static void charge(struct ledger *ledger, enum load_kind kind, double bytes)
     }
 }
 
+/* The place in the whole of a place in a pool's node (pools.h, I2). */
+static int32_t place_in_whole(const struct cluster *cluster, int64_t pool, int32_t place)
+{
+    if (!cluster->pools)
+        return place;
+    const struct node_pool *of = &cluster->pool[pool];
+    int32_t links = 2 * of->cluster->node.links;
+    return place < links ? place + 2 * of->first_link
+                         : place - links + 2 * (cluster->node.links + of->first_nic);
+}
+
 /* Writes down what the node's links and NICs carry, and clears the sums for the next record. */
-static struct node_load write_load(struct ledger *ledger, int32_t number, int32_t turned)
+static struct node_load write_load(struct ledger *ledger, int32_t number,
+                                   const struct charges *charges)
 {
     int32_t *at = ARENA_ARRAY(ledger->arena, int32_t, (size_t)ledger->touches + 1);
     double *bytes = ARENA_ARRAY(ledger->arena, double, (size_t)ledger->touches + 1);
@@ -79,7 +93,8 @@ static struct node_load write_load(struct ledger *ledger, int32_t number, int32_
     for (int32_t i = 0; i < ledger->touches; i++) {
         int32_t place = ledger->touched[i];
         if (ledger->bytes[place] > 0) {
-            at[load.links] = place ^ turned;
+            at[load.links] =
+                place_in_whole(ledger->cluster, charges->pool, place ^ charges->turned);
             bytes[load.links++] = ledger->bytes[place];
         }
         ledger->bytes[place] = 0;
@@ -88,18 +103,21 @@ static struct node_load write_load(struct ledger *ledger, int32_t number, int32_
     return load;
 }
 
-static weft_status open_node(struct ledger *ledger, const struct device_set *set)
+static weft_status open_node(struct ledger *ledger, int64_t pool, const struct device_set *set)
 {
-    if (ledger->channels && memcmp(&ledger->channels->set, set, sizeof *set) == 0)
+    if (ledger->channels && ledger->channels_pool == pool &&
+        memcmp(&ledger->channels->set, set, sizeof *set) == 0)
         return WEFT_OK;
-    return channels_get(ledger->cluster, set, ledger->arena, &ledger->channels);
+    ledger->channels_pool = pool;
+    return channels_get(cluster_pool(ledger->cluster, (int32_t)pool), set, ledger->arena,
+                        &ledger->channels);
 }
 
 static bool charged_alike(const struct charges *a, const struct charges *b)
 {
     return memcmp(&a->set, &b->set, sizeof a->set) == 0 && a->inside == b->inside &&
            a->leaving == b->leaving && a->entering == b->entering &&
-           a->inside_kind == b->inside_kind && a->turned == b->turned;
+           a->inside_kind == b->inside_kind && a->turned == b->turned && a->pool == b->pool;
 }
 
 static bool same_charges(const void *things, int64_t value, const void *wanted)
@@ -117,14 +135,14 @@ static weft_status record_of(struct ledger *ledger, const struct charges *c,
             hash_at_same(&ledger->by_charges, ledger->arena, hash_bytes(c, sizeof *c, 0),
                          same_charges, ledger->charged.data, c);
         if (*number < 0) {
-            TRY(open_node(ledger, &c->set));
+            TRY(open_node(ledger, c->pool, &c->set));
             *number = (int64_t)ledger->charged.len;
             struct charged *charged = ARENA_NEW(ledger->arena, struct charged);
             charge(ledger, (enum load_kind)c->inside_kind, c->inside);
             charge(ledger, LOAD_LEAVING, c->leaving);
             charge(ledger, LOAD_ENTERING, c->entering);
             charged->charges = *c;
-            charged->load = write_load(ledger, (int32_t)*number, c->turned);
+            charged->load = write_load(ledger, (int32_t)*number, c);
             array_push(ledger->arena, &ledger->charged, charged);
         }
         ledger->last = ledger->charged.data[*number];
@@ -134,10 +152,11 @@ done:
     return status;
 }
 
-static weft_status use_node(struct ledger *ledger, int64_t node, const struct charges *charges)
+static weft_status use_node(struct ledger *ledger, int64_t node, struct charges *charges)
 {
     struct node_use use = {.node = node};
     weft_status status;
+    charges->pool = pool_of_node(ledger->cluster, node);
     TRY(record_of(ledger, charges, &use.load));
     array_push(ledger->keep, ledger->nodes, use);
 done:
@@ -146,18 +165,32 @@ done:
 
 /* ---- rings ----------------------------------------------------------------------------------- */
 
+/* Of two pools that a group reaches neither need be the first or the last. */
+static bool crosses_units(const struct cluster *cluster, int32_t t, const struct node_share *shares,
+                          const struct footprint *at)
+{
+    int64_t first = tier_unit(cluster, t, at->first_node);
+    bool crosses = first != tier_unit(cluster, t, at->last_node);
+    for (int64_t i = 0; cluster->pools && !crosses && i < at->nodes; i++)
+        crosses = first != tier_unit(cluster, t, shares[i].node);
+    return crosses;
+}
+
 /* The bytes on a unit's uplink for a ring that passes once: up unless it ends here, down unless it
  * starts here. */
 static void post_ring_uplinks(struct ledger *ledger, const struct node_share *shares,
                               const struct footprint *at, double volume, bool open)
 {
-    const struct fabric *fabric = &ledger->cluster->fabric;
-    for (int32_t t = 0; t + 1 < fabric->tiers; t++) {
-        int64_t unit = fabric->tier[t].nodes;
-        int64_t first = at->first_node / unit, last = at->last_node / unit;
-        for (int64_t i = 0; first != last && i < at->nodes; i++) {
-            int64_t here = shares[i].node / unit;
-            if (i > 0 && here == shares[i - 1].node / unit)
+    const struct cluster *cluster = ledger->cluster;
+    for (int32_t t = 0; t + 1 < cluster->fabric.tiers; t++) {
+        int64_t first = tier_unit(cluster, t, at->first_node);
+        int64_t last = tier_unit(cluster, t, at->last_node), before = NO_UNIT;
+        bool crosses = crosses_units(cluster, t, shares, at);
+        for (int64_t i = 0; crosses && i < at->nodes; i++) {
+            int64_t here = tier_unit(cluster, t, shares[i].node);
+            bool same = here == before;
+            before = here;
+            if (same || here == NO_UNIT)
                 continue;
             int16_t tier = (int16_t)(t + 1);
             post(ledger, (struct link_id){here, tier, 0, false}, open && here == last ? 0 : volume);
@@ -195,16 +228,16 @@ done:
 static void post_exchange_uplinks(struct ledger *ledger, const struct node_share *shares,
                                   const struct footprint *at, double piece)
 {
-    const struct fabric *fabric = &ledger->cluster->fabric;
+    const struct cluster *cluster = ledger->cluster;
     int32_t members[MAX_NODE_DEVICES];
-    for (int32_t t = 0; t + 1 < fabric->tiers; t++) {
-        int64_t unit = fabric->tier[t].nodes;
+    for (int32_t t = 0; t + 1 < cluster->fabric.tiers; t++) {
         for (int64_t i = 0, inside = 0; i < at->nodes; i++) {
-            int64_t here = shares[i].node / unit;
+            int64_t here = tier_unit(cluster, t, shares[i].node);
             inside += set_members(&shares[i].set, members);
-            if (i + 1 < at->nodes && shares[i + 1].node / unit == here)
+            if (i + 1 < at->nodes && tier_unit(cluster, t, shares[i + 1].node) == here)
                 continue;
-            double bytes = piece * (double)inside * (double)(at->devices - inside);
+            double bytes =
+                here == NO_UNIT ? 0 : piece * (double)inside * (double)(at->devices - inside);
             post(ledger, (struct link_id){here, (int16_t)(t + 1), 0, false}, bytes);
             post(ledger, (struct link_id){here, (int16_t)(t + 1), 0, true}, bytes);
             inside = 0;
@@ -293,6 +326,7 @@ weft_status ledger_copy_use(struct ledger *ledger, int64_t device, bool to_host,
                               .entering = -1};
     set_add(&charges.set, device % per_node);
     out->node = device / per_node;
+    charges.pool = pool_of_node(ledger->cluster, out->node);
     return record_of(ledger, &charges, &out->load);
 }
 
@@ -342,6 +376,10 @@ done:
 
 double link_bytes_per_s(const struct cluster *cluster, struct link_id link)
 {
+    struct link_id in_pool;
+    const struct cluster *own = cluster->pools ? pools_link(cluster, link, &in_pool) : NULL;
+    if (own)
+        return link_bytes_per_s(own, in_pool);
     if (link.tier < 0)
         return cluster->node.link[link.link].bytes_per_s;
     if (link.tier == 0)

@@ -67,8 +67,8 @@ struct node_row {
 struct node_rows {
     struct arena *arena;
     struct ledger *ledger;
-    double *place_s;              /* seconds per byte, by place within a node */
-    double tier_s[MAX_TIERS + 1]; /* and on uplinks, by tier */
+    double *place_s;                   /* seconds per byte, by place within a node */
+    double tier_s[MAX_LINK_TIERS + 1]; /* and on uplinks, by tier */
     ARRAY(struct node_row) row;
 };
 
@@ -126,8 +126,8 @@ struct traffic_load {
 struct span {
     int64_t first_node, nodes;
     int32_t per_node, node_links;
-    int64_t tier_first[MAX_TIERS + 1];
-    int64_t unit_first[MAX_TIERS + 1];
+    int64_t tier_first[MAX_LINK_TIERS + 1];
+    int64_t unit_first[MAX_LINK_TIERS + 1];
     int64_t links;
 };
 

@@ -37,6 +37,9 @@ struct span survey_span(const struct survey *survey)
                         .per_node = 2 * (cluster->node.links + cluster->node.nics)};
     for (int32_t l = 0; l < survey->loads; l++)
         span_pattern(&span, &survey->pattern[survey->load[l].pattern], cluster->node.devices);
+    if (cluster
+            ->pools) /* whose units are numbered by their first node, which may be before those of the loads */
+        span_devices(&span, 0, cluster_devices(cluster), cluster->node.devices);
     span.nodes += span.nodes == 0; /* no loads */
     span.links = span_in_nodes(&span);
     for (int32_t t = 1; t < cluster->fabric.tiers; t++) {

@@ -69,6 +69,28 @@ struct tariff usual_tariff(const struct device *device)
     return out;
 }
 
+struct tariff cluster_tariff(const struct cluster *cluster)
+{
+    struct tariff mean = usual_tariff(&cluster_pool(cluster, 0)->node.device);
+    bool priced = true, powered = true;
+    if (!cluster->pools)
+        return mean;
+    mean.price_per_hour = mean.watts = 0;
+    for (int32_t p = 0; p < cluster->pools; p++) {
+        const struct cluster *own = cluster_pool(cluster, p);
+        struct tariff tariff = usual_tariff(&own->node.device);
+        double share = (double)own->nodes / (double)cluster->nodes;
+        priced &= tariff.price_per_hour > 0;
+        powered &= tariff.watts > 0;
+        mean.price_per_hour += share * tariff.price_per_hour;
+        mean.watts += share * tariff.watts;
+    }
+    mean.price_per_hour = priced ? mean.price_per_hour : 0;
+    mean.watts = powered ? mean.watts : 0;
+    mean.price_source = mean.watts_source = "the mean of the pools' devices";
+    return mean;
+}
+
 struct bill bill_of(const struct tariff *tariff, double devices, double seconds)
 {
     static const double SECONDS_PER_HOUR = 3600, WATTS_PER_KW = 1000;

@@ -151,6 +151,8 @@ struct tariff {
 };
 /* What is known of a device: what its cluster file says, else published prices and datasheets. */
 struct tariff usual_tariff(const struct device *device);
+/* Of one device of a cluster, on average where it has several types: what is not known of one is not known. */
+struct tariff cluster_tariff(const struct cluster *cluster);
 struct bill {
     double device_hours, money, kwh; /* money and kwh 0: unknown */
 };

@@ -62,6 +62,16 @@ double plan_saved_bytes(const struct plan *plan)
     return sum;
 }
 
+static double slowest_nics(const struct cluster *cluster)
+{
+    double slowest = cluster_pool(cluster, 0)->node.nic_bytes_per_s;
+    for (int32_t p = 1; p < cluster_pools(cluster); p++) {
+        double own = cluster_pool(cluster, p)->node.nic_bytes_per_s;
+        slowest = own < slowest ? own : slowest;
+    }
+    return slowest;
+}
+
 void course_saving(struct course *course, const struct plan *plan, enum saving saving,
                    double storage_bytes_per_s)
 {
@@ -69,7 +79,7 @@ void course_saving(struct course *course, const struct plan *plan, enum saving s
     double bytes = plan_saved_bytes(plan), nodes = (double)cluster->nodes;
     double copy = bytes / (double)cluster_devices(cluster) / cluster->node.device.host_bytes_per_s;
     double store = bytes / storage_bytes_per_s;
-    double nic = cluster->node.nic_bytes_per_s;
+    double nic = slowest_nics(cluster);
     double exchange = nic > 0 ? bytes / nodes / nic : 0; /* one node: its own memory */
     bool sync = saving == SAVING_SYNC, memory = saving == SAVING_MEMORY;
     course->save_s = sync ? store : copy;

@@ -370,8 +370,36 @@ static json_t *fabric_json(const struct fabric *fabric)
                      fabric->rails, "source", fabric->source, "tiers", tiers);
 }
 
+static json_t *cluster_json(const struct cluster *cluster, json_t *collectives);
+
+static json_t *pool_list_json(const struct cluster *cluster)
+{
+    json_t *pools = json_array();
+    for (int32_t p = 0; p < cluster->pools; p++) {
+        const struct node_pool *pool = &cluster->pool[p];
+        json_t *json = cluster_json(pool->cluster, json_array());
+        json_object_set_new(json, "pool", json_text(pool->name));
+        json_object_set_new(json, "first_node", json_integer((json_int_t)pool->first_node));
+        json_object_set_new(json, "uplink_bytes_per_s", json_real(pool->uplink_bytes_per_s));
+        json_array_append_new(pools, json);
+    }
+    return pools;
+}
+
+/* Of pools, each with its own device, node and fabric. */
+static json_t *fleet_json(const struct cluster *cluster, json_t *collectives)
+{
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o}", "name", cluster->name, "source",
+                     cluster->source, "nodes", (json_int_t)cluster->nodes, "devices",
+                     (json_int_t)cluster_devices(cluster), "between_ns",
+                     (json_int_t)cluster->between_ns, "pools", pool_list_json(cluster),
+                     "collectives", collectives);
+}
+
 static json_t *cluster_json(const struct cluster *cluster, json_t *collectives)
 {
+    if (cluster->pools)
+        return fleet_json(cluster, collectives);
     return json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o}", "name", cluster->name, "source",
                      cluster->source, "nodes", (json_int_t)cluster->nodes, "devices",
                      (json_int_t)cluster_devices(cluster), "device",

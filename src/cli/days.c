@@ -196,6 +196,8 @@ static weft_status plan_on(const struct days_command *options, const struct plan
     struct cluster *fewer = NULL;
     struct planned *planned = NULL;
     weft_status status;
+    if (plan->cluster->pools) /* the run waits for a repair */
+        return no_answer(NULL, "which pool has one node less is not known");
     TRY(cluster_open(goals_cluster_name(options->plan.arena, name, nodes), &fewer));
     request.cluster = fewer;
     TRY(plan_search(planner_default(), &request, &planned));
@@ -243,7 +245,7 @@ static void set_bill(const struct days_command *options, struct days_answer *out
 {
     const struct cluster *cluster = out->plan->cluster;
     double devices = (double)(cluster->nodes + out->course.spares) * cluster->node.devices;
-    out->tariff = usual_tariff(&cluster->node.device);
+    out->tariff = cluster_tariff(cluster);
     if (options->price > 0) {
         out->tariff.price_per_hour = options->price;
         out->tariff.price_source = "given";

@@ -30,6 +30,9 @@ static weft_status choose_cluster(struct fit_runs *fit)
     int64_t most = 0;
     for (size_t i = 0; i < fit->cases.len; i++) {
         const struct run_case *one = &fit->cases.data[i];
+        weft_status status = cluster_refuse_pools(one->opened.cluster, "a fit to runs");
+        if (status)
+            return status;
         if (strcmp(device_of(one), device_of(&fit->cases.data[0])) != 0)
             return bad_input(fit->runs.file, one->run->line, "keep the runs of one machine",
                              "runs on %s and %s in one fit", device_of(&fit->cases.data[0]),

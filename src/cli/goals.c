@@ -166,7 +166,7 @@ static weft_status open_size(void *context, int64_t nodes, struct cluster **out)
     weft_status status;
     TRY(cluster_open(goals_cluster_name(kind->arena, kind->cluster, nodes), out));
     if (kind->objective == OBJECTIVE_COST) /* the cluster file's price, or a published one */
-        (*out)->node.device.price_per_hour = usual_tariff(&(*out)->node.device).price_per_hour;
+        (*out)->node.device.price_per_hour = cluster_tariff(*out).price_per_hour;
 done:
     return status;
 }
@@ -185,7 +185,7 @@ static weft_status score_size(void *context, const struct cluster *cluster,
     double work_s = kind->samples / (double)best->global_batch * iteration_s;
     TRY(usual_course(best->plan ? best->plan : lowered, work_s, &course));
     double all_s = expect(&course, best_checkpoints(&course)).all_s;
-    struct tariff tariff = usual_tariff(&cluster->node.device);
+    struct tariff tariff = cluster_tariff(cluster);
     double devices = (double)((cluster->nodes + course.spares) * cluster->node.devices);
     *out = kind->objective == OBJECTIVE_DAYS ? all_s / 86400 : bill_of(&tariff, devices, all_s).kwh;
 done:
@@ -195,8 +195,7 @@ done:
 
 static weft_status check_price(const struct goals *goals, const struct cluster *cluster)
 {
-    if (goals->objective != OBJECTIVE_COST ||
-        usual_tariff(&cluster->node.device).price_per_hour > 0)
+    if (goals->objective != OBJECTIVE_COST || cluster_tariff(cluster).price_per_hour > 0)
         return WEFT_OK;
     return bad_argument(
         "a cluster file says price_per_hour of its device (docs/reference/cluster-file.md)",
@@ -225,6 +224,7 @@ weft_status goals_search(const struct goals *goals, const struct planner *planne
                                  .score = scored ? score_size : NULL,
                                  .context = &kind};
     weft_status status;
+    TRY(cluster_refuse_pools(request->cluster, "a search over numbers of nodes"));
     TRY(check_price(goals, request->cluster));
     if (sizes.most_nodes < 1)
         TRY(bad_argument(NULL, "a node of %s has %lld devices, more than --max-devices %lld",

@@ -248,6 +248,7 @@ static weft_status open_subject(const struct inspect_command *options, struct su
     if (!options->cluster)
         return WEFT_OK;
     TRY(cluster_open(options->cluster, &subject->cluster));
+    TRY(cluster_refuse_pools(subject->cluster, "the time of one model's operators"));
     cli_warn_missing();
     TRY(cost_open(&subject->cluster->node.device, options->profile, &subject->cost));
 done:

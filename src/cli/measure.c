@@ -168,6 +168,9 @@ static weft_status open_plan(struct measure_job *job)
     weft_status status = alone ? open_alone(job) : plan_open(in, &job->opened);
     if (status)
         return status;
+    status = cluster_refuse_pools(job->opened.cluster, "measuring kernels");
+    if (status)
+        return status;
     const struct device *device = &job->opened.cluster->node.device;
     if (job->measure.kernels->device->product)
         return check_product(device, job->measure.kernels->device->product());

@@ -13,6 +13,11 @@ static weft_status follow_layers(const struct plan_arguments *in, enum dtype dty
     weft_status status = WEFT_OK;
     if (!in->profile)
         return WEFT_OK;
+    for (int32_t p = 0; p < cluster->pools; p++) {
+        TRY(layer_pace(in->profile, &cluster_pool(cluster, p)->node.device, model, dtype, &layers));
+        if (layers.pace > 0)
+            return cluster_refuse_pools(cluster, "a profile of whole layers");
+    }
     TRY(layer_pace(in->profile, &cluster->node.device, model, dtype, &layers));
     if (layers.pace <= 0)
         return WEFT_OK;

@@ -114,6 +114,7 @@ static weft_status open_jobs(struct shared *s)
     if (options->on)
         TRY(cluster_open(options->on, &s->given));
     s->cluster = s->given ? s->given : cluster_of_all(s);
+    TRY(cluster_refuse_pools(s->cluster, "sharing a network among jobs"));
     for (int j = 0; j < options->jobs && !status; j++)
         if (!same_machine(s->cluster, s->opened[j].cluster))
             status = bad_argument("plan it for these machines",

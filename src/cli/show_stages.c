@@ -101,6 +101,13 @@ static const char *bar(struct arena *keep, const struct stage_memory *memory, do
     return text;
 }
 
+static double stage_limit(const struct showing *s, int32_t stage)
+{
+    struct memory_budget budget =
+        memory_budget(plan_stage_device(s->plan, stage), &s->plan->memory);
+    return (double)budget_room(&budget);
+}
+
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 static void print_map(const struct showing *s, FILE *out)
@@ -113,7 +120,10 @@ static void print_map(const struct showing *s, FILE *out)
     table_rule(table);
     for (int32_t i = 0; i < s->plan->stages; i++) {
         table_cell(table, "%d", i);
-        table_cell(table, "%s", stage_devices_text(s->arena, s->plan, i));
+        const char *devices = stage_devices_text(s->arena, s->plan, i);
+        const char *pool = cluster_pool_name(s->plan->cluster, plan_stage_pool(s->plan, i));
+        table_cell(table, "%s%s%s", s->plan->cluster->pools ? pool : "",
+                   s->plan->cluster->pools ? " " : "", devices);
         table_cell(table, "%s", nodes_of(s->arena, s->plan, i));
         table_cell(table, "%s", holds(s, i));
         table_cell(table, "%lld", (long long)operators_of(s->plan, i));
@@ -136,7 +146,9 @@ static void print_memory(const struct showing *s, FILE *out)
     headers[MEMORY_COLUMNS - 2] = "all";
     aligns[MEMORY_COLUMNS - 2] = ALIGN_RIGHT;
     headers[MEMORY_COLUMNS - 1] =
-        arena_printf(s->arena, "of %s", show_bytes((double)s->limit_bytes).s);
+        s->plan->cluster->pools
+            ? "of its device"
+            : arena_printf(s->arena, "of %s", show_bytes((double)s->limit_bytes).s);
     aligns[MEMORY_COLUMNS - 1] = ALIGN_LEFT;
     struct table *table = table_new(s->arena, MEMORY_COLUMNS, headers, aligns);
     table_rule(table);
@@ -147,8 +159,8 @@ static void print_memory(const struct showing *s, FILE *out)
             table_cell(table, "%s", show_bytes(bytes_of(memory, kind)).s);
         double all = stage_memory_total(memory);
         table_cell(table, "%s", show_bytes(all).s);
-        table_cell(table, "%s%s", bar(s->arena, memory, (double)s->limit_bytes),
-                   all > (double)s->limit_bytes ? " !" : "");
+        table_cell(table, "%s%s", bar(s->arena, memory, stage_limit(s, i)),
+                   all > stage_limit(s, i) ? " !" : "");
     }
     table_print(table, out);
 }
@@ -207,7 +219,7 @@ json_t *stages_json(const struct showing *s)
     json_t *stages = json_array();
     for (int32_t i = 0; i < s->plan->stages; i++) {
         const struct stage *stage = &s->plan->stage[i];
-        bool too_much = stage_memory_total(&s->stage[i].memory) > (double)s->limit_bytes;
+        bool too_much = stage_memory_total(&s->stage[i].memory) > stage_limit(s, i);
         json_array_append_new(stages,
                               json_pack("{s:I, s:I, s:o, s:o, s:I, s:o, s:b}", "first_device",
                                         (json_int_t)stage->first_device, "devices",

@@ -157,7 +157,7 @@ static weft_status change_part(struct changed_cluster *changed, const char *name
     struct cluster *copy = cluster_faster(
         changed->now, memory ? PART_NETWORK : (enum cluster_part)part, memory ? 1 : factor);
     if (memory)
-        copy->node.device.memory_bytes = (int64_t)((double)copy->node.device.memory_bytes * factor);
+        cluster_set_memory(copy, factor);
     changed->copy[changed->copies++] = copy;
     changed->now = copy;
     return WEFT_OK;

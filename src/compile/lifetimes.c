@@ -323,7 +323,8 @@ static void weight_gradients(struct life_trace *t, const struct laid *laid)
     bool in_layer = op_in_layer(plan->model, laid->op);
     bool added = in_fp32(plan->policy) ? is_product(laid->op->kind) && in_layer
                                        : plan_micro_batches(plan) == 1;
-    if (added || laid->choice->shard >= 2 || device_adds_gradients(&plan->cluster->node.device))
+    if (added || laid->choice->shard >= 2 ||
+        cluster_all_devices(plan->cluster, device_adds_gradients))
         return;
     for (int32_t i = 0; i < laid->op->weights; i++)
         elements += operand_elements(laid->op, &laid->op->weight[i].operand, laid->local);

@@ -31,6 +31,7 @@ struct cost {
     struct profile_source source[MAX_SOURCES];
     size_t sources;
     struct interference interference[KERNEL_COUNT]; /* as measured; 0: not */
+    struct cost *next;                              /* of the next pool; NULL: there is none */
 };
 
 /* Devices that differ in memory size only (I2). */
@@ -98,6 +99,31 @@ static weft_status add_shipped(struct cost *cost, const char *device)
     return path ? add_source(cost, path, device, false) : WEFT_OK;
 }
 
+weft_status cost_open_all(const struct cluster *cluster, const char *profile_path,
+                          struct cost **out)
+{
+    struct cost **last = out;
+    weft_status status = WEFT_OK;
+    *out = NULL;
+    for (int32_t p = 0; p < cluster_pools(cluster); p++) {
+        TRY(cost_open(&cluster_pool(cluster, p)->node.device, profile_path, last));
+        last = &(*last)->next;
+    }
+done:
+    if (status) {
+        cost_close(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+struct cost *cost_in_pool(struct cost *cost, int32_t pool)
+{
+    for (int32_t p = 0; p < pool && cost->next; p++)
+        cost = cost->next;
+    return cost;
+}
+
 weft_status cost_open(const struct device *device, const char *profile_path, struct cost **out)
 {
     struct arena *arena = arena_new();
@@ -127,11 +153,13 @@ done:
 
 void cost_close(struct cost *cost)
 {
-    if (!cost)
-        return;
-    for (size_t i = 0; i < cost->sources; i++)
-        profile_close(cost->source[i].profile);
-    arena_free(cost->arena);
+    while (cost) {
+        struct cost *next = cost->next;
+        for (size_t i = 0; i < cost->sources; i++)
+            profile_close(cost->source[i].profile);
+        arena_free(cost->arena);
+        cost = next;
+    }
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -249,6 +277,24 @@ int64_t cost_call_ns(const struct cost *cost)
     return (int64_t)(cost->calibration->issue_ns / pace_of(&cost->device.paces, PACE_HOST));
 }
 
+double device_product_flops(const struct device *device, enum dtype dtype)
+{
+    enum {
+        SIDE = 8192
+    }; /* as large as those of large models, and far from any size that is slow */
+    struct calibration calibration = *calibration_for(device);
+    calibration.power_fraction = calibration.sustained_fraction;
+    struct work work = {.kernel = KERNEL_MATMUL,
+                        .phase = PHASE_FORWARD,
+                        .dtype = peak_dtype(device, dtype),
+                        .shape = {1, SIDE, SIDE, SIDE},
+                        .flops = 2.0 * SIDE * SIDE * SIDE};
+    work.read_bytes = 2.0 * dtype_bytes(dtype) * SIDE * SIDE;
+    work.write_bytes = work.read_bytes / 2;
+    double ns = (double)analytic_device_ns(device, &calibration, &work);
+    return ns > 0 ? work.flops / ns * 1e9 * pace_of(&device->paces, PACE_PRODUCTS) : 0;
+}
+
 /* ---- interference ---------------------------------------------------------------------------- */
 
 static double device_slowdown(const struct cost *cost)
@@ -260,7 +306,9 @@ static double device_slowdown(const struct cost *cost)
 double cost_slowdown(const struct cost *cost)
 {
     double products = cost->interference[KERNEL_MATMUL].work;
-    return products > 0 ? products : device_slowdown(cost);
+    double here = products > 0 ? products : device_slowdown(cost);
+    double others = cost->next ? cost_slowdown(cost->next) : here;
+    return others > here ? others : here;
 }
 
 struct interference cost_interference(const struct cost *cost, enum kernel kernel)

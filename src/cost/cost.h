@@ -301,6 +301,10 @@ struct cost;
 weft_status cost_open(const struct device *device, const char *profile_path, struct cost **out);
 /* The folder of shipped databases if it is missing, which changes all times; otherwise NULL. */
 const char *cost_missing(struct arena *keep);
+/* The same for every pool of a cluster; the answer's functions below are those of its first pool. */
+weft_status cost_open_all(const struct cluster *cluster, const char *profile_path,
+                          struct cost **out);
+struct cost *cost_in_pool(struct cost *cost, int32_t pool);
 void cost_close(struct cost *cost);
 struct kernel_cost cost_of(struct cost *cost, const struct work *work);
 /* The time in training: the host has run ahead, and the device is at its power limit. */
@@ -311,6 +315,8 @@ int64_t cost_host_ns(const struct cost *cost, const struct work *work);
 int64_t cost_host_step_ns(const struct cost *cost); /* one issue */
 /* What a short kernel takes that compiled code calls, if the host is not ahead of the device. */
 int64_t cost_call_ns(const struct cost *cost);
+/* What a device reaches in training with a large product of this type, by formula. */
+double device_product_flops(const struct device *device, enum dtype dtype);
 /* Whether the kernel of a weight gradient adds to what is there, and computes the bias's sum, too,
  * so that no further pass follows it: Weft's own kernels do. */
 bool device_adds_gradients(const struct device *device);
@@ -330,7 +336,8 @@ double dispatch_reach(const struct dispatch *dispatch, double places);
 double dispatch_ns(const struct device *device, const struct dispatch *dispatch);
 /* The factor by which both computation and collectives on the device slow down while they
  * overlap: that of the machine or its architecture, for all kinds of kernels. Estimates know no other; where products
- * were measured by themselves, they take what slows these down. */
+ * were measured by themselves, they take what slows these down. Of several pools, the
+ * largest. */
 double cost_slowdown(const struct cost *cost);
 /* The same by kind of kernel, where that was measured, and both ways (interference.c); otherwise the one factor. */
 struct interference cost_interference(const struct cost *cost, enum kernel kernel);

@@ -162,6 +162,11 @@ static bool has_experts(const struct model *model)
     return false;
 }
 
+static bool multiplies_nvfp4(const struct device *device)
+{
+    return device->flops[DTYPE_NVFP4] > 0;
+}
+
 /* One scale for each tensor, made from its own values, up to Hopper; one for each 32 values in hardware after. */
 static void add_fp8(struct lines *a, const struct plan *plan)
 {
@@ -169,7 +174,7 @@ static void add_fp8(struct lines *a, const struct plan *plan)
                                           [RECIPE_CURRENT] = "tensorwise",
                                           [RECIPE_BLOCKS] = "blockwise"};
     int recipe = software_word(&plan->software, FACT_FP8_RECIPE);
-    bool blocks = plan->cluster->node.device.flops[DTYPE_NVFP4] > 0;
+    bool blocks = cluster_all_devices(plan->cluster, multiplies_nvfp4);
     bool hardware = blocks && (recipe == RECIPE_DEVICE || recipe == RECIPE_BLOCKS);
     add_word(a, "fp8-format", blocks ? "e4m3" : "hybrid");
     add_word(a, "fp8-recipe",

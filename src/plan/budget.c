@@ -19,6 +19,12 @@ int64_t budget_room(const struct memory_budget *budget)
 
 int64_t plan_room_bytes(const struct plan *plan)
 {
-    struct memory_budget budget = memory_budget(&plan->cluster->node.device, &plan->memory);
-    return budget_room(&budget);
+    int64_t least = INT64_MAX;
+    for (int32_t p = 0; p < cluster_pools(plan->cluster); p++) {
+        struct memory_budget budget =
+            memory_budget(&cluster_pool(plan->cluster, p)->node.device, &plan->memory);
+        int64_t room = budget_room(&budget);
+        least = room < least ? room : least;
+    }
+    return least;
 }

@@ -121,6 +121,43 @@ static bool devices_fault(struct finding *f)
     return true;
 }
 
+/* The most devices that equal stages may have, so that each lies in one pool. */
+static int64_t largest_stage(const struct cluster *cluster)
+{
+    int64_t devices = 0;
+    for (int32_t p = 0; p < cluster_pools(cluster); p++)
+        devices = common_divisor(cluster_devices(cluster_pool(cluster, p)), devices);
+    return devices;
+}
+
+/* A stage computes on devices of one type: its groups would all wait for the slower ones (cluster/pools.h, I3). */
+static bool pools_fault(struct finding *f)
+{
+    const struct cluster *cluster = f->plan->cluster;
+    int64_t each = largest_stage(cluster), all = cluster_devices(cluster);
+    for (int32_t s = 0; cluster->pools > 1 && s < f->plan->stages; s++) {
+        const struct stage *stage = &f->plan->stage[s];
+        int32_t first = cluster_pool_of(cluster, stage->first_device);
+        int32_t last = cluster_pool_of(cluster, stage->first_device + stage->devices - 1);
+        if (first == last && !f->plan->stage_run)
+            continue;
+        if (f->plan->stage_run)
+            fault(f, FAULT_STAGE, s, "the device order spreads every stage over all pools");
+        else
+            fault(f, FAULT_STAGE, s,
+                  arena_printf(f->keep,
+                               "stage %d lies on %s and on %s: a stage computes on devices "
+                               "of one type",
+                               s, cluster_pool_name(cluster, first),
+                               cluster_pool_name(cluster, last)));
+        return with_hint(f, arena_printf(f->keep,
+                                         "use --pp %lld or a multiple of it, for stages of %lld "
+                                         "devices or fewer, one after the other",
+                                         (long long)(all / each), (long long)each));
+    }
+    return false;
+}
+
 /* Stages whose devices lie in runs among each other's (device_order.c, I1). */
 static bool order_fault(struct finding *f)
 {
@@ -251,10 +288,12 @@ static bool types_fault(struct finding *f)
 
 weft_status plan_check_types(const struct cluster *cluster, enum dtype dtype, enum policy policy)
 {
-    const struct device *device = &cluster->node.device;
-    if (dtype_is_cast(dtype) && device->flops[dtype] <= 0)
-        return bad_argument("use --dtype bf16, or a cluster whose devices have it",
-                            "%s has no products in %s", device->name, dtype_name(dtype));
+    for (int32_t p = 0; p < cluster_pools(cluster); p++) {
+        const struct device *device = &cluster_pool(cluster, p)->node.device;
+        if (dtype_is_cast(dtype) && device->flops[dtype] <= 0)
+            return bad_argument("use --dtype bf16, or a cluster whose devices have it",
+                                "%s has no products in %s", device->name, dtype_name(dtype));
+    }
     if (dtype_bytes(dtype) > policy_weight_bytes(policy))
         return bad_argument("use --policy fp32, or a dtype of 16 bits",
                             "policy %s keeps weights of 16 bits, and the plan computes in %s",
@@ -266,9 +305,9 @@ weft_status plan_check_types(const struct cluster *cluster, enum dtype dtype, en
 
 bool plan_find_fault(struct arena *keep, const struct plan *plan, struct fault *out)
 {
-    static bool (*const CHECKS[])(struct finding *) = {types_fault,    batch_fault, devices_fault,
-                                                       order_fault,    parts_fault, schedule_fault,
-                                                       instances_fault}; /* I1 */
+    static bool (*const CHECKS[])(struct finding *) = {
+        types_fault, batch_fault, devices_fault,  order_fault,
+        pools_fault, parts_fault, schedule_fault, instances_fault}; /* I1 */
     struct finding f = {keep, plan, out};
     for (size_t i = 0; i < COUNT_OF(CHECKS); i++)
         if (CHECKS[i](&f))

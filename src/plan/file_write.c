@@ -23,6 +23,8 @@ static const char *cluster_name(struct arena *scratch, const struct plan *plan)
 {
     if (plan->cluster_name)
         return plan->cluster_name;
+    if (plan->cluster->pools)
+        return plan->cluster->name;
     return arena_printf(scratch, "%s:%lld", plan->cluster->name, (long long)plan->cluster->nodes);
 }
 

@@ -12,6 +12,9 @@
  * Of the cuts that keep T, each part in turn takes the end nearest to an equal share of what is
  * left, so that a heavy last part does not leave the others uneven.
  *
+ * Where stages are on devices of different types, the sums of a part are divided by the pace v_p of its devices, so that
+ * all parts take equally long: the slower ones get fewer layers.
+ *
  *   I1  No part is empty. Part p ends after block p at the earliest, and at the latest P - 1 - p
  *       blocks before the end.
  *   I2  earliest[p], filled from the back, is the first end of part p after which the other parts
@@ -23,6 +26,7 @@
 #include <string.h>
 
 #include "plan/room.h"
+#include "schedule/schedule.h"
 
 /* ---- given cuts ------------------------------------------------------------------------------ */
 
@@ -105,10 +109,16 @@ done:
 
 struct blocks {
     int64_t count;
-    int64_t *end; /* the instance after block b */
-    double *sum;  /* S: sum[b] is the weight of blocks 0 .. b - 1 */
-    bool layers;  /* whether blocks are layers, not single operators */
+    int64_t *end;       /* the instance after block b */
+    double *sum;        /* S: sum[b] is the weight of blocks 0 .. b - 1 */
+    bool layers;        /* whether blocks are layers, not single operators */
+    const double *pace; /* v, by part; NULL: all the same */
 };
+
+static double pace_of_part(const struct blocks *b, int64_t part)
+{
+    return b->pace ? b->pace[part] : 1;
+}
 
 double *forward_flops(const struct model *model, struct arena *keep)
 {
@@ -172,9 +182,11 @@ static bool keeps(const struct blocks *b, int64_t parts, double bound)
 {
     int64_t start = 0;
     for (int64_t p = 0; p < parts && start < b->count; p++) {
-        if (b->sum[start + 1] - b->sum[start] > bound)
+        double own = bound * pace_of_part(b, p);
+        if (b->sum[start + 1] - b->sum[start] > own)
             return false;
-        start = fill(b, start, bound);
+        int64_t end = fill(b, start, own), last = b->count - (parts - 1 - p); /* I1 */
+        start = end < last ? end : last;
     }
     return start == b->count;
 }
@@ -202,7 +214,7 @@ static int64_t *earliest_ends(const struct blocks *b, int64_t parts, double boun
     int64_t start = b->count;
     for (int64_t p = parts - 1; p >= 0; p--) {
         start = earliest[p] = start > p + 1 ? start : p + 1;
-        while (start > 0 && b->sum[earliest[p]] - b->sum[start - 1] <= bound)
+        while (start > 0 && b->sum[earliest[p]] - b->sum[start - 1] <= bound * pace_of_part(b, p))
             start--;
     }
     return earliest;
@@ -223,14 +235,18 @@ static int64_t nearest_end(const struct blocks *b, int64_t from, int64_t to, dou
 
 static int64_t *even_cuts(const struct blocks *b, int64_t parts, struct arena *scratch)
 {
-    double bound = least_bound(b, parts), all = b->sum[b->count];
+    double bound = least_bound(b, parts), all = b->sum[b->count], paces = 0;
     const int64_t *earliest = earliest_ends(b, parts, bound, scratch);
     int64_t *cut = ARENA_ARRAY(scratch, int64_t, (size_t)parts);
     int64_t start = 0;
+    for (int64_t p = 0; p < parts; p++)
+        paces += pace_of_part(b, p);
     for (int64_t p = 0; p + 1 < parts; p++) {
         int64_t from = earliest[p] > start + 1 ? earliest[p] : start + 1;
-        int64_t to = fill(b, start, bound), last = b->count - (parts - 1 - p); /* I1 */
-        double share = (all - b->sum[start]) / (double)(parts - p);
+        double pace = pace_of_part(b, p);
+        int64_t to = fill(b, start, bound * pace), last = b->count - (parts - 1 - p); /* I1 */
+        double share = (all - b->sum[start]) * pace / paces;
+        paces -= pace;
         start = nearest_end(b, from, to < last ? to : last, b->sum[start] + share);
         cut[p] = b->end[start - 1];
     }
@@ -267,6 +283,22 @@ static weft_status equal_devices(const struct plan *plan, int32_t stages, struct
     return WEFT_OK;
 }
 
+/* v of equal stages, by the pool of each one's first device. */
+static const double *part_paces(const struct plan *plan, int32_t stages, int64_t pieces,
+                                struct arena *scratch)
+{
+    int64_t parts = stages * pieces, each = cluster_devices(plan->cluster) / stages;
+    if (!plan->cluster->pools)
+        return NULL;
+    double *pace = ARENA_ARRAY(scratch, double, (size_t)parts);
+    for (int32_t k = 0; k < (int32_t)parts; k++) {
+        int32_t stage = stage_with_part(plan->zigzag, stages, k);
+        int32_t pool = cluster_pool_of(plan->cluster, stage * each);
+        pace[k] = plan_pool_pace(plan->cluster, pool, plan->dtype);
+    }
+    return pace;
+}
+
 weft_status plan_map_even(struct plan *plan, int32_t stages, int64_t pieces, const double *weights)
 {
     weft_status status;
@@ -283,6 +315,7 @@ weft_status plan_map_even(struct plan *plan, int32_t stages, int64_t pieces, con
     if (pieces > blocks.count / stages)
         TRY(too_many_parts(plan, stages, pieces, &blocks));
     TRY(check_counts(plan, stages, pieces));
+    blocks.pace = part_paces(plan, stages, pieces, scratch);
     TRY(plan_map(plan, stages, pieces, even_cuts(&blocks, stages * pieces, scratch), devices));
 done:
     arena_free(scratch);

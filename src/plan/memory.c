@@ -100,7 +100,7 @@ static double weight_share(const struct plan *plan, int32_t op)
     bool cast = software_word(&plan->software, FACT_WEIGHTS) == WEIGHTS_CAST &&
                 dtype_is_cast(op_dtype(plan->model, op, plan->dtype));
     bool one = (recipe == RECIPE_DELAYED || recipe == RECIPE_CURRENT) &&
-               device_scales_blocks(&plan->cluster->node.device);
+               cluster_all_devices(plan->cluster, device_scales_blocks);
     return cast && one ? 1.0 / policy_weight_bytes(plan->policy) : 1;
 }
 
@@ -118,7 +118,7 @@ static void add_state(const struct plan *plan, const struct op *op, const struct
     double gradients = memory->gradients / (divides_gradients(plan, choice->shard) ? replicas : 1);
     double shares = choice->shard >= 1 ? replicas : 1;
     bool roots = software_word(&plan->software, FACT_OPTIMIZER_STEP) == STEP_FOREACH;
-    bool own = device_adds_gradients(&plan->cluster->node.device); /* which copies nothing */
+    bool own = cluster_all_devices(plan->cluster, device_adds_gradients); /* which copies nothing */
     double each = own ? 0 : practice.gradient_copy + (roots ? practice.moment : 0);
     bool gathered = choice->shard >= 3 && replicas > 1;
     double state = memory->optimizer * optimizer_state_share(plan->optimizer, plan->policy, op);

@@ -158,7 +158,7 @@ struct plan {
     const struct model *model;
     const struct cluster *cluster;
     /* The names in a plan file, as model_open and cluster_open take them. NULL: the model's own
-     * name without options; the cluster's own name and number of nodes. */
+     * name without options; the cluster's own name and number of nodes, if it has no pools. */
     const char *model_name, *model_options, *cluster_name;
     enum dtype dtype;
     enum policy policy;
@@ -469,7 +469,7 @@ struct memory_budget {
 struct memory_budget memory_budget(const struct device *device, const struct memory_terms *terms);
 /* What (1) leaves for the allocator and the communicators. */
 int64_t budget_room(const struct memory_budget *budget);
-int64_t plan_room_bytes(const struct plan *plan);
+int64_t plan_room_bytes(const struct plan *plan); /* on the smallest device */
 /* Devices that hold the same weights under this split: the number that shard 1-3 divides by. */
 int64_t split_replicas(const struct op *op, const struct split *split);
 /* The devices that share its state: 1 without sharding, else the replicas of one group (plan->replicate). Where the
@@ -494,6 +494,7 @@ bool plan_holds_weights(const struct plan *plan, int64_t instance);
 #include "plan/modules.h"
 #include "plan/pipeline_layout.h"
 #include "plan/sources.h"
+#include "plan/stage_device.h"
 
 #include "plan/order.h"
 

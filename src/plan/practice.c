@@ -11,7 +11,7 @@ static bool device_is_todays(const struct device *device)
 weft_status follow_practice(struct arena *keep, const char *name, const char **options,
                             struct degrees *degrees, struct opened_plan *opened)
 {
-    if (!device_is_todays(&opened->cluster->node.device))
+    if (!cluster_all_devices(opened->cluster, device_is_todays))
         return WEFT_OK;
     if (!degrees->has_dtype && !degrees->has_policy) {
         degrees->dtype = model_todays_dtype(opened->model, name);

@@ -79,7 +79,7 @@ static double moves(const struct mesh_axis *axis, const struct layout *from,
 
 static double work_seconds(const struct plan *plan, const struct op *op, const struct split *split)
 {
-    const struct device *device = &plan->cluster->node.device;
+    const struct device *device = plan_stage_device(plan, 0);
     double peak = device->flops[peak_dtype(device, plan->dtype)], seconds = 0;
     int64_t local[OP_MAX_DIMS];
     split_local(op, split, plan->step_samples, local);

@@ -106,22 +106,26 @@ static bool gathers_sequences(const struct plan *plan)
 
 static const char *another_type(struct arena *keep, const struct plan *plan)
 {
-    const struct device *device = &plan->cluster->node.device;
-    enum dtype type = peak_dtype(device, plan->dtype);
-    if (type == plan->dtype)
-        return NULL;
-    return arena_printf(keep, "%s has no products in %s: they are timed as its %s", device->name,
-                        dtype_name(plan->dtype), dtype_name(type));
+    for (int32_t p = 0; p < cluster_pools(plan->cluster); p++) {
+        const struct device *device = &cluster_pool(plan->cluster, p)->node.device;
+        enum dtype type = peak_dtype(device, plan->dtype);
+        if (type != plan->dtype)
+            return arena_printf(keep, "%s has no products in %s: they are timed as its %s",
+                                device->name, dtype_name(plan->dtype), dtype_name(type));
+    }
+    return NULL;
 }
 
 static const char *limit_above_memory(struct arena *keep, const struct plan *plan)
 {
-    const struct device *device = &plan->cluster->node.device;
-    if (plan->memory.limit_bytes <= device->memory_bytes)
-        return NULL;
-    return arena_printf(keep, "the memory limit of %s is above the %s that %s has",
-                        show_bytes((double)plan->memory.limit_bytes).s,
-                        show_bytes((double)device->memory_bytes).s, device->name);
+    for (int32_t p = 0; p < cluster_pools(plan->cluster); p++) {
+        const struct device *device = &cluster_pool(plan->cluster, p)->node.device;
+        if (plan->memory.limit_bytes > device->memory_bytes)
+            return arena_printf(keep, "the memory limit of %s is above the %s that %s has",
+                                show_bytes((double)plan->memory.limit_bytes).s,
+                                show_bytes((double)device->memory_bytes).s, device->name);
+    }
+    return NULL;
 }
 
 void plan_doubts(struct arena *keep, const struct plan *plan, struct warnings *out)

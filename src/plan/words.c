@@ -158,12 +158,22 @@ static void say_practice(struct words *w, const struct degrees *d, const struct 
         say(w, "whole-sends");
 }
 
+/* For a shell, which would read its bars and stars, in quotes. */
+static void say_parts(struct words *w, const struct degrees *d, const struct degrees *asked)
+{
+    bool same = asked->layout && d->layout && strcmp(asked->layout, d->layout) == 0;
+    const char *quote = *w->before ? "'" : "";
+    if (d->layout && !same)
+        say(w, "pipeline-layout %s%s%s", quote, d->layout, quote);
+}
+
 static const char *text_of(struct words w, const struct model *model, const struct degrees *d,
                            const struct degrees *asked)
 {
     static const struct degrees NOTHING;
     asked = asked ? asked : &NOTHING;
     say_layout(&w, d);
+    say_parts(&w, d, asked);
     say_batch(&w, d, asked);
     say_choice(&w, d);
     say_types(&w, model, d, asked);

@@ -121,6 +121,7 @@ weft_status overlay_fold_back(const struct overlay *overlay, const struct predic
     const struct graph *graph = prediction->graph;
     weft_status status;
     *kernels = 0;
+    TRY(cluster_refuse_pools(prediction->plan->cluster, "what a run says about kernels"));
     TRY(cost_open(&prediction->plan->cluster->node.device, profile, &f.cost));
     for (int32_t i = 0; i < graph->tasks; i++)
         if (graph->task[i].stream == STREAM_COMPUTE && overlay->task_s[i] > 0)

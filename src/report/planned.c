@@ -102,11 +102,18 @@ static const char *limits_text(struct arena *scratch, const struct prediction *p
     const char *most = computes >= sends && computes >= waits ? "computation"
                        : sends >= waits                       ? "communication"
                                                               : "waiting for other stages";
+    const char *on = p->plan->cluster->pools
+                         ? arena_printf(scratch, " on %s",
+                                        cluster_pool_name(p->plan->cluster,
+                                                          plan_stage_pool(p->plan, p->busiest)))
+                         : "";
     const char *text = arena_printf(
         scratch,
-        "limited by %s: stage %d computes %.0f %% of the time, waits %.0f %% for communication "
+        "limited by %s: stage %d%s computes %.0f %% of the time, waits %.0f %% for communication "
         "and %.0f %% for other stages",
-        most, (int)p->busiest, 100 * computes / all, 100 * sends / all, 100 * waits / all);
+        most, (int)p->busiest, on, 100 * computes / all, 100 * sends / all, 100 * waits / all);
+    const char *slower = slower_pool_words(scratch, p->plan);
+    text = slower ? arena_printf(scratch, "%s; %s", text, slower) : text;
     if (link_loads(scratch, p, 1, &load) < 1)
         return text;
     return arena_printf(scratch, "%s; the busiest link is %s, %.0f %% of the time", text,

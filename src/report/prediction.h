@@ -24,6 +24,12 @@ extern const int BREAKDOWN[TIME_COUNT];
 const char *wall_clock_text(struct arena *keep, const struct prediction *prediction);
 
 /* prediction_stages.c: time and memory of the stages, with bars. */
+/* Where devices are of several types (prediction_pools.c): what each computes, and in words which are the slower; else
+ * nothing and NULL. */
+void pools_print(struct arena *scratch, const struct prediction *prediction, FILE *out);
+json_t *pools_json(const struct prediction *prediction);
+const char *slower_pool_words(struct arena *keep, const struct plan *plan);
+int32_t slowest_pool(const struct plan *plan);
 void stage_times_print(struct arena *scratch, const struct prediction *prediction, FILE *out);
 void stage_memory_print(struct arena *scratch, const struct prediction *prediction, FILE *out);
 

@@ -151,6 +151,8 @@ json_t *prediction_json(const struct prediction *prediction)
     json_object_set_new(json, "busiest_stage", integer(prediction->busiest));
     json_object_set_new(json, "critical_path", path ? json_text(path) : json_null());
     json_object_set_new(json, "stages", stages_json(prediction));
+    if (prediction->plan->cluster->pools)
+        json_object_set_new(json, "pools", pools_json(prediction));
     json_object_set_new(json, "memory", memory_json(prediction));
     json_object_set_new(json, "peak_holdings", holdings_json(prediction));
     json_object_set_new(json, "reliance", reliance_json(prediction));

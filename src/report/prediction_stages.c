@@ -54,7 +54,9 @@ static struct stage_runs fold_stages(struct arena *keep, const struct prediction
     struct amounts first = {0};
     for (int32_t i = 0; i < prediction->plan->stages; i++) {
         struct amounts own = of(&prediction->stage[i], prediction->iteration_ns);
-        if (i == 0 || prediction->plan->stages <= FEW_STAGES || !alike(&first, &own)) {
+        bool elsewhere = i > 0 && plan_stage_pool(prediction->plan, i) !=
+                                      plan_stage_pool(prediction->plan, i - 1);
+        if (i == 0 || prediction->plan->stages <= FEW_STAGES || elsewhere || !alike(&first, &own)) {
             array_push(keep, &runs, ((struct alike_stages){i, 0}));
             first = own;
         }
@@ -146,8 +148,10 @@ static const char *run_devices(struct arena *keep, const struct plan *plan, stru
     const struct stage *last = &plan->stage[run.first + run.count - 1];
     if (plan->stage_run && run.count == 1)
         return stage_devices_text(keep, plan, run.first);
-    return number_range(keep, first->first_device,
-                        last->first_device + last->devices - first->first_device);
+    const char *range = number_range(keep, first->first_device,
+                                     last->first_device + last->devices - first->first_device);
+    const char *pool = cluster_pool_name(plan->cluster, plan_stage_pool(plan, run.first));
+    return plan->cluster->pools ? arena_printf(keep, "%s %s", pool, range) : range;
 }
 
 static void fill_times(struct arena *keep, struct table *table, const struct prediction *prediction,
@@ -211,6 +215,7 @@ void stage_times_print(struct arena *scratch, const struct prediction *predictio
     fputs("█ compute  ▒ waits for communication  · idle\n", out);
     print_folded(&runs, out);
     print_waits(scratch, prediction, out);
+    pools_print(scratch, prediction, out);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -284,7 +289,9 @@ void stage_memory_print(struct arena *scratch, const struct prediction *predicti
         headers[columns++] = memory_class_name((enum memory_class)c);
     headers[columns++] = "peak";
     headers[columns++] = "reserved";
-    headers[columns++] = arena_printf(scratch, "of %s", show_bytes((double)limit).s);
+    headers[columns++] = prediction->plan->cluster->pools
+                             ? "of its device"
+                             : arena_printf(scratch, "of %s", show_bytes((double)limit).s);
     for (int c = 0; c < columns; c++)
         aligns[c] = c < columns - 1 ? ALIGN_RIGHT : ALIGN_LEFT;
     struct stage_runs runs = fold_stages(scratch, prediction, memory_amounts);

@@ -51,9 +51,19 @@ static const char *type_word(enum dtype dtype)
     return dtype_is_cast(dtype) ? dtype_name(dtype) : "wide";
 }
 
+/* Of several types none: runs on either say little about both together. */
+static const char *likely_arch(const struct cluster *cluster)
+{
+    const char *first = cluster_pool(cluster, 0)->node.device.arch;
+    for (int32_t p = 1; p < cluster_pools(cluster); p++)
+        if (strcmp(cluster_pool(cluster, p)->node.device.arch, first) != 0)
+            return "several";
+    return first;
+}
+
 struct run_likeness plan_likeness(const struct plan *plan)
 {
-    return (struct run_likeness){.arch = plan->cluster->node.device.arch,
+    return (struct run_likeness){.arch = likely_arch(plan->cluster),
                                  .type = type_word(plan->dtype),
                                  .kind = model_kind(plan->model),
                                  .devices = cluster_devices(plan->cluster)};

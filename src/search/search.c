@@ -11,6 +11,7 @@ static const struct planner PLANNERS[] = {
      .takes = 1U << TAKES_BUDGET | 1U << TAKES_QUICK | 1U << TAKES_BATCH_AUTO | 1U << TAKES_FORBID |
               1U << TAKES_THREADS | 1U << TAKES_ENCODER,
      .joins = JOINS_NEVER,
+     .pools = true,
      .find = auto_find},
     {.name = "megatron",
      .summary = "every combination of degrees that Megatron-LM takes, each simulated",
@@ -232,6 +233,8 @@ static weft_status find(const struct planner *planner, const struct plan_request
         return bad_argument("the planners auto and megatron take it",
                             "%s numbers devices tp-cp-ep-dp-pp, not %.40s", planner->name,
                             request->pins.order);
+    if (!planner->pools)
+        TRY(cluster_refuse_pools(request->cluster, planner->name));
     if (request->target)
         TRY(check_target(request, planned->arena));
     enum dtype dtype = request->pins.has_dtype ? request->pins.dtype : request->model->dtype;

@@ -97,8 +97,7 @@ static weft_status change_cluster(const json_t *what_if, struct asked_plan *q)
         q->opened.cluster = cluster_faster(q->opened.cluster, (enum cluster_part)part, factor);
     }
     TRY(factor_of(what_if, "memory", &factor));
-    struct device *device = &q->opened.cluster->node.device;
-    device->memory_bytes = (int64_t)((double)device->memory_bytes * factor);
+    cluster_set_memory(q->opened.cluster, factor);
     if (q->opened.plan)
         q->opened.plan->cluster = q->opened.cluster;
 done:

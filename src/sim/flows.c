@@ -71,7 +71,9 @@ static weft_status timing_of(struct flow_finding *finding, const struct exchange
     int64_t all_ns = 0;
     *out = (struct exchange_timing){.bytes = (double)exchange->bytes * traffic_passes(exchange)};
     if (exchange->kind != EXCHANGE_COLLECTIVE) {
-        double host_bytes_per_s = finding->cluster->node.device.host_bytes_per_s;
+        struct group group =
+            pattern_group_at(&finding->set->survey.pattern[exchange->pattern], member->group);
+        double host_bytes_per_s = cluster_device(finding->cluster, group.first)->host_bytes_per_s;
         double wanted_s = host_bytes_per_s > 0 ? out->bytes / host_bytes_per_s : 0;
         out->least_ns = whole_ns(fmax(wanted_s, out->bytes * member->alone_s) * NS_PER_S);
     } else if (exchange->bytes > 0) {

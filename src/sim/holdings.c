@@ -437,11 +437,19 @@ int64_t stage_needed(const struct stage_peak *memory)
     return memory->reserved + memory->context + memory->communicators + memory->margin;
 }
 
+/* By the share of the device's memory, which differs where stages are on different devices. */
+static bool is_fuller(const struct stage_peak *a, const struct stage_peak *b)
+{
+    return a->limit == b->limit
+               ? a->peak > b->peak
+               : (double)a->peak * (double)b->limit > (double)b->peak * (double)a->limit;
+}
+
 static int32_t fullest_stage(const struct prediction *p)
 {
     int32_t fullest = 0;
     for (int32_t s = 1; s < p->plan->stages; s++)
-        if (p->stage[s].memory.peak > p->stage[fullest].memory.peak)
+        if (is_fuller(&p->stage[s].memory, &p->stage[fullest].memory))
             fullest = s;
     return fullest;
 }
@@ -450,12 +458,14 @@ void find_memory(struct prediction *p, const struct simulate_options *options)
 {
     struct arena *scratch = arena_new();
     struct peak_finding *all = ARENA_ARRAY(scratch, struct peak_finding, (size_t)p->plan->stages);
-    struct memory_budget budget = memory_budget(&p->plan->cluster->node.device, &p->plan->memory);
     /* A limit that was given is for tensors. */
     const int64_t *communicators =
         p->plan->memory.limit_bytes ? NULL : find_communicators(scratch, p->graph);
-    for (int32_t s = 0; s < p->plan->stages; s++)
+    for (int32_t s = 0; s < p->plan->stages; s++) {
+        struct memory_budget budget =
+            memory_budget(plan_stage_device(p->plan, s), &p->plan->memory);
         find_stage(p, s, &budget, scratch, &all[s]);
+    }
     int32_t fullest = fullest_stage(p);
     p->fits = true;
     for (int32_t s = 0; s < p->plan->stages; s++) {

@@ -61,12 +61,12 @@ static const struct cast_bytes ONE_LAYOUT = {4, 1, 0, 0};
 /* What a norm has written in fp8 is only transposed, for the weight's gradient. */
 static const struct cast_bytes FUSED = {0, 0, 1, 1};
 
-static const struct cast_bytes *cast_bytes_of(const struct plan *plan)
+static const struct cast_bytes *cast_bytes_of(const struct plan *plan, int64_t instance)
 {
     int recipe = software_word(&plan->software, FACT_FP8_RECIPE);
     if (plan->dtype == DTYPE_NVFP4)
         return &BY_BOTH;
-    bool blocks = device_scales_blocks(&plan->cluster->node.device);
+    bool blocks = device_scales_blocks(plan_instance_device(plan, instance));
     if (recipe == RECIPE_CURRENT && blocks)
         return &ONE_LAYOUT;
     if (recipe != RECIPE_DEVICE)
@@ -126,7 +126,7 @@ static struct work casts_of(const struct plan *plan, int64_t instance, enum phas
     if (plan->policy == POLICY_FP8_WEIGHTS && plan->dtype == DTYPE_FP8)
         weight = 0; /* held in both layouts, as the optimizer wrote them */
     const double firsts[] = {in + weight, out, 0}, agains[] = {0, weight, in + out}; /* by phase */
-    struct work work = cast_work(plan, cast_bytes_of(plan), firsts[phase], agains[phase]);
+    struct work work = cast_work(plan, cast_bytes_of(plan, instance), firsts[phase], agains[phase]);
     struct work turned = cast_work(plan, &FUSED, 0, phase == PHASE_BACKWARD_WEIGHT ? fused : 0);
     work.shape[0] += turned.shape[0];
     work.read_bytes += turned.read_bytes;
@@ -206,7 +206,8 @@ int item_works(const struct plan *plan, int64_t instance, enum phase phase,
     out[0] = work_of(plan, instance, phase);
     if (out[0].flops <= 0 && out[0].read_bytes + out[0].write_bytes <= 0)
         return 0;
-    if (phase == PHASE_BACKWARD_WEIGHT && !device_adds_gradients(&plan->cluster->node.device))
+    if (phase == PHASE_BACKWARD_WEIGHT &&
+        !device_adds_gradients(plan_instance_device(plan, instance)))
         count += passes_of(plan, instance, out + count);
     if (dtype_is_cast(out[0].dtype)) {
         bool attention = plan->model->op[plan->instance[instance].op].kind == OP_ATTENTION;
@@ -220,19 +221,26 @@ int item_works(const struct plan *plan, int64_t instance, enum phase phase,
     return count;
 }
 
+static struct cost *stage_cost(const struct item_costs *costs, int32_t stage)
+{
+    return cost_in_pool(costs->cost, plan_stage_pool(costs->plan, stage));
+}
+
 /* The host's time for one kernel. The experts of a device are one kernel if the software fuses them. */
-static int64_t work_host_ns(const struct item_costs *costs, const struct work *work)
+static int64_t work_host_ns(const struct item_costs *costs, const struct cost *cost,
+                            const struct work *work)
 {
     const struct software *software = &costs->plan->software;
-    int64_t ns = (int64_t)((double)cost_host_ns(costs->cost, work) * software_issue(software));
+    int64_t ns = (int64_t)((double)cost_host_ns(cost, work) * software_issue(software));
     bool fused = work->kernel == KERNEL_GROUPED_MATMUL &&
                  software_word(software, FACT_EXPERTS) == EXPERTS_FUSED;
     return fused && work->shape[0] > 0 ? ns / work->shape[0] : ns;
 }
 
-double host_step_ns(const struct item_costs *costs)
+double host_step_ns(const struct item_costs *costs, int32_t pool)
 {
-    return (double)cost_host_step_ns(costs->cost) * software_issue(&costs->plan->software);
+    return (double)cost_host_step_ns(cost_in_pool(costs->cost, pool)) *
+           software_issue(&costs->plan->software);
 }
 
 /* What the last of n ranks with consecutive positions computes of causal attention, over the mean of all: of n parts
@@ -251,7 +259,10 @@ static double last_share(const struct plan *plan, int64_t instance)
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase)
 {
     const struct plan *plan = costs->plan;
-    int64_t row = (int64_t)plan->instance[instance].op * plan->choices + plan->choice_of[instance];
+    int32_t pool = plan_instance_pool(plan, instance);
+    struct cost *own = cost_in_pool(costs->cost, pool);
+    int64_t row = ((int64_t)pool * plan->model->ops + plan->instance[instance].op) * plan->choices +
+                  plan->choice_of[instance];
     struct item_cost *known = &costs->known[row * PHASE_COUNT + phase];
     struct work work[MAX_ITEM_WORKS];
     if (known->found)
@@ -259,17 +270,17 @@ const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, en
     known->found = true;
     int works = item_works(plan, instance, phase, work);
     for (int i = 0; i < works; i++) {
-        struct kernel_cost cost = cost_on_device(costs->cost, &work[i]);
+        struct kernel_cost cost = cost_on_device(own, &work[i]);
         if (i == 0) {
             cost.ns = (int64_t)((double)cost.ns * last_share(costs->plan, instance));
             known->device = cost;
         } else
             known->device.ns += cost.ns;
-        known->host_ns += work_host_ns(costs, &work[i]);
+        known->host_ns += work_host_ns(costs, own, &work[i]);
     }
     if (works)
-        known->device.ns += expert_calls(plan, &work[0]) * cost_call_ns(costs->cost) +
-                            expert_copies_ns(plan, instance);
+        known->device.ns +=
+            expert_calls(plan, &work[0]) * cost_call_ns(own) + expert_copies_ns(plan, instance);
     return known;
 }
 
@@ -292,31 +303,36 @@ int64_t item_host_ns(struct item_costs *costs, const struct item *item)
         return host_ns;
     struct handling handling = handling_of(costs->plan, item->instance, &shares);
     double issues = forward ? handling.forward_issues : handling.backward_issues;
-    return host_ns + (int64_t)(issues * host_step_ns(costs));
+    int32_t pool = plan_instance_pool(costs->plan, item->instance);
+    return host_ns + (int64_t)(issues * host_step_ns(costs, pool));
 }
 
 struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost)
 {
-    size_t rows = (size_t)plan->model->ops * (size_t)plan->choices;
+    size_t rows =
+        (size_t)cluster_pools(plan->cluster) * (size_t)plan->model->ops * (size_t)plan->choices;
     return (struct item_costs){plan, cost, ARENA_ARRAY(keep, struct item_cost, rows * PHASE_COUNT)};
 }
 
-int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters)
+int64_t optimizer_ns(const struct item_costs *costs, int32_t stage, int64_t parameters)
 {
     const struct plan *plan = costs->plan;
     if (plan->optimizer_offload > 0)
         parameters -= (int64_t)(plan->optimizer_offload * (double)parameters);
     struct work work = optimizer_work(parameters, plan->dtype, plan->policy, plan->optimizer,
                                       software_word(&plan->software, FACT_OPTIMIZER_STEP));
-    return cost_on_device(costs->cost, &work).ns;
+    return cost_on_device(stage_cost(costs, stage), &work).ns;
 }
 
 /* The host's memory is what limits a fused step (ZeRO-Offload, section 5: CPU-Adam). */
-int64_t host_update_ns(const struct item_costs *costs, int64_t parameters)
+int64_t host_update_ns(const struct item_costs *costs, int32_t stage, int64_t parameters)
 {
     const struct plan *plan = costs->plan;
     double bytes = (double)parameters * host_step_bytes(plan->policy, plan->dtype, plan->optimizer);
-    return (int64_t)(bytes / host_memory_share(&plan->cluster->node) * 1e9);
+    return (int64_t)(bytes /
+                     host_memory_share(
+                         &cluster_pool(plan->cluster, plan_stage_pool(plan, stage))->node) *
+                     1e9);
 }
 
 /* The matrices of one instance's weights on a device, and what they take. */
@@ -325,6 +341,7 @@ static double orthogonal_instance_ns(const struct item_costs *costs, int64_t ins
     const struct plan *plan = costs->plan;
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     const struct choice *choice = plan_choice(plan, instance);
+    struct cost *own = cost_in_pool(costs->cost, plan_instance_pool(plan, instance));
     struct work work[ORTHOGONAL_PRODUCTS];
     int64_t local[OP_MAX_DIMS], batch = 1;
     double ns = 0;
@@ -334,7 +351,7 @@ static double orthogonal_instance_ns(const struct item_costs *costs, int64_t ins
     orthogonal_works(batch, local[op_find_dim(op->kind, DIM_OUT)],
                      local[op_find_dim(op->kind, DIM_IN)], work);
     for (int i = 0; i < ORTHOGONAL_PRODUCTS; i++)
-        ns += (double)cost_on_device(costs->cost, &work[i]).ns;
+        ns += (double)cost_on_device(own, &work[i]).ns;
     return ORTHOGONAL_STEPS * ns / (double)plan_shares(plan, op, choice);
 }
 
@@ -356,7 +373,8 @@ int64_t orthogonal_ns(const struct item_costs *costs, int32_t stage)
 void item_costs_alone(struct item_costs *costs, const struct block *block,
                       const struct flows *flows, int64_t *ns, struct part_cost_sums *sums)
 {
-    double step_ns = host_step_ns(costs);
+    double step_ns = host_step_ns(
+        costs, plan_stage_pool(costs->plan, plan_stage_of_part(costs->plan, block->part)));
     for (int32_t i = 0; i < block->items; i++) {
         const struct item *item = &block->item[i];
         if (item->kind == ITEM_STEP) {

@@ -20,8 +20,9 @@
  *
  *   ns_i = device_i * max(1, sum host / sum device),   sums over the items of the part's blocks (2)
  *
- *   I1  A time depends only on the operator, its choice, the phase, the samples of a step and
- *       whether there is more than one step: it is found once for each combination.
+ *   I1  A time depends only on the operator, its choice, the phase, the samples of a step,
+ *       whether there is more than one step, and the type of the stage's devices: it is found once
+ *       for each combination.
  */
 #ifndef WEFT_SIM_ITEM_COST_H
 #define WEFT_SIM_ITEM_COST_H
@@ -37,7 +38,7 @@ struct item_cost {
 struct item_costs {
     const struct plan *plan;
     struct cost *cost;
-    struct item_cost *known; /* per operator, choice and phase (I1) */
+    struct item_cost *known; /* per pool, operator, choice and phase (I1) */
 };
 struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost);
 /* Everything that an operator's phase asks `cost` for: its own kernel first, then the passes that
@@ -60,11 +61,11 @@ int64_t item_host_ns(struct item_costs *costs, const struct item *item);
  * for. */
 int64_t item_device_ns(struct item_costs *costs, const struct item *item);
 /* The host's time to issue a step. */
-double host_step_ns(const struct item_costs *costs);
+double host_step_ns(const struct item_costs *costs, int32_t pool);
 /* The device's step, of so many parameters without those that the host updates (plan->optimizer_offload). */
-int64_t optimizer_ns(const struct item_costs *costs, int64_t parameters);
+int64_t optimizer_ns(const struct item_costs *costs, int32_t stage, int64_t parameters);
 /* The host's step for so many parameters, while it does the same for every device of the node. */
-int64_t host_update_ns(const struct item_costs *costs, int64_t parameters);
+int64_t host_update_ns(const struct item_costs *costs, int32_t stage, int64_t parameters);
 /* What Muon's products take in a stage's step, in addition; 0 for other optimizers. */
 int64_t orthogonal_ns(const struct item_costs *costs, int32_t stage);
 

@@ -213,12 +213,12 @@ static weft_status task_ns(struct simulation *s, const struct task *task, int64_
     }
     if (task->block >= 0)
         return run_ns(s, task, out);
+    int32_t stage = s->graph->device[task->device].stage;
     if (task->stream == STREAM_HOST) {
-        *out = host_update_ns(&s->costs, task->parameters);
+        *out = host_update_ns(&s->costs, stage, task->parameters);
         return WEFT_OK;
     }
-    *out = optimizer_ns(&s->costs, task->parameters) +
-           orthogonal_ns(&s->costs, s->graph->device[task->device].stage);
+    *out = optimizer_ns(&s->costs, stage, task->parameters) + orthogonal_ns(&s->costs, stage);
     return WEFT_OK;
 }
 
@@ -397,7 +397,7 @@ weft_status simulate_all(const struct plan *plan, const struct simulate_options 
     *p = (struct prediction){.arena = arena, .plan = plan};
     s.cost = options->cost;
     if (!s.cost)
-        TRY(cost_open(&plan->cluster->node.device, options->profile, &s.cost));
+        TRY(cost_open_all(plan->cluster, options->profile, &s.cost));
     if (options->fold == FOLD_NEVER)
         TRY(check_unfolded(plan));
     TRY(begin(&s, p, options->fold));

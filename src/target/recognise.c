@@ -261,7 +261,7 @@ static void find_cuts(struct arena *keep, const struct plan *plan, struct recogn
         error_clear();
         return;
     }
-    bool same = true;
+    bool same = !plan->cluster->pools; /* for which degrees cut unevenly, and frameworks do not */
     for (int32_t p = 0; p < plan->parts; p++)
         same &= plan->part[p].first == even->part[p].first;
     int64_t *cut, *layers = layers_of_parts(keep, plan);

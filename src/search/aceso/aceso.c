@@ -266,7 +266,7 @@ static weft_status begin_with_file(const struct problem *p, struct planned *out,
     TRY(plan_load(p->request->options.initial, &opened));
     TRY(config_of_plan(p, opened.plan, begin));
     TRY(copy_plan(p, opened.plan, &plan));
-    TRY(cost_open(&p->request->cluster->node.device, p->request->profile, &cost));
+    TRY(cost_open_all(p->request->cluster, p->request->profile, &cost));
     TRY(problem_try(p, cost, plan, "the starting plan", out, &trial));
 done:
     cost_close(cost);

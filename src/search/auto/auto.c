@@ -23,6 +23,8 @@
  *       of galvatron hold only for its own estimates, so that unless the search is a quick one it is told
  *       a time that is longer by AUTO_FAR_OFF, as in 2. On many devices aceso, too, ends early where it is far
  *       from that time (aceso.c, I3): what it does from good plans has found more there.
+ *   I4  In a cluster of pools (cluster/pools.h) only 1, 2 and 6 to 8 are done, and the layers of stages are moved
+ *       (tune_pools.c): the other planners think of devices of one type.
  */
 #include <string.h>
 
@@ -140,8 +142,9 @@ static bool looks_around(const struct plan_request *request)
 {
     bool table =
         request->target && request->options.quick; /* little of what Aceso finds runs there */
-    return !table && !request->options.batch_auto && !request->pins.pp &&
-           !pins_encoder(&request->pins) && !join_has_time(request) && !takes_degrees(request);
+    return !table && !request->cluster->pools && !request->options.batch_auto &&
+           !request->pins.pp && !pins_encoder(&request->pins) && !join_has_time(request) &&
+           !takes_degrees(request);
 }
 
 /* Of what estimates may fill, the share with which the fastest of these trials would have fitted, where that
@@ -394,7 +397,12 @@ static void say_who(struct join *join)
 
 static void say_who_was_left_out(struct join *join)
 {
-    if (!asks_all(join->request))
+    if (join->request->cluster->pools)
+        array_push(join->out->arena, &join->out->reasons,
+                   "devices of several types: degrees and the layers of each stage were searched; "
+                   "the planners "
+                   "that give operators of one stage different splits were not asked");
+    else if (!asks_all(join->request))
         array_push(
             join->out->arena, &join->out->reasons,
             "a quick search: aceso made only a few steps, and autoddl was not asked; without "
@@ -433,13 +441,15 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
                         .began_s = wall_seconds(),
                         .progress = {.what = "finalists"}};
     weft_status status;
-    TRY(cost_open(&request->cluster->node.device, request->profile, &join.cost));
+    TRY(cost_open_all(request->cluster, request->profile, &join.cost));
     if (request->options.batch_auto)
         TRY(try_batches(&join));
     else
         TRY(join_grid(&join, request));
     say_grid(&join);
-    if (takes_degrees(request))
+    if (request->cluster->pools) /* I4 */
+        TRY(tune_pools(&join));
+    else if (takes_degrees(request))
         TRY(tune_numbers(&join));
     else if (!request->pins.order && !pins_encoder(&request->pins)) /* which only degrees have */
         TRY(look_further(&join));
@@ -447,6 +457,7 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
     TRY(hide_tokens(&join));
     TRY(share_in_groups(&join));
     TRY(offload_layers(&join));
+    TRY(ask_pools_alone(&join));
     say_who(&join);
     say_who_was_left_out(&join);
     if (out->trials.len && !join_best(out, NULL) && !join_over(&join) &&

@@ -20,12 +20,13 @@ static weft_status estimate_point(struct grid_walk *walk, const struct grid_plac
     weft_status status;
     TRY(estimate_candidate(walk->estimator, grid_candidate(walk, point), &estimate));
     double room = (double)walk->space->limit_bytes * (1 + GRID_SLACK);
+    int64_t peak_bytes = grid_peak_bytes(walk->space, &estimate);
     *out = (struct grid_point){.degrees = grid_degrees(walk->space, point),
                                .bound_ns = point->bound_ns,
                                .bound_bytes = point->bound_bytes,
                                .iteration_ns = estimate.iteration_ns,
-                               .peak_bytes = estimate.peak_bytes,
-                               .fits = (double)estimate.peak_bytes <= room};
+                               .peak_bytes = peak_bytes,
+                               .fits = (double)peak_bytes <= room};
     walk->out->estimates++;
 done:
     return status;

@@ -58,11 +58,18 @@ static void sum_passes(const struct grid_space *space, const struct grid_layout 
 }
 
 static struct grid_passes find_passes(struct grid_space *space, const struct grid_layout *layout,
-                                      int64_t micro_batch, bool many)
+                                      int64_t micro_batch, bool many, int32_t pool)
 {
     const struct plan *plan = layout->plan;
     struct arena *scratch = arena_new();
     struct plan view = *plan;
+    struct stage all = {cluster_pool_first(plan->cluster, pool), plan->stage[0].devices};
+    struct part whole = {0, plan->instances};
+    if (plan->cluster->pools) { /* all operators on its devices */
+        view.stage = &all;
+        view.part = &whole;
+        view.stages = view.parts = 1;
+    }
     view.step_samples = layout->dp * micro_batch;
     view.global_batch = view.step_samples * (many ? 2 : 1);
     struct item_costs costs = item_costs_of(scratch, &view, space->cost);
@@ -82,16 +89,24 @@ static struct grid_passes find_passes(struct grid_space *space, const struct gri
 }
 
 const struct grid_passes *grid_passes_of(struct grid_space *space, const struct grid_layout *layout,
-                                         int64_t micro_batch, bool many)
+                                         int64_t micro_batch, bool many, int32_t pool)
 {
-    const int64_t words[] = {
-        layout->tp,         layout->cp,         layout->cp_heads, layout->ep,  layout->etp,
-        layout->encoder_tp, layout->encoder_pp, layout->sequence, micro_batch, many};
+    const int64_t words[] = {layout->tp,
+                             layout->cp,
+                             layout->cp_heads,
+                             layout->ep,
+                             layout->etp,
+                             layout->encoder_tp,
+                             layout->encoder_pp,
+                             layout->sequence,
+                             micro_batch,
+                             many,
+                             pool};
     int64_t *number =
         hash_at(&space->passes_of, space->arena, hash_bytes(words, sizeof words, 5) | 1);
     if (*number < 0) {
         *number = (int64_t)space->passes.len;
-        struct grid_passes found = find_passes(space, layout, micro_batch, many);
+        struct grid_passes found = find_passes(space, layout, micro_batch, many, pool);
         array_push(space->arena, &space->passes, found);
     }
     return &space->passes.data[*number];
@@ -132,13 +147,29 @@ int64_t grid_least_ns(const struct grid_shape *shape, const struct grid_place *p
     return larger(most, all);
 }
 
-int64_t grid_operators_ns(const struct grid_space *space, const struct grid_passes *passes,
+int32_t grid_part_pool(const struct grid_space *space, const struct grid_place *point, int32_t part)
+{
+    const struct cluster *cluster = space->request->cluster;
+    int32_t stages = (int32_t)space->shapes.data[point->shape].pp;
+    if (!cluster->pools)
+        return 0;
+    int32_t stage = stage_with_part(grid_schedule(point)->zigzag, stages, part);
+    return cluster_pool_of(cluster, stage * (space->devices / stages));
+}
+
+int64_t grid_operators_ns(struct grid_space *space, const struct grid_passes *first,
                           const struct grid_place *point)
 {
+    const struct grid_layout *layout = &space->layouts.data[point->layout];
     const struct grid_shape *shape = &space->shapes.data[point->shape];
-    for (int64_t k = 0; k < shape->pp * shape->pieces; k++)
+    for (int64_t k = 0; k < shape->pp * shape->pieces; k++) {
+        int32_t pool = grid_part_pool(space, point, (int32_t)k);
+        const struct grid_passes *passes =
+            pool ? grid_passes_of(space, layout, point->micro_batch, point->micro_batches > 1, pool)
+                 : first;
         shape->part[k] = (struct grid_part){between(passes->forward_ns, shape, k),
                                             between(passes->backward_ns[point->level], shape, k)};
+    }
     return grid_least_ns(shape, point, shape->part);
 }
 
@@ -208,4 +239,16 @@ struct split grid_split_alone(const struct grid_layout *layout, const struct spl
         if (split->part[k].dim != DIM_BATCH)
             split_add(&alone, split->part[k].dim, split->part[k].degree);
     return alone;
+}
+
+/* ---- peaks --------------------------------------------------------------------------------- */
+
+int64_t grid_peak_bytes(const struct grid_space *space, const struct estimate *estimate)
+{
+    const struct plan_request *request = space->request;
+    int64_t largest = estimate_limit_bytes(request->cluster, &request->pins.memory);
+    if (largest == estimate->limit_bytes)
+        return estimate->peak_bytes;
+    return (int64_t)((double)estimate->peak_bytes / (double)estimate->limit_bytes *
+                     (double)largest);
 }

@@ -100,7 +100,7 @@ static struct run_question alone_question(struct grid_walk *walk, const struct g
 static int64_t next_place(const struct cluster *cluster, int64_t at, int64_t devices)
 {
     for (; at == 0 || at + devices <= cluster->node.devices; at += devices)
-        if (lies_anew(cluster, at, devices))
+        if (cluster->pools || lies_anew(cluster, at, devices)) /* nodes differ */
             return at;
     return -1;
 }
@@ -115,13 +115,14 @@ static weft_status time_floor(struct grid_walk *walk, struct grid_place point, i
     struct run_question question = alone_question(walk, &point, FLOOR_SAMPLES, devices);
     question.run.last = walk->space->layouts.data[point.layout].plan->instances;
     for (int64_t at = next_place(cluster, 0, devices); at >= 0;
-         at = next_place(cluster, at + devices, devices)) {
-        struct run_estimate run;
-        question.stage = (struct stage){at, devices};
-        TRY(estimate_run(walk->estimator, &question, &run));
-        double ns = floor_ns(&run);
-        *least_ns = at == 0 || ns < *least_ns ? ns : *least_ns;
-    }
+         at = next_place(cluster, at + devices, devices))
+        for (int32_t p = 0; p < cluster_pools(cluster); p++) {
+            struct run_estimate run;
+            question.stage = (struct stage){cluster_pool_first(cluster, p) + at, devices};
+            TRY(estimate_run(walk->estimator, &question, &run));
+            double ns = floor_ns(&run);
+            *least_ns = (at == 0 && p == 0) || ns < *least_ns ? ns : *least_ns;
+        }
 done:
     return status;
 }
@@ -147,16 +148,20 @@ done:
 }
 
 /* Times each part's passes, and keeps the fastest of all positions. */
-static weft_status time_parts(struct grid_walk *walk, const struct grid_shape *shape,
+static weft_status time_parts(struct grid_walk *walk, const struct grid_place *point, int64_t at,
                               struct run_question *question)
 {
+    const struct grid_shape *shape = &walk->space->shapes.data[point->shape];
+    const struct cluster *cluster = walk->space->request->cluster;
     weft_status status = WEFT_OK;
-    bool first = question->stage.first_device == 0;
+    bool first = at == 0;
     for (int64_t k = 0; k < shape->pp * shape->pieces; k++) {
         struct grid_part *part = &shape->part[k];
         struct run_estimate run;
         question->run.first = shape->cut[k];
         question->run.last = shape->cut[k + 1];
+        question->stage.first_device =
+            at + cluster_pool_first(cluster, grid_part_pool(walk->space, point, (int32_t)k));
         TRY(estimate_run(walk->estimator, question, &run));
         if (first || run.forward_ns < part->forward_ns)
             part->forward_ns = run.forward_ns;
@@ -181,8 +186,8 @@ static weft_status look_closer(struct grid_walk *walk, const struct grid_place *
     struct run_question question = alone_question(walk, point, point->micro_batch, devices);
     for (int64_t at = next_place(cluster, 0, devices); at >= 0;
          at = next_place(cluster, at + devices, devices)) {
-        question.stage = (struct stage){at, devices};
-        TRY(time_parts(walk, shape, &question));
+        question.stage.devices = devices;
+        TRY(time_parts(walk, point, at, &question));
     }
     int64_t closer = grid_least_ns(shape, point, shape->part);
     closer -= closer / SEAMS;

@@ -367,8 +367,9 @@ static void add_points(struct grid_space *space, int32_t number, struct grid_pla
     const struct degrees *pins = &request->pins;
     const struct grid_layout *layout = &space->layouts.data[number];
     const struct grid_shape *shape = &space->shapes.data[point.shape];
-    const struct grid_passes *passes =
-        grid_passes_of(space, layout, point.micro_batch, point.micro_batches > 1);
+    const struct grid_passes *passes = NULL;
+    for (int32_t p = cluster_pools(request->cluster) - 1; p >= 0; p--) /* the list may move */
+        passes = grid_passes_of(space, layout, point.micro_batch, point.micro_batches > 1, p);
     for (int r = 0; r < space->levels.len; r++) {
         if (!recomputes_more(layout, r))
             continue;

@@ -96,9 +96,12 @@ struct degrees grid_degrees(const struct grid_space *space, const struct grid_pl
 /* ---- bounds (grid_bounds.c) ------------------------------------------------------------------ */
 
 const struct grid_passes *grid_passes_of(struct grid_space *space, const struct grid_layout *layout,
-                                         int64_t micro_batch, bool many);
-/* Equation (1) with the times of operators. */
-int64_t grid_operators_ns(const struct grid_space *space, const struct grid_passes *passes,
+                                         int64_t micro_batch, bool many, int32_t pool);
+/* The pool that a part's stage is in. */
+int32_t grid_part_pool(const struct grid_space *space, const struct grid_place *point,
+                       int32_t part);
+/* Equation (1) with the times of operators: those of the first pool, and of others that were asked for before. */
+int64_t grid_operators_ns(struct grid_space *space, const struct grid_passes *first,
                           const struct grid_place *point);
 /* Equation (1) with any other times, and equation (2). */
 int64_t grid_least_ns(const struct grid_shape *shape, const struct grid_place *point,
@@ -113,5 +116,7 @@ int64_t grid_devices_alone(const struct grid_layout *layout, int32_t ops);
 /* A split on those: without the sample parts of other replicas. */
 struct split grid_split_alone(const struct grid_layout *layout, const struct split *split,
                               int64_t devices);
+/* The peak of the fullest stage as if it were on the largest devices, which the space's limit is for. */
+int64_t grid_peak_bytes(const struct grid_space *space, const struct estimate *estimate);
 
 #endif

@@ -130,7 +130,7 @@ weft_status megatron_find(const struct plan_request *request, struct planned *ou
                                  .devices = cluster_devices(request->cluster),
                                  .progress = {.what = "layouts"}};
     weft_status status;
-    TRY(cost_open(&request->cluster->node.device, request->profile, &grid.cost));
+    TRY(cost_open_all(request->cluster, request->profile, &grid.cost));
     TRY(recompute_levels(request, &grid.levels));
     TRY(walk(&grid, true));
     TRY(walk(&grid, false));

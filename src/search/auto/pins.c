@@ -111,7 +111,7 @@ static weft_status grid_values(struct arena *keep, const struct plan_request *re
     struct cost *cost = NULL;
     weft_status status;
     *out = (struct values){0};
-    TRY(cost_open(&request->cluster->node.device, request->profile, &cost));
+    TRY(cost_open_all(request->cluster, request->profile, &cost));
     TRY(grid_space_new(request, cost, &space));
     for (size_t i = 0; i < space->points.len; i++) {
         struct degrees d = grid_degrees(space, &space->points.data[i]);

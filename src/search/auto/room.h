@@ -3,6 +3,8 @@
  *   auto.c             the grid, the planners that join, who found what
  *   refine.c           Aceso from the plans of other planners
  *   tune.c             what a target takes besides degrees
+ *   tune_pools.c       the layers of stages on different devices
+ *   pools_alone.c      each pool of a cluster by itself
  *   cross.c            the ideas of one planner in the plans of another
  *   overlap_experts.c  transfers of tokens to experts, hidden beside another pass
  *   encoders.c         encoders of images with more replicas than the decoder
@@ -64,6 +66,12 @@ weft_status refine_to_the_end(struct join *join, const struct trial *trial,
 
 /* Tunes what the request's target takes besides degrees, starting from the best degrees so far. */
 weft_status tune_numbers(struct join *join);
+
+/* Where stages are on different devices: gives each as many layers as it has time for (tune_pools.c). */
+weft_status tune_pools(struct join *join);
+
+/* Says how long each pool takes by itself (pools_alone.c). */
+weft_status ask_pools_alone(struct join *join);
 
 /* ---- finalists (finalists.c) ----------------------------------------------------------------- */
 

@@ -256,7 +256,7 @@ static weft_status work(void *context, int32_t worker, int32_t workers)
     struct reshards *reshards = reshards_new();
     struct stage_cases *cases;
     weft_status status;
-    TRY(cost_open(&a->request->cluster->node.device, a->request->profile, &cost));
+    TRY(cost_open_all(a->request->cluster, a->request->profile, &cost));
     while (take_stages(a, &cases)) {
         struct layout_case about = case_of(a, cost, reshards, cases);
         if (cases->stages == 1 || !hopeless(&about))
@@ -303,7 +303,7 @@ static weft_status look_first(struct autoddl *a, bool *far)
     double most_ns = FAR_AWAY * (1 + ESTIMATE_OFF) * (double)known.known_ns;
     int looks = 0;
     weft_status status;
-    TRY(cost_open(&a->request->cluster->node.device, a->request->profile, &cost));
+    TRY(cost_open_all(a->request->cluster, a->request->profile, &cost));
     *far = true;
     for (size_t s = a->stages.len; s-- > 0 && looks < FIRST_LOOKS && *far;) {
         struct stage_cases *cases = a->stages.data[s];
@@ -371,7 +371,7 @@ static weft_status raise_floors(struct autoddl *a, double best, double *floor)
     struct cost *cost = NULL;
     weft_status status;
     *floor = best;
-    TRY(cost_open(&a->request->cluster->node.device, a->request->profile, &cost));
+    TRY(cost_open_all(a->request->cluster, a->request->profile, &cost));
     for (size_t s = 0; s < a->stages.len; s++) {
         const struct stage_cases *cases = a->stages.data[s];
         struct layout_case about = case_of(a, cost, NULL, cases);

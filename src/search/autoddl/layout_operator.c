@@ -42,7 +42,7 @@ struct layout_state_times layout_state_time(const struct layout_problem *p, cons
     struct op_memory memory = op_memory(about->model, &own, local, about->dtype, about->policy, 1);
     double updated = choice->shard ? ceil(parameters / members) : parameters;
     return (struct layout_state_times){sync ? sync_time(p, &groups, memory.gradients) : 0,
-                                       (double)optimizer_ns(&p->work->costs, (int64_t)updated),
+                                       (double)optimizer_ns(&p->work->costs, 0, (int64_t)updated),
                                        updated};
 }
 

@@ -241,7 +241,7 @@ static weft_status fill_operators(struct layout_problem *p)
     w->costs = item_costs_of(p->arena, w->plan, p->about.cost);
     if (!layout_by_volume(p))
         w->parameter_ns =
-            (double)optimizer_ns(&w->costs, MANY_PARAMETERS) / (double)MANY_PARAMETERS;
+            (double)optimizer_ns(&w->costs, 0, MANY_PARAMETERS) / (double)MANY_PARAMETERS;
     for (int32_t op = 0; op < ops; op++)
         for (int32_t i = 0; i < (int32_t)p->splits[op].len; i++)
             TRY(layout_fill_option(p, op, i));

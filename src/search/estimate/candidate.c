@@ -89,7 +89,7 @@ static const struct schedule *schedule_of(const struct estimator *e, const struc
 /* Whether all stages are treated as if they lay on devices like the first one. */
 static bool is_alike(const struct estimator *e, const struct candidate *c)
 {
-    return c->detail != DETAIL_ALL && c->stages > 1 &&
+    return c->detail != DETAIL_ALL && c->stages > 1 && !e->settings.cluster->pools &&
            c->stage[0].devices % e->settings.cluster->node.devices == 0;
 }
 
@@ -369,9 +369,9 @@ static weft_status finish(struct estimator *e, struct candidate *c, struct estim
         stage->optimizer_ns = optimizer_of(c, s, &gather_after_ns);
         stage->end_ns += stage->optimizer_ns + gather_after_ns;
         stage->peak_bytes = peak_of(e, c, s);
+        note_limit(e->settings.cluster, &e->settings.memory, &c->stage[s], stage);
     }
     *out = (struct estimate){.stages = c->stages, .stage = memo->stage};
-    out->limit_bytes = estimate_limit_bytes(e->settings.cluster, &e->settings.memory);
     sum_up_stages(out);
 done:
     return status;

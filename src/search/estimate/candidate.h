@@ -59,7 +59,7 @@ weft_status estimator_new(const struct estimate_settings *settings, struct estim
 void estimator_free(struct estimator *estimator);
 
 /* What estimated tensors may take of a device. Estimates know neither the allocator's gaps nor the
- * communicators: ALLOCATOR_ALLOWANCE of the room (plan.h) is left for them. */
+ * communicators: ALLOCATOR_ALLOWANCE of the room (plan.h) is left for them. Of several pools, on the largest devices. */
 int64_t estimate_limit_bytes(const struct cluster *cluster, const struct memory_terms *terms);
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -74,7 +74,7 @@ struct stage_estimate {
     int64_t send_ns, back_ns;
     int64_t optimizer_ns;
     int64_t end_ns; /* when everything on this stage is over */
-    int64_t peak_bytes;
+    int64_t peak_bytes, limit_bytes;
 };
 struct estimate {
     int64_t iteration_ns;

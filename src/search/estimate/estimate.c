@@ -38,10 +38,26 @@ void estimate_settings_give(const struct estimate_settings *settings, struct pla
  * what leaves this much the better half does. */
 static const double ALLOCATOR_ALLOWANCE = 0.02;
 
+static int64_t pool_limit_bytes(const struct cluster *pool, const struct memory_terms *terms)
+{
+    struct memory_budget budget = memory_budget(&pool->node.device, terms);
+    return (int64_t)((double)budget_room(&budget) * (1 - ALLOCATOR_ALLOWANCE));
+}
+
 int64_t estimate_limit_bytes(const struct cluster *cluster, const struct memory_terms *terms)
 {
-    struct memory_budget budget = memory_budget(&cluster->node.device, terms);
-    return (int64_t)((double)budget_room(&budget) * (1 - ALLOCATOR_ALLOWANCE));
+    int64_t most = 0;
+    for (int32_t p = 0; p < cluster_pools(cluster); p++) {
+        int64_t bytes = pool_limit_bytes(cluster_pool(cluster, p), terms);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+void note_limit(const struct cluster *cluster, const struct memory_terms *terms,
+                const struct stage *on, struct stage_estimate *out)
+{
+    out->limit_bytes = pool_limit_bytes(cluster_at(cluster, on->first_device), terms);
 }
 
 weft_status estimator_new(const struct estimate_settings *settings, struct estimator **out)
@@ -53,7 +69,7 @@ weft_status estimator_new(const struct estimate_settings *settings, struct estim
                             .settings = *settings,
                             .orders = orders_new(arena),
                             .holdings = holdings_new(arena)};
-    TRY(cost_open(&settings->cluster->node.device, settings->profile, &e->cost));
+    TRY(cost_open_all(settings->cluster, settings->profile, &e->cost));
     e->shares_flows = flow_cache_serves(settings->flows, settings->cluster);
     e->flows = e->shares_flows ? settings->flows : flow_cache_new();
     *out = e;
@@ -92,16 +108,27 @@ void note_end(const struct stage_end *end, struct stage_estimate *out)
     out->tail_ns = end->synchronised_ns - end->computed_ns;
 }
 
+/* Of two stages on different devices, that which takes more of its own. */
+static bool is_fuller(const struct stage_estimate *a, const struct stage_estimate *b)
+{
+    return a->limit_bytes == b->limit_bytes ? a->peak_bytes > b->peak_bytes
+                                            : (double)a->peak_bytes * (double)b->limit_bytes >
+                                                  (double)b->peak_bytes * (double)a->limit_bytes;
+}
+
 void sum_up_stages(struct estimate *out)
 {
-    out->iteration_ns = out->peak_bytes = 0;
+    const struct stage_estimate *fullest = out->stage;
+    out->iteration_ns = 0;
     for (int32_t s = 0; s < out->stages; s++) {
         const struct stage_estimate *stage = &out->stage[s];
         if (stage->end_ns > out->iteration_ns)
             out->iteration_ns = stage->end_ns;
-        if (stage->peak_bytes > out->peak_bytes)
-            out->peak_bytes = stage->peak_bytes;
+        if (s == 0 || is_fuller(stage, fullest))
+            fullest = stage;
     }
+    out->peak_bytes = fullest->peak_bytes;
+    out->limit_bytes = fullest->limit_bytes;
     out->fits = out->peak_bytes <= out->limit_bytes;
 }
 
@@ -138,7 +165,7 @@ static void end_stages(const struct timed *t, const struct stage_end *end, struc
     for (int32_t i = 0; i < o->ties; i++)
         tie_stages(t, &o->tie[i], out->stage);
     for (int32_t s = 0; s < plan->stages; s++) {
-        out->stage[s].optimizer_ns = optimizer_ns(&t->costs, updated_parameters(t, s)) +
+        out->stage[s].optimizer_ns = optimizer_ns(&t->costs, s, updated_parameters(t, s)) +
                                      orthogonal_ns(&t->costs, s) + host_step_on_stage_ns(t, s);
         out->stage[s].end_ns += out->stage[s].optimizer_ns;
     }
@@ -161,8 +188,7 @@ weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, 
                                  plan_micro_batches(plan),      part,         plan->overlap,
                                  cost_slowdown(estimator->cost)};
     weft_status status;
-    *out = (struct estimate){.stages = plan->stages,
-                             .limit_bytes = estimate_limit_bytes(plan->cluster, &plan->memory)};
+    *out = (struct estimate){.stages = plan->stages};
     out->stage = ARENA_ARRAY(keep, struct stage_estimate, (size_t)plan->stages);
     TRY(timed_new(scratch, plan, estimator->cost, estimator->flows, &timed));
     for (int32_t k = 0; k < plan->parts; k++) {
@@ -174,8 +200,10 @@ weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, 
         begin_gathers(&work, part);
     pipeline_ends(estimator->orders, &work, end);
     end_stages(&timed, end, out);
-    for (int32_t s = 0; s < plan->stages; s++)
+    for (int32_t s = 0; s < plan->stages; s++) {
         out->stage[s].peak_bytes = stage_peak_bytes(timed.outline.graph, s);
+        note_limit(plan->cluster, &plan->memory, &plan->stage[s], &out->stage[s]);
+    }
     sum_up_stages(out);
 done:
     timed_free(&timed);

@@ -32,6 +32,9 @@ struct candidate_part {
     int64_t state_bytes, stand_in_bytes;
 };
 struct candidate_part candidate_part(const struct candidate *candidate, int32_t part);
+/* Notes what a stage's devices have for tensors. */
+void note_limit(const struct cluster *cluster, const struct memory_terms *terms,
+                const struct stage *on, struct stage_estimate *out);
 /* Finds the slowest and the fullest stage. */
 void sum_up_stages(struct estimate *out);
 

@@ -51,11 +51,11 @@ static void ask_part(struct order_numbers *a, const struct candidate_part *part,
 
 /* (1). */
 static void ask_limits(struct order_numbers *a, const struct plan *plan, const struct candidate *c,
-                       int64_t limit)
+                       const struct estimate *estimate, double fill)
 {
     for (int32_t s = 0; s < plan->stages; s++) {
         int64_t stand_in = 0;
-        a->limit[s] = limit;
+        a->limit[s] = (int64_t)(fill * (double)estimate->stage[s].limit_bytes);
         for (int32_t piece = 0; piece < (int32_t)plan->pieces; piece++) {
             struct candidate_part part = candidate_part(c, plan_part_of_piece(plan, s, piece));
             a->limit[s] -= part.state_bytes;
@@ -80,7 +80,7 @@ static weft_status ask(struct estimator *e, const struct plan *plan, bool split,
         struct candidate_part part = candidate_part(c, k);
         ask_part(&a, &part, k);
     }
-    ask_limits(&a, plan, c, (int64_t)(fill * (double)estimate.limit_bytes));
+    ask_limits(&a, plan, c, &estimate, fill);
     TRY(schedule_find_order(keep, &a.q, out));
 done:
     arena_free(scratch);

@@ -54,7 +54,7 @@ static void fill_host(const struct filling *f, const struct block *block, int pa
     const int64_t *place = places_of(f->scratch, block);
     int32_t number = (int32_t)(block - timed->outline.graph->block);
     const int64_t *ns = timed->item_ns + timed->item_first[number];
-    int64_t step_ns = (int64_t)host_step_ns(&timed->costs);
+    int64_t step_ns = (int64_t)host_step_ns(&timed->costs, plan_stage_pool(timed->plan, 0));
     for (int32_t i = 0; i < block->items; i++) {
         const struct item *item = &block->item[i];
         int64_t *of = f->table->at[place[i] + 1].of;
@@ -183,7 +183,8 @@ static void fit_optimizer(const struct timed *timed, struct row_table *t, int64_
     int64_t all = t->at[instances].of[SUM_PARAMETERS];
     if (all < 2)
         return;
-    int64_t whole = optimizer_ns(&timed->costs, all), half = optimizer_ns(&timed->costs, all / 2);
+    int64_t whole = optimizer_ns(&timed->costs, 0, all),
+            half = optimizer_ns(&timed->costs, 0, all / 2);
     t->optimizer_each_ns = (double)(whole - half) / (double)(all - all / 2);
     t->optimizer_least_ns = whole - (int64_t)(t->optimizer_each_ns * (double)all);
     t->optimizer_each_ns +=

@@ -130,6 +130,12 @@ int64_t shift_of(const struct cluster *cluster, int64_t first, int64_t devices)
 {
     int64_t node = cluster->node.devices, inner = node;
     int64_t last = first + devices - 1;
+    int32_t pool = cluster_pool_of(cluster, first);
+    if (cluster->pools && cluster_pool_of(cluster, last) != pool)
+        return 0;
+    if (cluster->pools)
+        return shift_of(cluster_pool(cluster, pool), first - cluster_pool_first(cluster, pool),
+                        devices);
     if (first / node == last / node)
         return first / node * node;
     for (int32_t i = 0; i < cluster->fabric.tiers; i++) {

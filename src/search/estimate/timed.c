@@ -60,7 +60,8 @@ int64_t host_step_on_stage_ns(const struct timed *timed, int32_t stage)
     if (!step->chunks)
         return 0;
     int64_t way[] = {exchange_ns(timed, step->down),
-                     host_update_ns(&timed->costs, step->parameters), exchange_ns(timed, step->up)};
+                     host_update_ns(&timed->costs, stage, step->parameters),
+                     exchange_ns(timed, step->up)};
     int64_t all = 0, longest = 0;
     for (size_t i = 0; i < COUNT_OF(way); i++) {
         all += way[i];

@@ -147,7 +147,7 @@ static weft_status finder_open(struct finder *f)
     settings.flows = request->flows;
     TRY(layer_costs_new(&settings, &f->costs));
     layer_costs_pin(f->costs, &request->pins);
-    TRY(cost_open(&request->cluster->node.device, request->profile, &f->cost));
+    TRY(cost_open_all(request->cluster, request->profile, &f->cost));
     f->problem =
         (struct layer_problem){.source = layer_costs_source(f->costs),
                                .space = &f->space,

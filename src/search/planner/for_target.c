@@ -73,7 +73,7 @@ weft_status keep_what_runs(const struct plan_request *request, struct planned *p
     struct cost *cost = NULL;
     int64_t replaced = 0;
     weft_status status;
-    TRY(cost_open(&request->cluster->node.device, request->profile, &cost));
+    TRY(cost_open_all(request->cluster, request->profile, &cost));
     for (size_t i = 0; i < planned->trials.len; i++) {
         struct trial *trial = &planned->trials.data[i];
         struct plan *nearest;

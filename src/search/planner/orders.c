@@ -52,7 +52,7 @@ static weft_status give_order(struct plan *plan, const char *profile, int64_t *n
     bool fits = false;
     weft_status status;
     settings.profile = profile;
-    TRY(cost_open(&plan->cluster->node.device, profile, &cost));
+    TRY(cost_open_all(plan->cluster, profile, &cost));
     TRY(estimator_new(&settings, &estimator));
     for (int turn = 0; turn < MOST_TURNS && !fits; turn++) {
         struct order_answer answer = {0};
@@ -267,7 +267,7 @@ weft_status add_orders(const struct plan_request *request, struct planned *plann
     weft_status status = WEFT_OK;
     if (!request->orders)
         return WEFT_OK;
-    TRY(cost_open(&request->cluster->node.device, request->profile, &cost));
+    TRY(cost_open_all(request->cluster, request->profile, &cost));
     for (size_t i = 0; i < before && tried < MOST_TRIED; i++) {
         struct trial begun = planned->trials.data[i]; /* the array grows */
         bool whole = !request->order && was_tried(planned, i);

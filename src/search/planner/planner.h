@@ -177,6 +177,7 @@ struct planner {
     const char *summary;
     unsigned takes; /* 1 << enum planner_option */
     enum joins joins;
+    bool pools;   /* it plans for clusters of several device types (cluster/pools.h) */
     bool goes_on; /* it can start from other planners' plans: plan_options.begin */
     weft_status (*find)(const struct plan_request *request, struct planned *out);
 };

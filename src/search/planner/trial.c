@@ -51,6 +51,15 @@ struct stop plan_stop(const struct plan_request *request)
     return (struct stop){request->stop, budget_s > 0 ? wall_seconds() + budget_s : 0};
 }
 
+/* Than the fullest stage so far: by bytes, or where devices differ, by the share of their memory. */
+static bool is_fuller(const struct stage_peak *peak, const struct trial *trial)
+{
+    double needed = (double)stage_needed(peak), most = (double)trial->needed_bytes;
+    if (!trial->limit_bytes || peak->limit == trial->limit_bytes)
+        return needed > most;
+    return needed * (double)trial->limit_bytes > most * (double)peak->limit;
+}
+
 static void judge(const struct prediction *p, struct trial *trial)
 {
     trial->global_batch = p->plan->global_batch;
@@ -58,7 +67,7 @@ static void judge(const struct prediction *p, struct trial *trial)
     trial->fits = p->fits;
     for (int32_t s = 0; s < p->plan->stages; s++) {
         const struct stage_peak *peak = &p->stage[s].memory;
-        if (stage_needed(peak) <= trial->needed_bytes)
+        if (!is_fuller(peak, trial))
             continue;
         trial->needed_bytes = stage_needed(peak);
         trial->limit_bytes = peak->limit;

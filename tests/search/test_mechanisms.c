@@ -298,7 +298,7 @@ static void the_host_updates_a_share(void **state)
         assert_float_equal(down.amount, 4 * step.amount, 0.5);
         assert_float_equal(up.amount, 2 * step.amount, 0.5);
         struct item_costs costs = {.plan = plan};
-        assert_float_equal((double)host_update_ns(&costs, 1000000), 442708, 1);
+        assert_float_equal((double)host_update_ns(&costs, 0, 1000000), 442708, 1);
         expect_sound(plan, CASES[i].software);
         plan_free(plan);
     }

@@ -57,7 +57,7 @@ static weft_status open_named(const struct doc *doc, struct cluster **out)
     char *path = arena_copy_text(scratch, near), *colon = strrchr(path, SUFFIX);
     if (colon && !file_exists(path))
         *colon = '\0';
-    weft_status status = cluster_open(file_exists(path) ? near : doc->text, out);
+    weft_status status = cluster_open_pool(file_exists(path) ? near : doc->text, out);
     arena_free(scratch);
     return status ? error_at(doc) : WEFT_OK; /* I2 */
 }

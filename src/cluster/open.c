@@ -100,8 +100,9 @@ enum cluster_format format_of(const char *path)
     return known_ending(path, &format) ? format : CLUSTER_YAML;
 }
 
-weft_status cluster_from_text(enum cluster_format format, const char *name, const char *text,
-                              size_t len, int64_t nodes, struct cluster **out)
+/* `whole`: it may have pools; false: it is to be one. */
+static weft_status read_text(enum cluster_format format, const char *name, const char *text,
+                             size_t len, int64_t nodes, bool whole, struct cluster **out)
 {
     weft_status status;
     struct cluster *cluster = cluster_new(name);
@@ -112,8 +113,11 @@ weft_status cluster_from_text(enum cluster_format format, const char *name, cons
         struct doc *root = NULL;
         TRY(doc_parse(cluster->arena, name, text, len, format == CLUSTER_JSON ? DOC_JSON : DOC_YAML,
                       &root));
-        TRY(doc_get(root, "pools") ? pools_read(cluster, root, nodes)
-                                   : yaml_read(cluster, root, nodes));
+        const struct doc *pools = doc_get(root, "pools");
+        if (pools && !whole)
+            TRY(doc_error(pools, "list its pools in the file that has this one",
+                          "a pool cannot have pools itself"));
+        TRY(pools ? pools_read(cluster, root, nodes) : yaml_read(cluster, root, nodes));
     }
     *out = cluster;
     return WEFT_OK;
@@ -124,7 +128,13 @@ done:
     return status;
 }
 
-static weft_status open_file(const char *path, int64_t nodes, struct cluster **out)
+weft_status cluster_from_text(enum cluster_format format, const char *name, const char *text,
+                              size_t len, int64_t nodes, struct cluster **out)
+{
+    return read_text(format, name, text, len, nodes, true, out);
+}
+
+static weft_status open_file(const char *path, int64_t nodes, bool whole, struct cluster **out)
 {
     enum cluster_format format = format_of(path);
     struct arena *scratch = arena_new();
@@ -133,7 +143,7 @@ static weft_status open_file(const char *path, int64_t nodes, struct cluster **o
     weft_status status = file_read(
         scratch, path, format == CLUSTER_XML ? MAX_XML_BYTES : DOC_MAX_BYTES, &text, &len);
     if (status == WEFT_OK)
-        status = cluster_from_text(format, path, text, len, nodes, out);
+        status = read_text(format, path, text, len, nodes, whole, out);
     arena_free(scratch);
     return status;
 }
@@ -194,7 +204,7 @@ static weft_status open_preset(const struct cluster_preset *preset, int64_t node
     return status;
 }
 
-static weft_status open_one(const char *name, struct cluster **out)
+static weft_status open_name(const char *name, bool whole, struct cluster **out)
 {
     struct arena *scratch = arena_new();
     char *base = arena_copy_text(scratch, cluster_meant(scratch, name));
@@ -206,7 +216,7 @@ static weft_status open_one(const char *name, struct cluster **out)
     if (status == WEFT_OK && preset)
         status = open_preset(preset, size.nodes, &cluster);
     else if (status == WEFT_OK && (file_exists(base) || known_ending(base, &format)))
-        status = open_file(base, size.nodes, &cluster);
+        status = open_file(base, size.nodes, whole, &cluster);
     else if (status == WEFT_OK)
         status = unknown_preset(base);
     if (status == WEFT_OK)
@@ -217,6 +227,11 @@ static weft_status open_one(const char *name, struct cluster **out)
         cluster_free(cluster);
     arena_free(scratch);
     return status;
+}
+
+weft_status cluster_open_pool(const char *name, struct cluster **out)
+{
+    return open_name(name, false, out);
 }
 
 /* I4: opens each name between plus signs. */
@@ -232,7 +247,7 @@ static weft_status open_sum(const char *name, struct cluster **out)
         if (next)
             *next++ = '\0';
         part[parts] = (struct pool_part){0};
-        status = open_one(rest, &part[parts].cluster);
+        status = cluster_open_pool(rest, &part[parts].cluster);
         parts += status == WEFT_OK;
     }
     if (status == WEFT_OK && rest)
@@ -248,5 +263,5 @@ static weft_status open_sum(const char *name, struct cluster **out)
 weft_status cluster_open(const char *name, struct cluster **out)
 {
     bool sum = strchr(name, '+') && !file_exists(name);
-    return sum ? open_sum(name, out) : open_one(name, out);
+    return sum ? open_sum(name, out) : open_name(name, true, out);
 }

@@ -95,6 +95,8 @@ enum cluster_format format_of(const char *path);
 /* A description in memory; `name` stands for its file in messages. */
 weft_status cluster_from_text(enum cluster_format format, const char *name, const char *text,
                               size_t len, int64_t nodes, struct cluster **out);
+/* cluster_open for what has no pools itself. */
+weft_status cluster_open_pool(const char *name, struct cluster **out);
 /* A file with 'pools' (load_pools.c). */
 weft_status pools_read(struct cluster *cluster, const struct doc *root, int64_t nodes);
 weft_status yaml_read(struct cluster *cluster, const struct doc *root, int64_t nodes);

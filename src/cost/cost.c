@@ -315,7 +315,13 @@ struct interference cost_interference(const struct cost *cost, enum kernel kerne
 {
     double all = device_slowdown(cost);
     const struct interference *measured = &cost->interference[kernel];
-    return measured->work > 0 ? *measured : (struct interference){all, all};
+    struct interference here = measured->work > 0 ? *measured : (struct interference){all, all};
+    if (cost->next) {
+        struct interference others = cost_interference(cost->next, kernel);
+        here.work = others.work > here.work ? others.work : here.work;
+        here.transfer = others.transfer > here.transfer ? others.transfer : here.transfer;
+    }
+    return here;
 }
 
 bool cost_tells_kernels(const struct cost *cost)
@@ -323,5 +329,5 @@ bool cost_tells_kernels(const struct cost *cost)
     for (int k = 0; k < KERNEL_COUNT; k++)
         if (cost->interference[k].work > 0)
             return true;
-    return false;
+    return cost->next && cost_tells_kernels(cost->next);
 }

@@ -65,15 +65,30 @@ void decides(struct export_job *job, const char *fmt, ...)
 
 const char *cluster_title(struct arena *keep, const struct plan *plan)
 {
-    if (plan->cluster_name)
-        return plan->cluster_name;
+    if (plan->cluster_name || plan->cluster->pools)
+        return plan->cluster_name ? plan->cluster_name : plan->cluster->name;
     return arena_printf(keep, "%s:%lld", plan->cluster->name, (long long)plan->cluster->nodes);
+}
+
+/* Which machines the launcher has to number first: ", nodes 0 to 3 being dgx-h100, 4 to 7 dgx-a100". */
+static const char *pools_title(struct arena *keep, const struct cluster *cluster)
+{
+    const char *text = "";
+    for (int32_t p = 0; p < cluster->pools; p++) {
+        int64_t first = cluster->pool[p].first_node;
+        text =
+            arena_printf(keep, "%s%s %lld to %lld%s %s", text, p ? "," : ", nodes",
+                         (long long)first, (long long)(first + cluster->pool[p].cluster->nodes - 1),
+                         p ? "" : " being", cluster->pool[p].name);
+    }
+    return text;
 }
 
 const char *plan_title(struct arena *keep, const struct plan *plan)
 {
     const char *model = plan->model_name ? plan->model_name : plan->model->name;
-    return harmless(keep, arena_printf(keep, "%s on %s", model, cluster_title(keep, plan)));
+    return harmless(keep, arena_printf(keep, "%s on %s%s", model, cluster_title(keep, plan),
+                                       pools_title(keep, plan->cluster)));
 }
 
 /* ---- exporting ------------------------------------------------------------------------------- */

@@ -209,7 +209,7 @@ static void broken_files_are_refused(void **state)
         {"pools:\n- {cluster: dgx-a100}\n- {cluster: 'dgx-h100:1x4'}",
          "t.yaml:1: nodes of dgx-a100 have 8 devices and those of dgx-h100 have 4"},
         {"pools:\n- {cluster: dgx-a100}\n- {cluster: dgx-a100+dgx-h100}",
-         "t.yaml:1: dgx-a100+dgx-h100 has several node types itself"},
+         "t.yaml:3: no cluster is called 'dgx-a100+dgx-h100'"},
         {"pools: [{cluster: dgx-a100}]\nbetween: {latency: fast}", NULL},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {

@@ -139,11 +139,15 @@ done:
 
 weft_status divide_synchronisation(struct build *b)
 {
-    const struct device *device = &b->plan->cluster->node.device;
-    struct pass_timer t = {b, device, calibration_for(device), {0}};
+    const struct plan *plan = b->plan;
+    struct pass_timer t = {0};
     weft_status status = WEFT_OK;
-    for (int32_t part = b->plan->stages; part < b->plan->parts && leaves_slices(b, part); part++)
+    for (int32_t part = plan->stages; part < plan->parts && leaves_slices(b, part); part++) {
+        const struct device *device = plan_stage_device(plan, plan_stage_of_part(plan, part));
+        if (t.device != device)
+            t = (struct pass_timer){b, device, calibration_for(device), {0}};
         TRY(divide_part(&t, b, part));
+    }
 done:
     return status;
 }

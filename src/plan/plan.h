@@ -497,5 +497,4 @@ bool plan_holds_weights(const struct plan *plan, int64_t instance);
 #include "plan/stage_device.h"
 
 #include "plan/order.h"
-
 #endif

@@ -228,7 +228,7 @@ static weft_status add_layouts(struct grid_space *space)
             int64_t rest = space->devices / cp / tp;
             if (!open_to(pins->tp, tp))
                 continue;
-            if (model_has_tower(request->model))
+            if (model_has_tower(request->model) && !request->cluster->pools)
                 TRY(add_apart(space, tp, cp));
             if (space->devices % (cp * tp) || pins->encoder_pp)
                 continue;

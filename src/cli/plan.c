@@ -314,6 +314,9 @@ static weft_status search_sizes(const struct plan_command *options, const struct
     weft_status status;
     TRY(goals_check(&options->goals, &sizes));
     if (!sizes) {
+        /* What the search finds, the table of targets finds again. */
+        request->flows = flow_cache_for(request->cluster);
+        request->reserved = reserved_cache_new();
         return plan_search(planner, request, out);
     }
     TRY(goals_search(&options->goals, planner, request, options->plan.name[1], sized));
@@ -454,6 +457,7 @@ int cmd_plan(int argc, char **argv)
                                    .top = USUAL_TOP};
     struct opened_plan opened = {0};
     const struct planner *planner;
+    struct plan_request request = {0};
     struct planned *planned = NULL;
     struct sized *sized = NULL;
     weft_status status;
@@ -467,12 +471,14 @@ int cmd_plan(int argc, char **argv)
     TRY(check_arguments(&options, &planner));
     options.plan.profile = options.profile;
     TRY(open_names(&options.plan, &opened));
-    struct plan_request request = request_of(&options, &opened);
+    request = request_of(&options, &opened);
     TRY(search(&options, planner, &request, &opened, &sized, &planned));
     TRY(answer(&options, &request, planned, &opened, sized));
 done:
     planned_free(planned);
     sized_free(sized);
+    flow_cache_free(request.flows);
+    reserved_cache_free(request.reserved);
     plan_close(&opened);
     arena_free(options.plan.arena);
     return status ? cli_fail(status) : WEFT_OK;

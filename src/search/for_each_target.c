@@ -84,8 +84,10 @@ weft_status search_each_target(const struct plan_request *request, const struct 
 {
     weft_status status = WEFT_OK;
     struct plan_request own = *request;
-    own.flows = flow_cache_for(own.cluster);
-    own.reserved = reserved_cache_new();
+    if (!own.flows)
+        own.flows = flow_cache_for(own.cluster);
+    if (!own.reserved)
+        own.reserved = reserved_cache_new();
     for (size_t i = 0; i < target_count() && !plan_stopped(request); i++) {
         struct for_target row = {.target = target_at(i)};
         if (!target_is_usual(row.target) || row.target->any)
@@ -103,7 +105,9 @@ weft_status search_each_target(const struct plan_request *request, const struct 
         array_push(keep, out, row);
     }
 done:
-    flow_cache_free(own.flows);
-    reserved_cache_free(own.reserved);
+    if (!request->flows)
+        flow_cache_free(own.flows);
+    if (!request->reserved)
+        reserved_cache_free(own.reserved);
     return status;
 }

@@ -221,6 +221,7 @@ int cmd_simulate(int argc, char **argv)
     cli_warn_missing();
     options.simulate.fold = options.unfold ? FOLD_NEVER : FOLD_AUTO;
     options.plan.profile = options.simulate.profile;
+    options.simulate.returning = true;
     options.simulate.points = options.trace_path || options.report.path;
     return plan_command(&options.plan, run, &options);
 }

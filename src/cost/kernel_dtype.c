@@ -4,7 +4,7 @@
 bool attends_in_fp8(const struct software *software, const struct op *op, enum dtype dtype)
 {
     return software_word(software, FACT_ATTENTION) == ATTENTION_FP8 && dtype_is_cast(dtype) &&
-           op->kind == OP_ATTENTION && !op->flash && !op->window && !op->shared_depth;
+           op->kind == OP_ATTENTION && !op->flash && !op->shared_depth;
 }
 
 enum dtype kernel_dtype(const struct software *software, const struct model *model, int32_t op,

@@ -135,12 +135,12 @@ static const struct {
          "known before the first weight changes, so that a folded schedule leaves none to the "
          "next iteration (norm)",
          {"none", "norm"}},
-    [FACT_ATTENTION] = {"attention",
-                        "in plans of fp8 or nvfp4, attention is computed in 16 bits (whole), or in "
-                        "fp8 from queries, keys and values that "
-                        "are cast before it, and keeps them and its output so (fp8); attention "
-                        "with a window or with chosen keys is not",
-                        {"whole", "fp8"}},
+    [FACT_ATTENTION] =
+        {"attention",
+         "in plans of fp8 or nvfp4, attention is computed in 16 bits (whole), or in fp8 from "
+         "queries, keys and values that are cast before it, and keeps them and its output so "
+         "(fp8); attention to chosen keys is not",
+         {"whole", "fp8"}},
 };
 _Static_assert(COUNT_OF(FACTS) == SOFTWARE_FACTS, "a fact without a row");
 

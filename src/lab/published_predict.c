@@ -45,20 +45,31 @@ static double copies_s(const struct prediction *prediction)
     return SECONDS(ns) * times / (double)graph->devices;
 }
 
-/* A margin is for plans that somebody is about to start: what ran had none. Where the device is full, PyTorch's allocator
- * returns segments that nothing is in, and tries again. */
+/* A margin is for plans that somebody is about to start: what ran had none (predict_after). Where the device is full,
+ * PyTorch's allocator returns segments that nothing is in, and tries again. */
 static enum memory_fit memory_fit_of(const struct prediction *prediction)
 {
     enum memory_fit fit = FITS_RESERVED;
     for (int32_t i = 0; i < prediction->plan->stages; i++) {
         const struct stage_peak *peak = &prediction->stage[i].memory;
         int64_t left = peak->limit - peak->context - peak->communicators;
-        enum memory_fit own = peak->peak > left       ? FITS_NOT
-                              : peak->reserved > left ? FITS_ALLOCATED
-                                                      : FITS_RESERVED;
+        enum memory_fit own = peak->peak > left                           ? FITS_NOT
+                              : peak->reserved > left && !peak->returning ? FITS_ALLOCATED
+                                                                          : FITS_RESERVED;
         fit = own > fit ? own : fit;
     }
     return fit;
+}
+
+/* Whether somebody would start it: with the usual margin. */
+static bool fits_with_margin(const struct prediction *prediction)
+{
+    for (int32_t i = 0; i < prediction->plan->stages; i++) {
+        const struct stage_peak *peak = &prediction->stage[i].memory;
+        if (stage_needed(peak) > peak->limit - peak->limit * MARGIN_PERCENT / 100)
+            return false;
+    }
+    return true;
 }
 
 static void take_outcome(struct arena *keep, const struct prediction *prediction,
@@ -69,7 +80,7 @@ static void take_outcome(struct arena *keep, const struct prediction *prediction
         .time_s = SECONDS(prediction->iteration_ns),
         .memory_bytes = (double)(row->memory_reserved ? peak->reserved : peak->peak),
         .reserved_bytes = (double)peak->reserved,
-        .fits = prediction->fits,
+        .fits = fits_with_margin(prediction),
         .memory_fit = memory_fit_of(prediction)};
     take_portions(prediction, &row->predicted);
     if (row->measured.portion_s[PORTION_COPIES] > 0)
@@ -95,7 +106,8 @@ static const struct published *twin_of(const struct published *row, const struct
 static weft_status simulate_row(struct arena *keep, const struct plan *plan, struct published *row)
 {
     struct prediction *prediction = NULL;
-    weft_status status = simulate(plan, &(struct simulate_options){.fold = FOLD_AUTO}, &prediction);
+    struct simulate_options options = {.fold = FOLD_AUTO, .returning = true};
+    weft_status status = simulate(plan, &options, &prediction);
     if (status == WEFT_OK) {
         take_outcome(keep, prediction, row);
         prediction_free(prediction);
@@ -117,6 +129,8 @@ static weft_status predict_after(struct arena *keep, const struct published *bef
     if (status || row->reason)
         return status;
     row->plan_file = plan_write(keep, opened.plan);
+    opened.plan->memory.has_margin = true; /* of 0 % */
+    opened.plan->memory.margin_percent = 0;
     const struct published *twin = twin_of(row, before, count);
     if (twin) {
         row->predicted = twin->predicted;

@@ -81,10 +81,25 @@ static const char *shortage(struct arena *keep, const struct prediction *predict
                         show_bytes((double)(stage_needed(memory) - memory->limit)).s, also);
 }
 
+/* Whether every stage that is too full runs with free segments returned to its device. */
+static bool runs_by_returning(const struct prediction *prediction)
+{
+    for (int32_t s = 0; s < prediction->plan->stages; s++) {
+        const struct stage_peak *memory = &prediction->stage[s].memory;
+        if (stage_needed(memory) > memory->limit && !memory->returning)
+            return false;
+    }
+    return true;
+}
+
 const char *memory_verdict(struct arena *keep, const struct prediction *prediction)
 {
     if (!prediction->fits)
-        return arena_printf(keep, "does not fit: %s", shortage(keep, prediction));
+        return arena_printf(keep, "does not fit: %s%s", shortage(keep, prediction),
+                            runs_by_returning(prediction)
+                                ? "; PyTorch runs it all the same, but returns free segments to "
+                                  "the device whenever it is full, which takes time"
+                                : "");
     int32_t stage = fullest_stage(prediction);
     return arena_printf(keep, "fits: stage %d is fullest, %s", stage,
                         needed_text(keep, &prediction->stage[stage].memory));

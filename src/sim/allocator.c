@@ -77,6 +77,11 @@ void allocator_release_cache(struct allocator *allocator)
             allocator->source->release(allocator, (int32_t)id);
 }
 
+void allocator_set_limit(struct allocator *allocator, int64_t limit_bytes)
+{
+    allocator->limit_bytes = limit_bytes;
+}
+
 struct allocator_use allocator_use(const struct allocator *allocator)
 {
     return allocator->use;

@@ -43,6 +43,8 @@ int32_t allocator_take(struct allocator *allocator, int64_t bytes);
 void allocator_give(struct allocator *allocator, int32_t handle);
 /* What a full device causes, like torch.cuda.empty_cache(). */
 void allocator_release_cache(struct allocator *allocator);
+/* Another limit from now on: what other allocators of the device leave. */
+void allocator_set_limit(struct allocator *allocator, int64_t limit_bytes);
 
 struct allocator_use {
     int64_t allocated, allocated_peak; /* bytes */

@@ -476,6 +476,9 @@ void find_memory(struct prediction *p, const struct simulate_options *options)
             list_holdings(p->arena, &all[s].census, &all[s].state, peak);
         peak->communicators = communicators ? communicators[s] : 0;
         p->fits &= stage_needed(peak) <= peak->limit; /* I3 */
+        int64_t room = peak->limit - (stage_needed(peak) - peak->reserved);
+        if (options->returning && peak->reserved > room && peak->peak <= room)
+            peak->returning = find_returning(&all[s].player, &all[s].state, room);
     }
     arena_free(scratch);
 }

@@ -63,5 +63,8 @@ struct state state_of(struct arena *scratch, const struct plan *plan, int32_t st
  * bytes. With a cache, a replay that was made before is not made again. */
 int64_t find_reserved(const struct player *player, const struct state *state,
                       struct reserved_cache *cache);
+/* The same on a device with so much room, where the allocator returns free segments when it finds no room for another
+ * (I7); 0 if a request is refused all the same. */
+int64_t find_returning(const struct player *player, const struct state *state, int64_t room_bytes);
 
 #endif

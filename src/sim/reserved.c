@@ -17,6 +17,9 @@
  *       (FSDPParamGroup.wait_for_unshard): there are two layers' at a time, also where weights then stay whole.
  *   I6  What is reserved follows from what a replay asks for, in its order, and from nothing else: simulations that keep
  *       what they find for each other replay a stage once for all plans that have it (replay_key).
+ *   I7  All streams of a device share its memory. A request that finds none returns every free segment of its own stream and
+ *       is tried again, then those of all streams (CUDACachingAllocator.cpp, release_cached_blocks); if there is still no
+ *       room, the run ends.
  */
 #include "sim/allocator.h"
 #include "sim/player.h"
@@ -41,6 +44,9 @@ struct replay {
     int32_t gathered;                   /* layers at a time */
     struct allocator_options options;
     struct allocator *allocator[MEMORY_STREAM_COUNT];
+    int64_t room;     /* I7; 0: without end */
+    int64_t most;     /* reserved by all streams at one time */
+    bool refused;     /* I7: a request found no room */
     int32_t **handle; /* per piece: per micro-batch, per life */
 };
 
@@ -49,17 +55,49 @@ static int32_t *handles_of(const struct replay *r, int32_t piece, int32_t micro_
     return r->handle[piece] + (int64_t)micro_batch * r->part[piece]->lives;
 }
 
-static void play_event(const struct replay *r, const struct lifetime *life, bool gives,
-                       int32_t *handle)
+/* ---- requests (I7) --------------------------------------------------------------------------- */
+
+static int64_t reserved_now(const struct replay *r)
 {
-    struct allocator *stream = r->allocator[life->stream];
-    if (gives)
-        allocator_give(stream, *handle);
-    else
-        *handle = allocator_take(stream, life->bytes);
+    int64_t bytes = 0;
+    for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
+        bytes += allocator_use(r->allocator[s]).reserved;
+    return bytes;
 }
 
-static void play_slot(const struct replay *r, const struct slot *slot)
+static int32_t take_within(const struct replay *r, struct allocator *stream, int64_t bytes)
+{
+    int64_t others = reserved_now(r) - allocator_use(stream).reserved;
+    allocator_set_limit(stream, r->room - others);
+    return allocator_take(stream, bytes);
+}
+
+static int32_t take(struct replay *r, enum memory_stream number, int64_t bytes)
+{
+    struct allocator *stream = r->allocator[number];
+    if (!r->room)
+        return allocator_take(stream, bytes);
+    int32_t handle = take_within(r, stream, bytes);
+    if (handle == ALLOCATOR_FULL) {
+        for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
+            allocator_release_cache(r->allocator[s]);
+        handle = take_within(r, stream, bytes);
+    }
+    int64_t now = reserved_now(r);
+    r->refused |= handle == ALLOCATOR_FULL;
+    r->most = now > r->most ? now : r->most;
+    return handle;
+}
+
+static void play_event(struct replay *r, const struct lifetime *life, bool gives, int32_t *handle)
+{
+    if (gives)
+        allocator_give(r->allocator[life->stream], *handle);
+    else
+        *handle = take(r, life->stream, life->bytes);
+}
+
+static void play_slot(struct replay *r, const struct slot *slot)
 {
     const struct part_lifetimes *part = r->part[slot->piece];
     const struct memory_events *events = &part->events[slot->kind];
@@ -71,7 +109,7 @@ static void play_slot(const struct replay *r, const struct slot *slot)
 }
 
 /* I3 */
-static void play_both(const struct replay *r, const struct slot *slot, const struct slot *beside)
+static void play_both(struct replay *r, const struct slot *slot, const struct slot *beside)
 {
     struct event_walk walk = walk_events(r->player, slot, beside);
     const struct memory_event *m;
@@ -83,7 +121,7 @@ static void play_both(const struct replay *r, const struct slot *slot, const str
 }
 
 /* Moves the checkpoints of one micro-batch to the host or back. */
-static void move_offloaded(const struct replay *r, const struct slot *slot, bool leave)
+static void move_offloaded(struct replay *r, const struct slot *slot, bool leave)
 {
     const struct part_lifetimes *part = r->part[slot->piece];
     int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
@@ -118,7 +156,7 @@ static bool is_paired(const struct replay *r, size_t slot)
                         slot);
 }
 
-static void play(const struct replay *r)
+static void play(struct replay *r)
 {
     const struct slots *slots = &r->slots;
     const struct away *away = r->player->away;
@@ -181,9 +219,8 @@ static void take_by_weight(struct replay *r, double bytes, struct handles *out)
     for (size_t i = 0; i < r->weights; i++)
         for (int moment = 0; moment < 2; moment++) {
             double own = r->parameters[i];
-            array_push(
-                r->player->scratch, out,
-                allocator_take(r->allocator[MEMORY_COMPUTED], (int64_t)(bytes / 2 * own / all)));
+            int32_t handle = take(r, MEMORY_COMPUTED, (int64_t)(bytes / 2 * own / all));
+            array_push(r->player->scratch, out, handle);
         }
 }
 
@@ -335,10 +372,10 @@ static int64_t replay_all(struct replay *r, const struct state *state, double mo
                              state->buffer};
     open_allocators(r);
     for (size_t i = 0; i < COUNT_OF(first); i++)
-        allocator_take(r->allocator[MEMORY_COMPUTED], first[i]);
-    allocator_take(r->allocator[MEMORY_REDUCED], r->late_bytes);
+        take(r, MEMORY_COMPUTED, first[i]);
+    take(r, MEMORY_REDUCED, r->late_bytes);
     for (int32_t i = 0; i < r->gathered; i++)
-        allocator_take(r->allocator[MEMORY_GATHERED], r->gathered_bytes);
+        take(r, MEMORY_GATHERED, r->gathered_bytes);
     play(r);
     step(r, state, moments);
     play(r);
@@ -363,4 +400,13 @@ int64_t find_reserved(const struct player *player, const struct state *state,
         reserved_keep(cache, key, bytes);
     }
     return bytes;
+}
+
+int64_t find_returning(const struct player *player, const struct state *state, int64_t room_bytes)
+{
+    struct replay r = replay_of(player, state);
+    double moments = (double)state->bytes[MEMORY_OPTIMIZER] * moments_share(player->plan->policy);
+    r.room = room_bytes;
+    replay_all(&r, state, moments);
+    return r.refused ? 0 : r.most;
 }

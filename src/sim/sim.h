@@ -36,7 +36,10 @@ struct stage_peak {
      * of the groups that it is in (communicators.c), and what is to stay free */
     int64_t reserved, context, communicators, margin;
     int64_t limit; /* of their sum: the device's memory, or the plan's limit */
-    int64_t host;  /* the most that checkpoints and state take in host memory */
+    /* If that is too much, what is reserved when the allocator returns free segments to the full device, which it does
+     * before it gives up; 0: not asked for, not needed, or still too much. */
+    int64_t returning;
+    int64_t host; /* the most that checkpoints and state take in host memory */
     int64_t at_ns;
     int32_t slot; /* of the stage's schedule, in which the peak happens; -1: in none */
     bool in_step; /* the peak happens in the optimizer's step */
@@ -113,6 +116,8 @@ struct simulate_options {
     bool points;    /* also memory over time */
     bool
         briefly; /* while somebody waits: extrapolated from as few micro-batches as show it (continued.c, I5) */
+    bool
+        returning; /* also what is reserved when a full device gets free segments back (stage_peak) */
     bool shared_network; /* others use it, too (compile_options); with FOLD_NEVER */
     /* when it asks to stop there is no prediction: WEFT_NO_ANSWER; NULL: never */
     const struct stop *stop;

@@ -299,10 +299,50 @@ static void random_plans(void **state)
     assert_int_equal(plans, 200);
 }
 
+/* ---- a full device gets free segments back --------------------------------------------------- */
+
+/* What is reserved in a room that is too small by so many MiB; 0: not needed, or a request is refused. */
+static int64_t returning_in(struct plan *plan, int64_t missing_mib, int64_t *room)
+{
+    struct prediction *p = NULL;
+    struct simulate_options options = {.fold = FOLD_AUTO, .returning = true};
+    plan->memory.limit_bytes = 0;
+    assert_int_equal(simulate(plan, &options, &p), WEFT_OK);
+    *room = p->stage[0].memory.reserved - (missing_mib << 20);
+    prediction_free(p);
+    plan->memory.limit_bytes = *room;
+    assert_int_equal(simulate(plan, &options, &p), WEFT_OK);
+    int64_t bytes = p->stage[0].memory.returning;
+    assert_true(bytes == 0 || bytes >= p->stage[0].memory.peak);
+    prediction_free(p);
+    return bytes;
+}
+
+static void segments_are_returned(void **state)
+{
+    (void)state;
+    struct model *model = NULL;
+    struct cluster *cluster = NULL;
+    struct plan *plan = NULL;
+    struct degrees degrees = {.micro_batch = 4, .global_batch = 8};
+    int64_t room = 0;
+    assert_int_equal(model_open("gpt2-xl", NULL, &model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-a100:1x1", &cluster), WEFT_OK);
+    assert_int_equal(plan_from_degrees(model, cluster, &degrees, &plan), WEFT_OK);
+    int64_t bytes = returning_in(plan, 300, &room);
+    assert_true(bytes > 0 && bytes <= room);
+    assert_int_equal(returning_in(plan, 4096, &room), 0);
+    assert_int_equal(returning_in(plan, 0, &room), 0);
+    plan_free(plan);
+    cluster_free(cluster);
+    model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_plans),
+        cmocka_unit_test(segments_are_returned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -277,7 +277,7 @@ static void memory_that_ran(void **state)
         assert_int_equal(published_predict(arena, rows[i]), WEFT_OK);
     assert_null(row_full(whole));
     assert_string_equal(row_full(large), "predicted not to fit in memory");
-    assert_string_equal(row_full(tight), "predicted to fit only without what the allocator caches");
+    assert_null(row_full(tight)); /* its loss keeps logits of 16 bits */
 }
 
 /* A rack gives all of its 72 devices to jobs of one or eight racks, and 64 to those of 40. */

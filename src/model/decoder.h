@@ -99,7 +99,7 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
         OPTION_CHOICE(struct decoder, dtype, DTYPE_WORDS),                                         \
         OPTION_COUNT(struct decoder, lora, MOST_HIDDEN),                                           \
         OPTION_CHOICE(struct decoder, lora_modules, LORA_WORDS),                                   \
-        OPTION_BOOL(struct decoder, text_frozen), VISION_FIELDS(struct decoder, vision)
+        OPTION_BOOL(struct decoder, text_frozen), VISION_FIELDS
 
 weft_status decoder_check(const struct decoder *d, const struct doc *where);
 /* Key heads of the delta rule. */

@@ -41,40 +41,40 @@ extern const char *const PROJECTOR_NORMS[];    /* none, rms, layer */
     .projector_bias = true
 
 /* clang-format off */
-#define VISION_OPTION(type, member, name, most)                                                    \
-    {#name, FIELD_COUNT, offsetof(type, member), .min = 1, .max = (most)}
-#define VISION_FLAG(type, member, name) {#name, FIELD_BOOL, offsetof(type, member)}
-#define VISION_CHOICE(type, member, name, words)                                                   \
-    {#name, FIELD_CHOICE, offsetof(type, member), .choices = (words)}
-/* The rows of a family's table whose struct has this struct as its member `v`. */
-#define VISION_FIELDS(type, v)                                                                     \
-    VISION_OPTION(type, v.images, images, MOST_SEQ),                                               \
-    VISION_OPTION(type, v.layers, vision_layers, MOST_LAYERS),                                     \
-    VISION_OPTION(type, v.hidden, vision_hidden, MOST_HIDDEN),                                     \
-    VISION_OPTION(type, v.heads, vision_heads, MOST_HEADS),                                        \
-    VISION_OPTION(type, v.ffn, vision_ffn, MOST_HIDDEN),                                           \
-    VISION_OPTION(type, v.image, vision_image, MOST_PIXELS),                                       \
-    VISION_OPTION(type, v.patch, vision_patch, MOST_PIXELS),                                       \
-    VISION_OPTION(type, v.frames, vision_frames, MOST_PIXELS),                                     \
-    VISION_OPTION(type, v.window, vision_window, MOST_SEQ),                                        \
-    {"vision_full_every", FIELD_COUNT, offsetof(type, v.full_every), .min = 2, .max = MOST_PERIOD}, \
-    VISION_OPTION(type, v.merge, vision_merge, MOST_PIXELS),                                       \
-    VISION_FLAG(type, v.class_token, vision_class_token),                                          \
-    VISION_FLAG(type, v.positions, vision_positions),                                              \
-    VISION_FLAG(type, v.rotary, vision_rotary),                                                    \
-    VISION_FLAG(type, v.bias, vision_bias),                                                        \
-    VISION_FLAG(type, v.patch_bias, vision_patch_bias),                                            \
-    VISION_FLAG(type, v.pre_norm, vision_pre_norm),                                                \
-    VISION_FLAG(type, v.post_norm, vision_post_norm),                                              \
-    VISION_CHOICE(type, v.norm, vision_norm, VISION_NORMS),                                        \
-    VISION_CHOICE(type, v.activation, vision_activation, VISION_ACTIVATIONS),                      \
-    VISION_FLAG(type, v.frozen, vision_frozen),                                                    \
-    VISION_FLAG(type, v.pool, vision_pool),                                                        \
-    VISION_OPTION(type, v.projector_layers, projector_layers, MOST_LAYERS),                        \
-    VISION_OPTION(type, v.projector_ffn, projector_ffn, MOST_HIDDEN),                              \
-    VISION_FLAG(type, v.projector_bias, projector_bias),                                           \
-    VISION_CHOICE(type, v.projector_norm, projector_norm, PROJECTOR_NORMS),                        \
-    VISION_FLAG(type, v.projector_frozen, projector_frozen)
+#define VISION_OPTION(member, name, most)                                                          \
+    {#name, FIELD_COUNT, offsetof(struct decoder, vision.member), .min = 1, .max = (most)}
+#define VISION_FLAG(member, name) {#name, FIELD_BOOL, offsetof(struct decoder, vision.member)}
+#define VISION_CHOICE(member, name, words)                                                         \
+    {#name, FIELD_CHOICE, offsetof(struct decoder, vision.member), .choices = (words)}
+/* The rows of a family's table whose struct begins with a decoder, which has this struct as its member `vision`. */
+#define VISION_FIELDS                                                                              \
+    VISION_OPTION(images, images, MOST_SEQ),                                                       \
+    VISION_OPTION(layers, vision_layers, MOST_LAYERS),                                             \
+    VISION_OPTION(hidden, vision_hidden, MOST_HIDDEN),                                             \
+    VISION_OPTION(heads, vision_heads, MOST_HEADS),                                                \
+    VISION_OPTION(ffn, vision_ffn, MOST_HIDDEN),                                                   \
+    VISION_OPTION(image, vision_image, MOST_PIXELS),                                               \
+    VISION_OPTION(patch, vision_patch, MOST_PIXELS),                                               \
+    VISION_OPTION(frames, vision_frames, MOST_PIXELS),                                             \
+    VISION_OPTION(window, vision_window, MOST_SEQ),                                                \
+    {"vision_full_every", FIELD_COUNT, offsetof(struct decoder, vision.full_every), .min = 2, .max = MOST_PERIOD}, \
+    VISION_OPTION(merge, vision_merge, MOST_PIXELS),                                               \
+    VISION_FLAG(class_token, vision_class_token),                                                  \
+    VISION_FLAG(positions, vision_positions),                                                      \
+    VISION_FLAG(rotary, vision_rotary),                                                            \
+    VISION_FLAG(bias, vision_bias),                                                                \
+    VISION_FLAG(patch_bias, vision_patch_bias),                                                    \
+    VISION_FLAG(pre_norm, vision_pre_norm),                                                        \
+    VISION_FLAG(post_norm, vision_post_norm),                                                      \
+    VISION_CHOICE(norm, vision_norm, VISION_NORMS),                                                \
+    VISION_CHOICE(activation, vision_activation, VISION_ACTIVATIONS),                              \
+    VISION_FLAG(frozen, vision_frozen),                                                            \
+    VISION_FLAG(pool, vision_pool),                                                                \
+    VISION_OPTION(projector_layers, projector_layers, MOST_LAYERS),                                \
+    VISION_OPTION(projector_ffn, projector_ffn, MOST_HIDDEN),                                      \
+    VISION_FLAG(projector_bias, projector_bias),                                                   \
+    VISION_CHOICE(projector_norm, projector_norm, PROJECTOR_NORMS),                                \
+    VISION_FLAG(projector_frozen, projector_frozen)
 /* clang-format on */
 
 /* Positions of the decoder's sequence that one image takes, and all of a sample. */

@@ -88,6 +88,7 @@ static struct kernel_call mirror_call(struct mirror *m, const struct kernel_call
     c.output_gradient = mirror_of(m, call->output_gradient);
     c.kept = mirror_of(m, call->kept);
     c.scratch = mirror_of(m, call->scratch);
+    c.history.most = mirror_of(m, call->history.most);
     c.stream = m->stream;
     c.reduce = call->reduce ? mirror_reduce : NULL;
     c.context = m;

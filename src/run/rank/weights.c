@@ -310,8 +310,10 @@ static void draw_here(struct rank *r, const struct held_weight *held, uint64_t s
     host_view_end(rank_device(r), r->work, &view, true);
 }
 
+/* Some at a time: a table of embeddings takes as much as the optimizer's state of it does. */
 void fill_weights(struct rank *r)
 {
+    enum { AT_ONCE = 1 << 24 };
     for (int32_t i = 0; i < r->weights; i++) {
         const struct held_weight *held = &r->weight[i];
         const struct store *store = &r->store[held->store];
@@ -325,11 +327,14 @@ void fill_weights(struct rank *r)
         int64_t count = store->shard == 3 ? held->share : held->count;
         if (count > held->count - first)
             count = held->count > first ? held->count - first : 0;
-        float *begin = floats_counted(r, MEMORY_WORKSPACE, count);
         const struct op *own = r->local_op[held->instance].laid->op;
         bool there = rank_device(r)->draw_normal && is_drawn(own, &own->weight[held->weight]);
-        (there ? draw_there : draw_here)(r, held, seed, deviation, first, count, begin);
-        set_weight(r, held, first, count, begin);
-        floats_free(r, MEMORY_WORKSPACE, begin, count);
+        for (int64_t at = 0; at < count; at += AT_ONCE) {
+            int64_t some = count - at < AT_ONCE ? count - at : AT_ONCE;
+            float *begin = floats_counted(r, MEMORY_WORKSPACE, some);
+            (there ? draw_there : draw_here)(r, held, seed, deviation, first + at, some, begin);
+            set_weight(r, held, first + at, some, begin);
+            floats_free(r, MEMORY_WORKSPACE, begin, some);
+        }
     }
 }

@@ -1,6 +1,8 @@
 /* gemm.c - matrix products by cuBLASLt (gemm.h).
  *
  *   I1  How a product of certain sizes is computed is asked for once and kept.
+ *   I2  A product in fp32 whose rows are those of a batch is computed as one of many rows is, so that a row's sums are in the
+ *       same order however many rows a device has: ranks that share a batch compute what one rank does, bit for bit.
  */
 #include "run/kernels/cuda/gemm.h"
 
@@ -23,6 +25,7 @@
     X(cublasLtMatmulPreferenceDestroy)                                                             \
     X(cublasLtMatmulPreferenceSetAttribute)                                                        \
     X(cublasLtMatmulAlgoGetHeuristic)                                                              \
+    X(cublasLtMatmulAlgoCheck)                                                                     \
     X(cublasLtMatmul)
 
 static struct {
@@ -126,51 +129,86 @@ static cublasLtMatmulDesc_t describe(const struct gemm *g)
     return out;
 }
 
-static void choose(struct found_gemm *f)
+static cublasLtMatmulPreference_t preference_of(const struct gemm *g)
 {
     cublasLtMatmulPreference_t preference = NULL;
-    cublasLtMatmulHeuristicResult_t result = {0};
     uint64_t bytes = WORKSPACE;
-    int count = 0;
     works(LT(cublasLtMatmulPreferenceCreate)(&preference));
     works(LT(cublasLtMatmulPreferenceSetAttribute)(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
     const struct {
         cublasLtMatmulPreferenceAttributes_t which;
         uint32_t bytes;
-    } units[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)f->gemm.a_unit},
-                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)f->gemm.b_unit},
-                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)f->gemm.c_unit},
-                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)f->gemm.c_unit}};
+    } units[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)g->a_unit},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)g->b_unit},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)g->c_unit},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)g->c_unit}};
     for (size_t i = 0; i < COUNT_OF(units); i++)
         works(LT(cublasLtMatmulPreferenceSetAttribute)(preference, units[i].which, &units[i].bytes,
                                                        sizeof units[i].bytes));
+    return preference;
+}
+
+static void lay_out(struct found_gemm *f, const struct gemm *g)
+{
+    f->a = layout(operand_type((enum dtype)g->in, g->a_cast), g->a_turned ? g->k : g->m,
+                  g->a_turned ? g->m : g->k, g->a_step, g->batch, g->a_apart);
+    f->b = layout(operand_type((enum dtype)g->in, g->b_cast), g->b_turned ? g->n : g->k,
+                  g->b_turned ? g->k : g->n, g->b_step, g->batch, g->b_apart);
+    f->c = layout(type_of((enum dtype)g->out), g->m, g->n, g->c_step, g->batch, g->c_apart);
+}
+
+static void forget_layouts(struct found_gemm *f)
+{
+    LT(cublasLtMatrixLayoutDestroy)(f->a);
+    LT(cublasLtMatrixLayoutDestroy)(f->b);
+    LT(cublasLtMatrixLayoutDestroy)(f->c);
+}
+
+/* What cuBLASLt thinks is best; false: it has no way. */
+static bool ask_for(const struct found_gemm *f, cublasLtMatmulAlgo_t *algorithm)
+{
+    cublasLtMatmulPreference_t preference = preference_of(&f->gemm);
+    cublasLtMatmulHeuristicResult_t result = {0};
+    int count = 0;
     works(LT(cublasLtMatmulAlgoGetHeuristic)(lt.handle, f->desc, f->a, f->b, f->c, f->c, preference,
                                              1, &result, &count));
-    if (count < 1)
-        cuda_fail("a product", "cuBLASLt has no way to compute it");
-    f->algorithm = result.algo;
     LT(cublasLtMatmulPreferenceDestroy)(preference);
+    *algorithm = result.algo;
+    return count > 0;
+}
+
+/* I2 */
+static bool ask_for_many_rows(struct found_gemm *f)
+{
+    enum { MANY = 4096 };
+    struct found_gemm many = {.gemm = f->gemm, .desc = f->desc};
+    cublasLtMatmulHeuristicResult_t checked = {0};
+    if (f->gemm.in != DTYPE_FP32 || f->gemm.b_turned || f->gemm.batch > 1)
+        return false;
+    many.gemm.n = MANY;
+    lay_out(&many, &many.gemm);
+    bool found = ask_for(&many, &f->algorithm);
+    forget_layouts(&many);
+    return found &&
+           LT(cublasLtMatmulAlgoCheck)(lt.handle, f->desc, f->a, f->b, f->c, f->c, &f->algorithm,
+                                       &checked) == CUBLAS_STATUS_SUCCESS &&
+           checked.workspaceSize <= WORKSPACE;
 }
 
 static void find(struct found_gemm *f, const struct gemm *g)
 {
     f->gemm = *g;
     f->desc = describe(g);
-    f->a = layout(operand_type((enum dtype)g->in, g->a_cast), g->a_turned ? g->k : g->m,
-                  g->a_turned ? g->m : g->k, g->a_step, g->batch, g->a_apart);
-    f->b = layout(operand_type((enum dtype)g->in, g->b_cast), g->b_turned ? g->n : g->k,
-                  g->b_turned ? g->k : g->n, g->b_step, g->batch, g->b_apart);
-    f->c = layout(type_of((enum dtype)g->out), g->m, g->n, g->c_step, g->batch, g->c_apart);
-    choose(f);
+    lay_out(f, g);
+    if (!ask_for_many_rows(f) && !ask_for(f, &f->algorithm))
+        cuda_fail("a product", "cuBLASLt has no way to compute it");
 }
 
 static void forget(struct found_gemm *f)
 {
     LT(cublasLtMatmulDescDestroy)(f->desc);
-    LT(cublasLtMatrixLayoutDestroy)(f->a);
-    LT(cublasLtMatrixLayoutDestroy)(f->b);
-    LT(cublasLtMatrixLayoutDestroy)(f->c);
+    forget_layouts(f);
 }
 
 /* I1; the last ones, each in the place that its sizes say. The caller holds the lock. */

@@ -54,7 +54,7 @@ static struct graph *compile(const struct plan *plan, enum fold fold)
 
 /* ---- what is compiled is right --------------------------------------------------------------- */
 
-/* A stage holds the weights whose gradients it synchronises: once each, and copies of tied ones. Whole
+/* A stage holds the weights whose gradients it synchronises, once each, copies of tied ones, and frozen ones. Whole
  * gradients have the bytes of their buckets, but for a fraction of each. Counts copies beside their
  * owner. */
 static int64_t check_held(const struct graph *graph)
@@ -75,6 +75,8 @@ static int64_t check_held(const struct graph *graph)
         for (int64_t i = 0; i < plan->instances; i++) {
             int64_t owner = plan_weight_owner(plan, i);
             bool here = graph->uses->part_of[i] % plan->stages == stage;
+            if (here && plan->model->op[plan->instance[i].op].frozen)
+                parameters += plan_instance_state(plan, i).parameters;
             whole &= !here || plan_choice(plan, i)->shard < 2;
             copies += here && owner != i && plan_holds_weights(plan, i) &&
                       graph->uses->part_of[owner] == graph->uses->part_of[i];

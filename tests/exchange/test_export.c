@@ -62,7 +62,7 @@ static void draw_uneven(struct rng *rng, struct plan **plan)
     d = r.degrees;
     plan_free(r.plan);
     layers_of_instances(arena, *plan, &layers);
-    if (d.pp == 1 || layers < (*plan)->parts)
+    if (d.pp == 1 || layers < (*plan)->parts || model_has_tower((*plan)->model))
         return;
     int64_t *part = ARENA_ARRAY(arena, int64_t, (size_t)(*plan)->parts);
     for (int32_t p = 0; p < (*plan)->parts; p++)
@@ -312,9 +312,9 @@ static void published_plans_come_back_from_megatron(void **state)
 /* Runs of a framework, written for that framework again. */
 static const struct {
     const char *dataset, *target;
-    int rows; /* all of them exactly */
+    int rows; /* all of them exactly, but those in fp8 that FSDP2 does not run */
 } HOMES[] = {
-    {"torchtitan", "torchtitan", 15},   {"llm_foundry_fsdp", "fsdp", 70},
+    {"torchtitan", "torchtitan", 15},   {"llm_foundry_fsdp", "fsdp", 67},
     {"weft_h200", "fsdp", 39},          {"vtrain_multi", "megatron", 41},
     {"vtrain_single", "megatron", 201}, {"megatron_golden", "slurm", 136},
 };
@@ -334,7 +334,9 @@ static void published_plans_fit_their_own_frameworks(void **state)
             assert_int_equal(published_plan(arena, &rows.data[i], &opened), WEFT_OK);
             if (!opened.plan)
                 continue;
-            if (strcmp(opened.plan->model->family, "hybrid") == 0) { /* refused, as above */
+            bool narrow = strcmp(HOMES[k].target, "fsdp") == 0 && dtype_is_cast(opened.plan->dtype);
+            if (narrow ||
+                strcmp(opened.plan->model->family, "hybrid") == 0) { /* refused, as above */
                 plan_close(&opened);
                 continue;
             }

@@ -17,6 +17,7 @@
  *       held back (buckets.c).
  *   I3  Nothing is left at all where the norm of all gradients is needed before the first weight changes
  *       (compile_options.norm, FACT_CLIPPING).
+ *   I4  Nothing is left where piece k - 1 is frozen and has no backward slots: a bucket has a slice in its own iteration.
  */
 #include "compile/build.h"
 
@@ -126,8 +127,7 @@ static weft_status divide_part(struct pass_timer *t, struct build *b, int32_t pa
     int64_t forward, backward;
     weft_status status;
     TRY(slot_times_of(t, part - b->plan->stages, &forward, &backward));
-    double share =
-        forward + backward > 0 ? (double)forward / (double)(forward + backward) : 0; /* (1) */
+    double share = backward > 0 ? (double)forward / (double)(forward + backward) : 0; /* (1), I4 */
     for (int32_t i = b->first_bucket[part]; i < b->first_bucket[part + 1]; i++) {
         struct bucket *bucket = &b->buckets.data[i];
         if (may_leave(b, bucket))

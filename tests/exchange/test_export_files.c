@@ -111,7 +111,7 @@ static void the_nearest_plan_fits(void **state)
     json_decref(json);
     free(text);
     text = output_of("'" WEFT_PROGRAM
-                     "' export llama3.1-405b dgx-h100 --set layers=24 --schedule gpipe --pp 2 "
+                     "' export llama3.1-405b dgx-h100 --set layers=12 --schedule gpipe --pp 2 "
                      "--global-batch 64 --to megatron --nearest 2>&1",
                      &code);
     assert_int_equal(code, WEFT_NO_ANSWER);

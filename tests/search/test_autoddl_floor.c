@@ -414,7 +414,7 @@ static void nothing_faster_is_lost_with_a_time_known(void **state)
     struct model *model;
     (void)state;
     assert_int_equal(model_open("gpt3-1.3b", "layers: 4, seq: 512", &model), WEFT_OK);
-    for (size_t i = 0; i < COUNT_OF(CLUSTERS); i++) {
+    for (int i = 0; i < cases_of(COUNT_OF(CLUSTERS)); i++) {
         struct cluster *cluster = open_named(CLUSTERS[i]);
         check_known(model, cluster, "exact");
         check_known(model, cluster, NULL);

@@ -396,7 +396,7 @@ static void test_long_iterations_are_continued(void **state)
     static const struct small_model SMALL = {
         "gpt", "{layers: 12, hidden: 32, heads: 4, seq: 16, vocab: 96}"};
     struct model *model = open_small(&SMALL);
-    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+    for (int i = 0; i < cases_of(COUNT_OF(ROWS)); i++) {
         char name[32];
         snprintf(name, sizeof name, "dgx-a100:1x%lld", (long long)ROWS[i].pp);
         struct cluster *cluster = open_named(name);

@@ -557,7 +557,8 @@ static void test_what_would_fit(void **state)
     assert_true(has_reason(planned, "all of the device's memory"));
     planned_free(planned);
     struct model *large;
-    assert_int_equal(model_open("gpt3-76b", "layers: 36, hidden: 14336, heads: 112", &large), WEFT_OK);
+    assert_int_equal(model_open("gpt3-76b", "layers: 36, hidden: 14336, heads: 112", &large),
+                     WEFT_OK);
     cluster_free(p.cluster);
     assert_int_equal(cluster_open("dgx-a100:1x4", &p.cluster), WEFT_OK);
     p.request.cluster = p.cluster;

@@ -328,7 +328,7 @@ static struct plan *draw_real_plan(struct rng *rng, struct setting *s, char word
 
 static void real_plans(void **state)
 {
-    compare_drawn(*state, 1, rounds_of(150), draw_real_plan, "real models");
+    compare_drawn(*state, 1, rounds_of(110), draw_real_plan, "real models");
 }
 
 static struct plan *draw_small_plan(struct rng *rng, struct setting *s, char words[WORDS])

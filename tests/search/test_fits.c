@@ -121,7 +121,7 @@ static void what_is_said_to_fit_fits(void **state)
     rng_seed(&rng, 19);
     for (int round = 0; round < rounds; round++) {
         struct problem p = draw_tight(&rng);
-        for (size_t k = 0; k < COUNT_OF(PLANNERS); k++) {
+        for (int k = 0; k < cases_of(COUNT_OF(PLANNERS)); k++) {
             struct planned *planned = ask(PLANNERS[k], &p.request);
             if (!planned || planned->trials.len == 0) {
                 planned_free(planned);

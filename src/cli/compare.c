@@ -366,7 +366,8 @@ static weft_status run_logged(struct compare_command *options)
     TRY(run_log_read(options->arena, options->measured, &log));
     TRY(plan_open(&options->plan, &opened));
     TRY(simulate(opened.plan, &simulation, &prediction));
-    TRY(tell_run_log(options->arena, &log, &opened, prediction, options->json));
+    struct run_case one = {.opened = opened, .profile = options->profile};
+    TRY(tell_run_log(options->arena, &log, &one, prediction, options->json));
 done:
     prediction_free(prediction);
     plan_close(&opened);

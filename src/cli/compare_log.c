@@ -93,29 +93,29 @@ static void print_pairs(struct arena *scratch, const struct logged_run *run)
 }
 
 weft_status tell_run_log(struct arena *scratch, const struct framework_log *log,
-                         const struct opened_plan *opened, const struct prediction *prediction,
-                         bool json)
+                         const struct run_case *one, const struct prediction *prediction, bool json)
 {
     struct logged_run run = {
         .log = log,
-        .measured_s = logged_s(log, opened->plan),
+        .measured_s = logged_s(log, one->opened.plan),
         .predicted_s = (double)prediction->iteration_ns * 1e-9,
         .memory = log->value[LOG_MEMORY_BYTES],
         .reserved = (double)prediction->stage[fullest_stage(prediction)].memory.reserved};
-    double pace[PACE_COUNT];
-    weft_status status =
-        run_explain(&(struct run_case){.opened = *opened}, run.measured_s, run.predicted_s, pace);
-    if (status)
-        return status;
+    double ratio = run.measured_s / run.predicted_s, pace[PACE_COUNT];
+    bool explains = json || fabs(ratio - 1) > AS_PREDICTED;
+    weft_status status = WEFT_OK;
+    if (explains)
+        TRY(run_explain(one, run.measured_s, run.predicted_s, pace));
     if (json)
         return (weft_status)cli_print_json(json_pack(
             "{s:I, s:{s:f, s:f, s:f}, s:{s:f, s:f}, s:o}", "steps", (json_int_t)log->lines,
             "iteration", "measured_s", run.measured_s, "predicted_s", run.predicted_s, "ratio",
-            run.measured_s / run.predicted_s, "memory", "measured_bytes", run.memory,
-            "predicted_bytes", run.reserved, "explained_by", explained_json(pace)));
-    plan_heading(scratch, opened->plan, stdout);
+            ratio, "memory", "measured_bytes", run.memory, "predicted_bytes", run.reserved,
+            "explained_by", explained_json(pace)));
+    plan_heading(scratch, one->opened.plan, stdout);
     print_pairs(scratch, &run);
-    if (fabs(run.measured_s / run.predicted_s - 1) > AS_PREDICTED)
+    if (explains)
         print_explained(scratch, pace);
-    return WEFT_OK;
+done:
+    return status;
 }

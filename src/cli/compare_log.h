@@ -9,7 +9,7 @@
 bool is_run_log(const char *path);
 /* Both times, and which part of the machine would explain the difference. */
 weft_status tell_run_log(struct arena *scratch, const struct framework_log *log,
-                         const struct opened_plan *opened, const struct prediction *prediction,
+                         const struct run_case *one, const struct prediction *prediction,
                          bool json);
 
 #endif

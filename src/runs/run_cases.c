@@ -112,8 +112,8 @@ weft_status run_case_time(const struct run_case *one, const struct paces *paces,
     struct plan *plan = one->opened.plan;
     struct prediction *prediction = NULL;
     plan->cluster = paced;
-    weft_status status =
-        simulate(plan, &(struct simulate_options){.times_only = true}, &prediction);
+    struct simulate_options options = {.times_only = true, .profile = one->profile};
+    weft_status status = simulate(plan, &options, &prediction);
     if (!status)
         *time_s = SECONDS(prediction->iteration_ns);
     prediction_free(prediction);

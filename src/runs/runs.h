@@ -58,6 +58,7 @@ weft_status runs_parse(struct arena *keep, const char *file, char *text, size_t 
 struct run_case {
     struct user_run *run;
     struct opened_plan opened;
+    const char *profile; /* a database of measured times to ask first, NULL: none */
 };
 struct run_cases {
     struct run_case *data;

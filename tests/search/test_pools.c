@@ -155,6 +155,21 @@ static void slower_devices_get_fewer_layers(void **state)
     close_both(&o);
 }
 
+/* Four devices of each: copies to the host, and whatever else asks for a device, finds that of its own pool. */
+static void devices_are_those_of_their_pool(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {"H100-SXM5-80GB", "A100-SXM4-80GB"};
+    struct opened o = open_both("llama3-8b", "layers: 2", "dgx-h100:2x2+dgx-a100:2x2");
+    for (int64_t device = 0; device < cluster_devices(o.cluster); device++) {
+        int32_t pool = device < 4 ? 0 : 1;
+        assert_int_equal(cluster_pool_of(o.cluster, device), pool);
+        assert_string_equal(cluster_device(o.cluster, device)->name, NAMES[pool]);
+    }
+    assert_int_equal(cluster_pool_first(o.cluster, 1), 4);
+    close_both(&o);
+}
+
 /* 80 GB and 40 GB: each stage is held against its own device. */
 static void memory_is_that_of_the_stage(void **state)
 {
@@ -411,6 +426,7 @@ int main(void)
         cmocka_unit_test(a_send_uses_both_uplinks),
         cmocka_unit_test(two_stages_on_two_types),
         cmocka_unit_test(slower_devices_get_fewer_layers),
+        cmocka_unit_test(devices_are_those_of_their_pool),
         cmocka_unit_test(memory_is_that_of_the_stage),
         cmocka_unit_test(stages_stay_in_a_pool),
         cmocka_unit_test(broken_files_are_refused),

@@ -232,6 +232,11 @@ static weft_status read_datasets(struct validation *v)
     for (size_t i = 0; i < all.len; i++)
         if (v->half[all.data[i].half])
             array_push(v->arena, &v->rows, all.data[i]);
+    if (v->rows.len) {
+        weft_status status = peers_read(v->arena, &v->rows, &v->peers);
+        if (status)
+            return status;
+    }
     for (size_t i = 0; i < v->searches; i++) {
         weft_status status = read_search(v, v->searched[i]);
         if (status)

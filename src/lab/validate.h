@@ -7,6 +7,17 @@
 
 enum { MAX_DATASETS = 32 };
 
+/* What another program predicts for a published run (validate_peers.c). */
+struct peer_prediction {
+    const struct published *row;
+    const char *peer;
+    double time_s;
+};
+struct peer_predictions {
+    struct peer_prediction *data;
+    size_t len, cap;
+};
+
 struct validation {
     struct arena *arena;
     const struct sources *sources;
@@ -15,6 +26,7 @@ struct validation {
     bool half[HALF_COUNT]; /* which halves were run */
     bool list_rows, list_groups, plan;
     struct published_rows rows;      /* of these datasets and halves */
+    struct peer_predictions peers;   /* for some of them */
     struct replanned_list replanned; /* with `plan`: for rows that are predicted */
     const struct search_table *searched[MAX_DATASETS];
     size_t searches;
@@ -73,6 +85,26 @@ void validation_groups(const struct validation *v, struct group_errors *out);
 struct group_error groups_unseen(const struct group_errors *groups, const struct dataset *dataset,
                                  const char *kind);
 void groups_print(const struct validation *v);
+/* validate_peers.c: other programs on the same rows. Predictions for rows that are not there are passed over. */
+weft_status peers_read(struct arena *keep, const struct published_rows *rows,
+                       struct peer_predictions *out);
+/* The same from a text in memory, which is modified; `file` is the name for messages. */
+weft_status peers_parse(struct arena *keep, const char *file, char *text, size_t len,
+                        const struct published_rows *rows, struct peer_predictions *out);
+struct peer_error {
+    const struct dataset *dataset;
+    const char *peer;
+    int64_t rows;
+    double weft, theirs; /* means of absolute errors of time */
+};
+struct peer_errors {
+    struct peer_error *data;
+    size_t len, cap;
+};
+void peers_errors(struct arena *keep, const struct peer_predictions *peers,
+                  struct peer_errors *out);
+void peers_print(const struct validation *v);
+json_t *peers_json(const struct validation *v, const struct dataset *dataset);
 /* validate_operators.c: single operators, device by device; the exit code */
 struct operator_error {
     const char *device, *layer;

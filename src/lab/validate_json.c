@@ -134,6 +134,7 @@ static json_t *dataset_json(const struct validation *v, const struct dataset *da
                              excuses_json(v, dataset, "assumes", row_assumes));
     json_object_set_new(json, "full", excuses_json(v, dataset, "reason", row_full));
     json_object_set_new(json, "decisions", decisions_json(v, dataset));
+    json_object_set_new(json, "peers", peers_json(v, dataset));
     if (dataset->compares) {
         json_object_set_new(json, "gains", gains_json(v, dataset));
         json_object_set_new(json, "ranks", ranks_json(v, dataset));

@@ -255,6 +255,7 @@ int validation_print(const struct validation *v)
     if (v->datasets) {
         print_datasets(v);
         print_decisions(v);
+        peers_print(v);
         if (v->list_groups)
             groups_print(v);
     }

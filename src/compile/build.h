@@ -15,7 +15,8 @@
 #include "compile/compile.h"
 #include "compile/uses.h"
 
-/* A tensor that goes from a part to a part on another stage, in the form that a use needs. */
+/* A tensor that goes from a part to a part on another stage, or on its stage's devices the other way round (plan_place), in
+ * the form that a use needs. */
 struct crossing {
     int32_t use;
     int32_t from_part, to_part;
@@ -58,6 +59,13 @@ static inline const struct laid *laid_of(const struct build *b, int64_t instance
 static inline int32_t stage_of_part(const struct build *b, int32_t part)
 {
     return plan_stage_of_part(b->plan, part);
+}
+
+/* Whether what goes from one part to another has to be sent. */
+static inline bool parts_are_apart(const struct build *b, int32_t from, int32_t to)
+{
+    return stage_of_part(b, from) != stage_of_part(b, to) ||
+           plan_part_is_turned(b->plan, from) != plan_part_is_turned(b->plan, to);
 }
 
 struct life_list {
@@ -135,7 +143,10 @@ int32_t intern_digits(struct build *b, int32_t stage, int32_t digits, const int6
                       const int64_t *degree);
 /* Pairs device i of one stage with device i of another. */
 int32_t intern_pairs(struct build *b, int32_t low_stage, int32_t high_stage);
-int32_t intern_send(struct build *b, int32_t from_stage, int32_t to_stage,
+int32_t intern_send(struct build *b, int32_t from_part, int32_t to_part,
                     const struct reshard *reshard);
+/* Of a tied weight or its gradient, which lie the same way in all parts of a stage. */
+int32_t intern_weight_send(struct build *b, int32_t from_stage, int32_t to_stage,
+                           const struct reshard *reshard);
 
 #endif

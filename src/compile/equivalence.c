@@ -305,6 +305,18 @@ done:
     return status;
 }
 
+/* Whether the sender has, in its part's splits, what the receiver has the place for in its own (proof_layouts.c,
+ * received). */
+static bool sent_to_its_place(const struct symbolic_machine *m, const struct fact *sends,
+                              const struct fact *receives, const struct group *pair)
+{
+    const struct plan *plan = m->p->plan;
+    const struct stage *from = &plan->stage[sends->stage], *to = &plan->stage[receives->stage];
+    int64_t sender = plan_place(plan, sends->part, group_device(pair, 0) - from->first_device);
+    int64_t receiver = plan_place(plan, receives->part, group_device(pair, 1) - to->first_device);
+    return sender == receiver * from->devices / to->devices;
+}
+
 static weft_status send(struct symbolic_machine *m, const struct task *task)
 {
     const struct graph *graph = m->p->graph;
@@ -315,10 +327,12 @@ static weft_status send(struct symbolic_machine *m, const struct task *task)
     int32_t to = graph_device_of(graph, group_device(&pair, 1));
     const struct reading *r = &m->p->reading[m->p->fact[task->reader].first_reading + task->about];
     enum flow flow = task->stream == STREAM_PREVIOUS ? FLOW_GRADIENT : FLOW_FORWARD;
-    int32_t expected[] = {m->p->fact[r->source].stage, m->p->fact[r->reader].stage};
-    if (graph->device[from].stage != expected[flow == FLOW_GRADIENT] ||
-        graph->device[to].stage != expected[flow == FLOW_FORWARD])
+    const struct fact *ends[] = {&m->p->fact[r->source], &m->p->fact[r->reader]};
+    const struct fact *sends = ends[flow == FLOW_GRADIENT], *receives = ends[flow == FLOW_FORWARD];
+    if (graph->device[from].stage != sends->stage || graph->device[to].stage != receives->stage)
         return wrong(m, task->reader, "is sent between other stages than its source's and its own");
+    if (!sent_to_its_place(m, sends, receives, &pair))
+        return wrong(m, task->reader, "is sent to another device's place");
     return do_send(m, r, flow, from, to, task->micro_batch, pattern->reshard);
 }
 

@@ -165,12 +165,15 @@ struct pattern {
     int64_t first, devices;           /* of the stage; for a send, of the receivers */
     int64_t from_first, from_devices; /* for a send: of the senders */
     const struct reshard *reshard;    /* for a send: who sends to whom */
-    int32_t digits;                   /* for a collective, outermost first */
+    bool turned;    /* for a send: from the other half of the senders (plan_place) */
+    int32_t digits; /* for a collective, outermost first */
     int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
     double crossing;           /* of its groups (struct group) */
     struct device_order order; /* where its devices are in the cluster */
 };
 int64_t pattern_groups(const struct pattern *pattern);
+/* Who sends to a receiver, both counted from the first device of their stages. */
+int64_t pattern_sender(const struct pattern *pattern, int64_t receiver);
 /* Group `i`, in the plan's device numbers; for a send, (sender, receiver). */
 struct group pattern_group(const struct pattern *pattern, int64_t i);
 /* The same in the cluster's. */

@@ -11,7 +11,7 @@ static uint64_t hash_pattern(const struct pattern *p)
 {
     const int64_t words[] = {p->collective, p->first,        p->devices,
                              p->from_first, p->from_devices, (int64_t)(intptr_t)p->reshard,
-                             p->digits};
+                             p->digits,     p->turned};
     uint64_t hash = hash_bytes(words, sizeof words, 0);
     hash = hash_bytes(&p->crossing, sizeof p->crossing, hash);
     hash = hash_bytes(p->stride, (size_t)p->digits * sizeof *p->stride, hash);
@@ -24,7 +24,7 @@ static bool same_pattern(const void *patterns, int64_t number, const void *wante
     bool same = a->collective == b->collective && a->first == b->first &&
                 a->devices == b->devices && a->from_first == b->from_first &&
                 a->from_devices == b->from_devices && a->reshard == b->reshard &&
-                a->digits == b->digits && a->crossing == b->crossing;
+                a->turned == b->turned && a->digits == b->digits && a->crossing == b->crossing;
     for (int32_t i = 0; same && i < a->digits; i++)
         same = a->stride[i] == b->stride[i] && a->degree[i] == b->degree[i];
     return same;
@@ -74,14 +74,31 @@ int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *s
     return intern_pattern(b, &pattern);
 }
 
-int32_t intern_send(struct build *b, int32_t from_stage, int32_t to_stage,
-                    const struct reshard *reshard)
+static struct pattern send_pattern(const struct build *b, int32_t from_stage, int32_t to_stage,
+                                   const struct reshard *reshard)
 {
     struct pattern pattern = pattern_of(b->plan, &b->plan->stage[to_stage]);
     pattern.collective = COLLECTIVE_SEND;
     pattern.from_first = b->plan->stage[from_stage].first_device;
     pattern.from_devices = b->plan->stage[from_stage].devices;
     pattern.reshard = reshard;
+    return pattern;
+}
+
+int32_t intern_send(struct build *b, int32_t from_part, int32_t to_part,
+                    const struct reshard *reshard)
+{
+    struct pattern pattern =
+        send_pattern(b, stage_of_part(b, from_part), stage_of_part(b, to_part), reshard);
+    pattern.turned =
+        plan_part_is_turned(b->plan, from_part) != plan_part_is_turned(b->plan, to_part);
+    return intern_pattern(b, &pattern);
+}
+
+int32_t intern_weight_send(struct build *b, int32_t from_stage, int32_t to_stage,
+                           const struct reshard *reshard)
+{
+    struct pattern pattern = send_pattern(b, from_stage, to_stage, reshard);
     return intern_pattern(b, &pattern);
 }
 

@@ -73,7 +73,7 @@ static void outline_sends(struct build *b, struct outline *out)
     for (size_t i = 0; i < b->crossings.len; i++) {
         const struct crossing *c = &b->crossings.data[i];
         const struct use *use = &b->use[c->use];
-        int32_t from = stage_of_part(b, c->from_part), to = stage_of_part(b, c->to_part);
+        int32_t from = c->from_part, to = c->to_part;
         struct outline_send *send = &out->send[i];
         *send = (struct outline_send){c->from_part, c->to_part, -1, -1};
         if (use->same_forward == c->use)
@@ -113,8 +113,9 @@ static void list_way(struct build *b, int64_t from, int64_t to, int64_t each, ex
         return;
     }
     const struct reshard *reshard = reshard_between(b->graph->reshards, &have, &want, false);
-    int32_t exchange = intern_exchange(b, intern_send(b, low, high, reshard), COLLECTIVE_SEND,
-                                       reshard->step[reshard->send].elements * each, PURPOSE_DATA);
+    int32_t exchange =
+        intern_exchange(b, intern_weight_send(b, low, high, reshard), COLLECTIVE_SEND,
+                        reshard->step[reshard->send].elements * each, PURPOSE_DATA);
     list_steps(b, low, reshard, 0, reshard->send, each, out);
     array_push(b->scratch, out, exchange);
     list_steps(b, high, reshard, reshard->send + 1, reshard->steps, each, out);

@@ -25,9 +25,15 @@ int64_t pattern_groups(const struct pattern *pattern)
     return groups;
 }
 
+int64_t pattern_sender(const struct pattern *pattern, int64_t receiver)
+{
+    int64_t sender = reshard_sender(pattern->reshard, receiver), all = pattern->from_devices;
+    return pattern->turned ? (sender + all / 2) % all : sender;
+}
+
 static struct group pair(const struct pattern *pattern, int64_t receiver)
 {
-    int64_t from = pattern->from_first + reshard_sender(pattern->reshard, receiver);
+    int64_t from = pattern->from_first + pattern_sender(pattern, receiver);
     return group_range(from, 2, pattern->first + receiver - from);
 }
 

@@ -20,8 +20,9 @@ struct reading {
     int32_t next;           /* another reading of the same source, -1: none */
     int32_t want, gradient; /* numbers of the layouts of the input and of its gradient */
     bool part;              /* whether the input is part of a fused tensor */
-    bool across;            /* whether the source is on another stage */
-    bool differentiable;    /* whether its gradient goes back to the source */
+    bool
+        across; /* whether the source is on another stage, or on the stage's devices the other way round */
+    bool differentiable; /* whether its gradient goes back to the source */
 };
 
 /* One instance. */
@@ -161,6 +162,17 @@ static inline size_t row(const struct symbolic_machine *m, int32_t device, int32
 static inline size_t place_in(int32_t device, int64_t number, int64_t columns)
 {
     return (size_t)device * (size_t)columns + (size_t)number;
+}
+
+/* The row of readings of a device of the graph, in a part that lies on its stage's devices one way or the other: what it
+ * sends to the other half and what comes from there are different things (plan_place). */
+static inline size_t readings_of(const struct symbolic_machine *m, int32_t device,
+                                 int32_t micro_batch, int32_t part)
+{
+    const struct proof *p = m->p;
+    size_t turned = plan_part_is_turned(p->plan, part);
+    return row(m, device, micro_batch, p->readings * (1 + p->plan->both_ways)) +
+           turned * (size_t)p->readings;
 }
 
 struct at {

@@ -64,6 +64,7 @@ static struct symbolic_machine machine_new(struct proof *p, struct arena *keep)
     const struct graph *graph = p->graph;
     size_t batches = (size_t)plan_micro_batches(p->plan), devices = (size_t)graph->devices;
     size_t rows = devices * batches, readings = (size_t)p->readings;
+    readings *= p->plan->both_ways ? 2 : 1;
     size_t instances = (size_t)p->plan->instances, buckets = (size_t)graph->buckets;
     struct symbolic_machine m = {.p = p,
                                  .micro_batches = (int32_t)batches,

@@ -113,11 +113,11 @@ static int32_t exchange_of(struct assembly *a, int32_t crossing, bool backward)
     const struct use *use = &b->use[c->use];
     const struct reshard *reshard = reshard_of(use, backward);
     if (*known == NONE) {
-        int32_t to = stage_of_part(b, end_of(c, backward, false));
         int64_t bytes =
             reshard->step[reshard->send].elements *
             element_bytes(use->joint->to->op->input[use->operand].element, b->plan->dtype);
-        *known = intern_exchange(b, intern_send(b, a->stage, to, reshard), COLLECTIVE_SEND, bytes,
+        int32_t from = end_of(c, backward, true), to = end_of(c, backward, false);
+        *known = intern_exchange(b, intern_send(b, from, to, reshard), COLLECTIVE_SEND, bytes,
                                  PURPOSE_PIPELINE);
     }
     return *known;
@@ -130,6 +130,7 @@ static void send(struct assembly *a, const struct visit *place, int32_t crossing
     const struct use *use = &b->use[c->use];
     int32_t to = stage_of_part(b, end_of(c, backward, false)), from = a->first_device[a->stage];
     int32_t exchange = exchange_of(a, crossing, backward);
+    const struct pattern *pattern = &b->patterns.data[b->exchanges.data[exchange].pattern];
     struct task task =
         plain_task(backward ? STREAM_PREVIOUS : STREAM_NEXT, place->slot.micro_batch);
     task.purpose = PURPOSE_PIPELINE;
@@ -137,7 +138,7 @@ static void send(struct assembly *a, const struct visit *place, int32_t crossing
     task.reader = use->reader;
     *sent_at(a, backward, crossing, place->slot.micro_batch) = (int32_t)a->tasks.len;
     for (int32_t r = 0; r < devices_of(a, to); r++) {
-        int64_t sender = a->graph->folded ? 0 : reshard_sender(reshard_of(use, backward), r);
+        int64_t sender = a->graph->folded ? 0 : pattern_sender(pattern, r);
         const struct mark *mark = &a->mark[from + sender];
         task.device = from + (int32_t)sender;
         task.exchange = exchange + r;

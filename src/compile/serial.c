@@ -50,7 +50,8 @@ static void read_input(struct serial *s, int64_t instance, int32_t k)
     struct fact *from = &p->fact[source];
     r->next = from->readers;
     from->readers = number;
-    r->across = from->stage != at->stage;
+    r->across = from->stage != at->stage ||
+                plan_part_is_turned(p->plan, from->part) != plan_part_is_turned(p->plan, at->part);
     r->differentiable = at->op->input_grad && op_wants_gradient(from->op);
     if (r->differentiable) {
         from->gradients += mark_of(number);

@@ -47,10 +47,9 @@ static void name_sends(struct build *b)
 {
     for (size_t i = 0; i < b->crossings.len; i++) {
         const struct crossing *c = &b->crossings.data[i];
-        int32_t from = stage_of_part(b, c->from_part), to = stage_of_part(b, c->to_part);
         const struct joint *j = b->use[c->use].joint;
-        intern_send(b, from, to, j->forward[1]);
-        intern_send(b, to, from, j->backward[0]);
+        intern_send(b, c->from_part, c->to_part, j->forward[1]);
+        intern_send(b, c->to_part, c->from_part, j->backward[0]);
     }
 }
 

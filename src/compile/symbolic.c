@@ -56,6 +56,21 @@ static int32_t stage_of(const struct symbolic_machine *m, int32_t device)
     return m->p->graph->device[device].stage;
 }
 
+static size_t readings_at(const struct symbolic_machine *m, struct at at)
+{
+    return readings_of(m, at.device, at.micro_batch, m->p->graph->block[at.block].part);
+}
+
+/* Whether an instance is on this device, in a part that lies there as the block's does. */
+static bool is_here(const struct symbolic_machine *m, int64_t instance, struct at at)
+{
+    const struct fact *fact = &m->p->fact[instance];
+    const struct plan *plan = m->p->plan;
+    return fact->stage == stage_of(m, at.device) &&
+           plan_part_is_turned(plan, fact->part) ==
+               plan_part_is_turned(plan, m->p->graph->block[at.block].part);
+}
+
 /* ---- floors (I2) ----------------------------------------------------------------------------- */
 
 void find_floors(struct symbolic_machine *m)
@@ -102,7 +117,7 @@ static bool reads_remade(const struct symbolic_machine *m, const struct reading 
 static int32_t source_there(const struct symbolic_machine *m, const struct reading *r, struct at at)
 {
     const struct fact *source = &m->p->fact[r->source];
-    if (source->stage != stage_of(m, at.device))
+    if (!is_here(m, r->source, at))
         return 0;
     uint8_t made =
         m->made[row(m, at.device, at.micro_batch, m->p->plan->instances) + (size_t)r->source];
@@ -137,7 +152,7 @@ static bool shares(const struct reading *a, const struct reading *b)
 static bool input_there(const struct symbolic_machine *m, const struct reading *r, struct at at)
 {
     const struct proof *p = m->p;
-    size_t first = row(m, at.device, at.micro_batch, p->readings);
+    size_t first = readings_at(m, at);
     int32_t left = source_there(m, r, at);
     if (left && same_data(p, r, left, r->want))
         return true;
@@ -211,7 +226,7 @@ static weft_status need_gradient(const struct symbolic_machine *m, int64_t insta
 {
     const struct proof *p = m->p;
     const struct fact *fact = &p->fact[instance];
-    size_t first = row(m, at.device, at.micro_batch, p->readings);
+    size_t first = readings_at(m, at);
     struct gradient_tally come = {0};
     for (int32_t i = fact->readers; i >= 0; i = p->reading[i].next) {
         const struct reading *r = &p->reading[i];
@@ -230,7 +245,7 @@ static weft_status need_gradient(const struct symbolic_machine *m, int64_t insta
 static void make_gradients(struct symbolic_machine *m, int64_t instance, struct at at)
 {
     const struct proof *p = m->p;
-    size_t first = row(m, at.device, at.micro_batch, p->readings);
+    size_t first = readings_at(m, at);
     for (int64_t i = p->fact[instance].first_reading; i < p->fact[instance + 1].first_reading; i++)
         if (p->reading[i].differentiable)
             m->pending[first + (size_t)i] = true;
@@ -359,13 +374,13 @@ static int32_t first_step(struct symbolic_machine *m, const struct reading *r, s
 {
     struct proof *p = m->p;
     const struct reshard_step *step = item_at(m, at)->step;
-    size_t first = row(m, at.device, at.micro_batch, p->readings);
+    size_t first = readings_at(m, at);
     int32_t result = 0;
     int32_t left = source_there(m, r, at);
     *there = left > 0;
     if (*there)
         result = step_result(p, r, left, step);
-    if (!r->across || p->fact[r->reader].stage != stage_of(m, at.device))
+    if (!r->across || !is_here(m, r->reader, at))
         return result;
     for (int32_t i = p->fact[r->source].readers; i >= 0 && !result; i = p->reading[i].next) {
         int32_t received = m->received[first + (size_t)i];
@@ -381,7 +396,7 @@ static weft_status step_forward(struct symbolic_machine *m, const struct reading
 {
     struct proof *p = m->p;
     const struct reshard_step *step = item_at(m, at)->step;
-    size_t first = row(m, at.device, at.micro_batch, p->readings);
+    size_t first = readings_at(m, at);
     struct chain *c = &m->chain[first + (size_t)(r - p->reading)];
     bool goes_on = c->layout && c->block == at.block && c->item > m->floor[at.block][at.item];
     bool there = true;
@@ -406,7 +421,7 @@ static weft_status step_forward(struct symbolic_machine *m, const struct reading
 static weft_status step_gradient(struct symbolic_machine *m, const struct reading *r, struct at at)
 {
     struct proof *p = m->p;
-    size_t first = row(m, at.device, at.micro_batch, p->readings);
+    size_t first = readings_at(m, at);
     struct moving *moving = &m->moving[first + (size_t)(r - p->reading)];
     if (!moving->layout)
         *moving = (struct moving){r->gradient, collect(m, r, first)};
@@ -446,12 +461,15 @@ weft_status do_send(struct symbolic_machine *m, const struct reading *r, enum fl
 {
     struct proof *p = m->p;
     size_t number = (size_t)(r - p->reading);
-    size_t first = row(m, from, micro_batch, p->readings), here = first + number;
-    size_t there = row(m, to, micro_batch, p->readings) + number;
+    bool back = flow == FLOW_GRADIENT;
+    int32_t sends = p->fact[back ? r->reader : r->source].part;
+    int32_t receives = p->fact[back ? r->source : r->reader].part;
+    size_t first = readings_of(m, from, micro_batch, sends), here = first + number;
+    size_t there = readings_of(m, to, micro_batch, receives) + number;
     int64_t senders = p->plan->stage[stage_of(m, from)].devices;
     int64_t receivers = p->plan->stage[stage_of(m, to)].devices;
     int32_t layout;
-    if (flow == FLOW_GRADIENT) {
+    if (back) {
         struct moving *moving = &m->moving[here];
         if (!moving->layout)
             *moving = (struct moving){r->gradient, collect(m, r, first)};
@@ -467,7 +485,7 @@ weft_status do_send(struct symbolic_machine *m, const struct reading *r, enum fl
     layout = crossing_result(p, r, layout, elements_before_slices(reshard), senders, receivers);
     if (!layout)
         return wrong(m, r->reader, "what is sent of input %d does not have its layout", r->operand);
-    if (flow == FLOW_GRADIENT)
+    if (back)
         m->moving[there] = (struct moving){layout, m->moving[here].tally};
     else
         m->received[there] = layout;

@@ -51,8 +51,8 @@ static void add_sends(struct assembly *a, const struct tie *t, int32_t from, int
     int64_t each = gradient_bytes(a->b, t->user);
     struct layout layout = weight_layout(a->b, t->user, FLOW_GRADIENT);
     int64_t bytes = reshard->step[reshard->send].elements * (each / layout_local(&layout));
-    int32_t exchange = intern_exchange(a->b, intern_send(a->b, from, to, reshard), COLLECTIVE_SEND,
-                                       bytes, PURPOSE_DATA);
+    int32_t exchange = intern_exchange(a->b, intern_weight_send(a->b, from, to, reshard),
+                                       COLLECTIVE_SEND, bytes, PURPOSE_DATA);
     for (int32_t r = 0; r < devices_of(a, to); r++) {
         int64_t sender = a->graph->folded ? 0 : reshard_sender(reshard, r);
         struct task task = t->task;

@@ -119,7 +119,7 @@ static void add_use(struct build *b, int64_t reader, int32_t operand)
     if (source < 0)
         return;
     int32_t from = b->part_of[source], part = b->part_of[reader];
-    bool across = stage_of_part(b, from) != stage_of_part(b, part);
+    bool across = parts_are_apart(b, from, part);
     use->joint = find_joint(b, find_laid(b, source), to, operand, across);
     use->next = b->last_use[source];
     b->last_use[source] = u;

@@ -301,13 +301,30 @@ weft_status plan_check_types(const struct cluster *cluster, enum dtype dtype, en
     return WEFT_OK;
 }
 
+/* Halves of a stage's devices take each other's samples: every operator has its own half of a step on each (plan.h, I1). */
+static bool halves_fault(struct finding *f)
+{
+    const struct plan *plan = f->plan;
+    for (int64_t i = 0; plan->both_ways && i < plan->instances; i++) {
+        const struct split *split = &plan_choice(plan, i)->split;
+        if (split->parts && split->part[0].dim == DIM_BATCH && split->part[0].degree % 2 == 0)
+            continue;
+        fault(f, FAULT_INSTANCE, i,
+              arena_printf(
+                  f->keep, "%s is split %s: schedule %s has an even number of replicas, outermost",
+                  plan_path(f->keep, plan, i), split_text(f->keep, split), plan->schedule));
+        return with_hint(f, "use an even --dp, or a schedule that goes one way");
+    }
+    return false;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 bool plan_find_fault(struct arena *keep, const struct plan *plan, struct fault *out)
 {
     static bool (*const CHECKS[])(struct finding *) = {
-        types_fault, batch_fault, devices_fault,  order_fault,
-        pools_fault, parts_fault, schedule_fault, instances_fault}; /* I1 */
+        types_fault, batch_fault,    devices_fault,   order_fault, pools_fault,
+        parts_fault, schedule_fault, instances_fault, halves_fault}; /* I1 */
     struct finding f = {keep, plan, out};
     for (size_t i = 0; i < COUNT_OF(CHECKS); i++)
         if (CHECKS[i](&f))

@@ -18,5 +18,9 @@ int32_t plan_stage_of_part(const struct plan *plan, int32_t part);
 int32_t plan_part_of_piece(const struct plan *plan, int32_t stage, int32_t piece);
 /* The next part of the same stage; that of its first piece is the number of the stage. */
 int32_t plan_next_part(const struct plan *plan, int32_t part);
+/* Whether a part lies on its stage's devices with their halves exchanged (plan.h, I1). */
+bool plan_part_is_turned(const struct plan *plan, int32_t part);
+/* The place in a part's splits of a device of its stage, both counted from 0; and back, which is the same. */
+int64_t plan_place(const struct plan *plan, int32_t part, int64_t device);
 
 #endif

@@ -38,6 +38,7 @@ void plan_name_schedule(struct plan *plan, const char *name)
     plan->schedule = arena_copy_text(plan->arena, name);
     plan->listed = NULL;
     plan->zigzag = row && row->zigzag;
+    plan->both_ways = row && row->both_ways;
 }
 
 void plan_order_by(struct plan *plan, const struct schedule *listed)
@@ -45,6 +46,7 @@ void plan_order_by(struct plan *plan, const struct schedule *listed)
     plan->listed = schedule_copy(plan->arena, listed);
     plan->schedule = plan->listed->name;
     plan->zigzag = listed->zigzag;
+    plan->both_ways = listed->both_ways;
 }
 
 const struct schedule *plan_schedule(const struct plan *plan)

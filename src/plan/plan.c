@@ -287,6 +287,17 @@ int32_t plan_next_part(const struct plan *plan, int32_t part)
     return next_part_of_stage(plan->zigzag, plan->stages, part);
 }
 
+bool plan_part_is_turned(const struct plan *plan, int32_t part)
+{
+    return plan->both_ways && part / plan->stages % 2;
+}
+
+int64_t plan_place(const struct plan *plan, int32_t part, int64_t device)
+{
+    int64_t devices = plan->stage[plan_stage_of_part(plan, part)].devices;
+    return plan_part_is_turned(plan, part) ? (device + devices / 2) % devices : device;
+}
+
 int32_t plan_part_of(const struct plan *plan, int64_t instance)
 {
     int32_t low = 0, high = plan->parts - 1;

@@ -8,7 +8,8 @@
  *
  *   I1  Parts cover all instances, in order, without gaps. Part k belongs to stage k % stages (so
  *       with `pieces` parts per stage, stage 0 holds parts 0, stages, 2 * stages, ...); in a zigzag
- *       (schedule.h, I3) every other piece goes from the last stage to stage 0.
+ *       (schedule.h, I3) every other piece goes from the last stage to stage 0, and if the schedule goes both ways (I6
+ *       there) it lies on its stage's devices with their halves exchanged (plan_place).
  *   I2  Stages own disjoint, consecutive runs of devices, in order.
  *   I3  The degrees of a choice's split multiply to the devices of its instance's stage. Devices
  *       that split nothing are the dim COPY.
@@ -167,12 +168,11 @@ struct plan {
     int64_t global_batch, step_samples; /* samples (I5) */
     const char *schedule;          /* a name of the schedule room's table, or of the order below */
     const struct schedule *listed; /* an order that was read or found; NULL: the table's */
-    bool zigzag;                   /* how pieces lie on stages (I1), from the schedule */
+    bool zigzag, both_ways;        /* how pieces lie on stages (I1), from the schedule */
     int64_t pieces;                /* parts per stage (I1) */
     struct memory_terms memory;
-    unsigned overlap; /* flags of enum overlap */
-    int64_t
-        bucket_bytes; /* gradients that are synchronised at once; 0: all of a part; or BUCKET_BY_RULE */
+    unsigned overlap;     /* flags of enum overlap */
+    int64_t bucket_bytes; /* of gradients synchronised at once; 0: all of a part; BUCKET_BY_RULE */
     /* Sharded state is divided inside groups of replicas and copied across so many of them (HSDP; Megatron's
      * distributed-optimizer instances); 0 or 1: it is divided by all. */
     int64_t replicate;

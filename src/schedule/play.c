@@ -5,7 +5,8 @@
  *   inputs of F(q, j) = end of F(q - 1, j) + transfer; F(0, j) has none
  *   inputs of B(q, j) = end of B(q + 1, j) + transfer; B of the last part: end of its forward   (2)
  *   inputs of W(q, j) = end of B(q, j), B being the input gradients
- * and the iteration ends with the last slot. A transfer within one stage is free.
+ * and the iteration ends with the last slot. A transfer within one stage is free, unless it changes to the stage's other half
+ * (schedule.h, I6).
  *
  *   I1  Ends are final when written, so the order in which stages are looked at changes nothing.
  *   I2  When no stage can go on before all are done, none ever will: a deadlock.
@@ -34,7 +35,7 @@ _Static_assert(COUNT_OF(KINDS) == SLOT_KIND_COUNT, "a kind of slot without a row
 struct play {
     const struct pipeline *pipeline;
     const struct pipeline_times *times;
-    bool zigzag;
+    bool zigzag, both_ways;
     int64_t *end_ns[CHAIN_COUNT]; /* by part, then micro-batch */
 };
 
@@ -66,7 +67,9 @@ static int64_t transfer_ns(const struct play *play, int32_t from, int32_t to)
 {
     const struct pipeline_times *times = play->times;
     int32_t stages = play->pipeline->stages;
-    if (stage_with_part(play->zigzag, stages, from) == stage_with_part(play->zigzag, stages, to))
+    int32_t sends = stage_with_part(play->zigzag, stages, from);
+    bool within = sends == stage_with_part(play->zigzag, stages, to);
+    if (from == to || (within && !play->both_ways))
         return 0;
     const int64_t *by_part = from < to ? times->send_ns : times->back_ns;
     return by_part ? by_part[from] : times->transfer_ns;
@@ -170,7 +173,7 @@ weft_status play(struct arena *keep, const struct schedule *schedule,
     weft_status status = schedule_check(schedule, pipeline);
     if (status != WEFT_OK)
         return status;
-    struct play play = {pipeline, times, schedule->zigzag, {0}};
+    struct play play = {pipeline, times, schedule->zigzag, schedule->both_ways, {0}};
     start(keep, schedule, &play, out);
     while (sweep(&play, out))
         continue;

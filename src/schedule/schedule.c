@@ -11,12 +11,12 @@
  *   zb-h1           (p - 1) (f + b - 2 w), weight gradients w <= f and w <= b / 2, m >= p      (4)
  *   zb-h2           (p - 1) (f + b - 3 w), f = w = b - w                                       (5)
  *   zb-v            0, f = w = b - w; v-half and v-min about 3 p f and 4 p f                    (6)
- *   dualpipev       (p - 1) (f + 2 b - 3 w) with pairs executed as one, less without            (7)
+ *   dualpipe(v)     (p - 1) (f + 2 b - 3 w) with pairs executed as one, less without            (7)
  * counted on the stage that is at work longest, from its own first slot: (5) and (6) end on stage
  * after stage, which is no loss where the next iteration begins so, too.
  * (1) and (2) are Megatron-LM (SC '21), section 2.2; (3) with m >= p is Fold3D, Eq. 3; (4) is Zero
  * Bubble (ICLR '24) on ZB-H1, whose b is our b - w, (5) on ZB-H2; (6) is Controllable Memory
- * (NeurIPS '24), table 1; (7) is DeepSeek-V3's table 2.
+ * (NeurIPS '24), table 1; (7) is DeepSeek-V3's table 2, with its PP = 2 p.
  *
  *   I1  A row's in_flight is what counting over its order gives.
  *   I2  With one piece, aiao is gpipe, slot by slot.
@@ -85,7 +85,8 @@ static weft_status check_v(const struct pipeline *pipeline)
         return WEFT_BAD_INPUT;
     if (pipeline->pieces != 2)
         return bad_argument("use 2 pieces, or the schedule hanayo, which has any even number",
-                            "zb-v, v-half, v-min and dualpipev have 2 pieces per stage, not %d",
+                            "zb-v, v-half, v-min, dualpipe and dualpipev have 2 pieces per stage, "
+                            "not %d",
                             pipeline->pieces);
     return WEFT_OK;
 }
@@ -95,9 +96,10 @@ static weft_status check_dual(const struct pipeline *pipeline)
     if (check_v(pipeline) != WEFT_OK)
         return WEFT_BAD_INPUT;
     if (pipeline->micro_batches < 2 * pipeline->stages) {
-        weft_status status = bad_argument(
-            NULL, "dualpipev needs two micro-batches for each of its %d stages, and has %d",
-            pipeline->stages, pipeline->micro_batches);
+        weft_status status = bad_argument(NULL,
+                                          "dualpipe and dualpipev need two micro-batches for each "
+                                          "of their %d stages, and have %d",
+                                          pipeline->stages, pipeline->micro_batches);
         error_hint("use %d micro-batches or more", 2 * pipeline->stages);
         return status;
     }
@@ -202,6 +204,17 @@ static const struct schedule SCHEDULES[] = {
      .least_pieces = 2,
      .most_pieces = 2,
      .zigzag = true,
+     .played = true},
+    {.name = "dualpipe",
+     .summary = "pipelines from both ends over the same stages, every part of the model on two",
+     .check = check_dual,
+     .order = dual_pipe_v_order,
+     .in_flight = dual_pipe_v_in_flight,
+     .passes = ORDER_SPLIT,
+     .least_pieces = 2,
+     .most_pieces = 2,
+     .zigzag = true,
+     .both_ways = true,
      .played = true},
     {.name = "dualpipev",
      .summary = "two pieces in a zigzag: a forward pass of one beside a backward pass of the other",

@@ -15,6 +15,9 @@
  *       shape, and I1 and I2 were checked when they were made.
  *   I5  A pair that is executed as one (ORDER_PAIRED) waits for the inputs of both and has the outputs of
  *       both at its end: I2 holds for such lists, too.
+ *   I6  A schedule that goes both ways (DualPipe) is a zigzag of two pieces whose stages have two halves: where a piece ends,
+ *       what goes on changes to the other half's devices. The pipelines from both ends of 2 p stages, each with every
+ *       part of the model, are such a zigzag of p stages, folded in the middle.
  */
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
@@ -97,8 +100,9 @@ struct schedule {
     /* Of ORDER_PAIRED: forward slots before the first that goes on at once with the backward slot
      * right after it in the list, as all later ones do; else NULL. */
     int64_t (*ahead)(const struct pipeline *pipeline, int32_t stage);
-    bool zigzag; /* I3 */
-    bool played; /* no closed form holds: estimates play its slots, one after the other */
+    bool zigzag;    /* I3 */
+    bool both_ways; /* I6 */
+    bool played;    /* no closed form holds: estimates play its slots, one after the other */
     const struct slot_lists *lists; /* I4; NULL: what `order` says */
 };
 /* ---- orders as data (lists.c, file.c) -------------------------------------------------------- */

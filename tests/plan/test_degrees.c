@@ -658,7 +658,7 @@ static const struct {
      "dgx-a100:1",
      {.schedule = "1f2b"},
      "no schedule is called '1f2b', expected one of gpipe, 1f1b, interleaved, aiao, zb-h1, zb-h2, "
-     "zb-v, v-half, v-min, dualpipev, hanayo",
+     "zb-v, v-half, v-min, dualpipe, dualpipev, hanayo",
      "did you mean '1f1b'?"},
 };
 

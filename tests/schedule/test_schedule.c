@@ -275,7 +275,7 @@ struct lab {
     const struct pipeline *pipeline;
     int64_t forward[MAX_PARTS], backward[MAX_PARTS], weight[MAX_PARTS];
     int64_t transfer_ns;
-    bool zigzag;
+    bool zigzag, both_ways;
     struct slots slots[MOST];
     int64_t end_ns[MOST][MAX_SLOTS];
 };
@@ -286,6 +286,7 @@ static void lab_init(struct lab *lab, struct arena *keep, const struct schedule 
     memset(lab, 0, sizeof *lab);
     lab->pipeline = pipeline;
     lab->zigzag = schedule->zigzag;
+    lab->both_ways = schedule->both_ways;
     for (int i = 0; i < pipeline->stages * pipeline->pieces; i++) {
         lab->forward[i] = 1 + rng_below(rng, 100);
         lab->backward[i] = 2 + rng_below(rng, 200);
@@ -314,7 +315,8 @@ static int64_t arrival(const struct lab *lab, int32_t here, int32_t stage, int32
         bool same =
             slot.kind == SLOT_FORWARD ? forward : !forward && slot.kind != SLOT_BACKWARD_WEIGHT;
         if (same && slot.piece == piece && slot.micro_batch == micro_batch)
-            return lab->end_ns[stage][i] + (stage == here ? 0 : lab->transfer_ns);
+            return lab->end_ns[stage][i] +
+                   (stage == here && !lab->both_ways ? 0 : lab->transfer_ns);
     }
     fail();
     return 0;
@@ -381,8 +383,10 @@ static int64_t stage_bound(const struct lab *lab, int32_t stage)
 static int64_t path_bound(const struct lab *lab, bool split)
 {
     int parts = lab->pipeline->stages * lab->pipeline->pieces;
-    int within = lab->zigzag ? lab->pipeline->pieces - 1 : 0; /* a stage has both sides */
-    int64_t bound = lab->pipeline->stages > 1 ? 2 * (parts - 1 - within) * lab->transfer_ns : 0;
+    /* a stage has both sides, unless these are on its two halves */
+    int within = lab->zigzag && !lab->both_ways ? lab->pipeline->pieces - 1 : 0;
+    bool sends = lab->pipeline->stages > 1 || lab->both_ways;
+    int64_t bound = sends ? 2 * (parts - 1 - within) * lab->transfer_ns : 0;
     for (int i = 0; i < parts; i++)
         bound += lab->forward[i] + lab->backward[i] - (split ? lab->weight[i] : 0);
     return bound;

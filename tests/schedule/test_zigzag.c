@@ -193,24 +193,52 @@ static void v_half_and_v_min_are_what_their_table_prints(void **state)
         }
 }
 
-/* DeepSeek-V3, table 2, with PP = 2 p parts: (PP / 2 - 1)(F&B + B - 3 W) and PP + 1 pieces; here F&B = F + B. */
-static void dualpipev_is_what_its_table_prints(void **state)
+/* DeepSeek-V3, table 2, with PP = 2 p parts: (PP / 2 - 1)(F&B + B - 3 W) and PP + 1 pieces; here F&B = F + B. The rank s of
+ * PP that has parts s and PP - 1 - s is a half of stage min(s, PP - 1 - s). */
+static void check_dual_pipe(const char *name)
 {
     static const struct unit_times TIMES[] = {{10, 10, 10}, {20, 30, 10}, {10, 12, 8}};
-    (void)state;
     for (int32_t p = 1; p <= MOST_STAGES; p++)
         for (size_t i = 0; i < COUNT_OF(TIMES); i++) {
             struct arena *keep = arena_new();
             struct unit_times t = TIMES[i];
             struct pipeline pipeline = {p, 2, 3 * p};
-            struct player *x = load(keep, "dualpipev", pipeline, t);
+            struct player *x = load(keep, name, pipeline, t);
             for (int32_t s = 0; s < p; s++)
                 x->ahead[s] = 5 * (p - s - 1) + 2 * (s + 1);
             int64_t pair = t.forward + t.input + t.weight, back = t.input + t.weight;
             assert_int_equal(bubble_of(x, true), (p - 1) * (pair + back - 3 * t.weight));
-            assert_int_equal(memory("dualpipev", pipeline), 2 * p + 1);
+            assert_int_equal(memory(name, pipeline), 2 * p + 1);
             arena_free(keep);
         }
+}
+
+static void dual_pipes_are_what_their_table_prints(void **state)
+{
+    (void)state;
+    check_dual_pipe("dualpipe");
+    check_dual_pipe("dualpipev");
+}
+
+/* One transfer more per micro-batch and direction than dualpipev, where a pipeline from one end passes the middle. With one
+ * stage it is the only one: two micro-batches take F0a, the transfer, F0b, I0b, the transfer back, and I0a at least. */
+static void dualpipe_sends_where_dualpipev_turns(void **state)
+{
+    (void)state;
+    const int64_t forward[] = {10, 10}, backward[] = {20, 20};
+    for (int64_t transfer = 0; transfer < 200; transfer += 50) {
+        const struct pipeline pipeline = {1, 2, 2};
+        struct pipeline_times times = {forward, backward, NULL, transfer};
+        int64_t turns, sends;
+        assert_int_equal(schedule_play(schedule_find("dualpipev"), &pipeline, &times, &turns),
+                         WEFT_OK);
+        assert_int_equal(schedule_play(schedule_find("dualpipe"), &pipeline, &times, &sends),
+                         WEFT_OK);
+        assert_int_equal(turns, 2 * 2 * (10 + 20));
+        assert_in_range(sends, turns > 40 + 2 * transfer ? turns : 40 + 2 * transfer,
+                        turns + 4 * transfer);
+        assert_true(transfer == 0 || sends > turns);
+    }
 }
 
 /* With p micro-batches, p even, a bubble of (2 (w + 1) p - 4 w) forward passes of a piece, backward passes twice as long: of 6 w p
@@ -233,7 +261,8 @@ int main(void)
         cmocka_unit_test(zb_h2_is_what_its_table_prints),
         cmocka_unit_test(zb_v_is_what_its_table_prints),
         cmocka_unit_test(v_half_and_v_min_are_what_their_table_prints),
-        cmocka_unit_test(dualpipev_is_what_its_table_prints),
+        cmocka_unit_test(dual_pipes_are_what_their_table_prints),
+        cmocka_unit_test(dualpipe_sends_where_dualpipev_turns),
         cmocka_unit_test(waves_shrink_the_bubble_of_few_micro_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -255,7 +255,7 @@ static void test_pins_that_mean_nothing(void **state)
         {{.ep = 2}, "ep 2 spreads experts, and gpt3-1.3b has none"},
         {{.schedule = "zb"},
          "no schedule is called 'zb', expected one of gpipe, 1f1b, interleaved, aiao, zb-h1, "
-         "zb-h2, zb-v, v-half, v-min, dualpipev, hanayo"},
+         "zb-h2, zb-v, v-half, v-min, dualpipe, dualpipev, hanayo"},
     };
     const struct planner *all;
     size_t count = planners(&all);

@@ -345,13 +345,13 @@ static const struct {
      .answer = "gpipe, 1f1b, zb-h1 and zb-h2 have 1 piece per stage, not 2\n"
                "hint: use 1 piece, or the schedule interleaved or aiao\n"},
     {.degrees = "gpt3-1.3b dgx-a100 --pp 4 --schedule 1f1",
-     .answer =
-         "no schedule is called '1f1', expected one of gpipe, 1f1b, interleaved, aiao, "
-         "zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev, hanayo\nhint: did you mean '1f1b'?\n"},
+     .answer = "no schedule is called '1f1', expected one of gpipe, 1f1b, interleaved, aiao, "
+               "zb-h1, zb-h2, zb-v, v-half, v-min, dualpipe, dualpipev, hanayo\nhint: did you mean "
+               "'1f1b'?\n"},
     {.file = HEAD "schedule: gpip\n",
-     .answer =
-         ":4: no schedule is called 'gpip', expected one of gpipe, 1f1b, interleaved, aiao, "
-         "zb-h1, zb-h2, zb-v, v-half, v-min, dualpipev, hanayo\nhint: did you mean 'gpipe'?\n"},
+     .answer = ":4: no schedule is called 'gpip', expected one of gpipe, 1f1b, interleaved, aiao, "
+               "zb-h1, zb-h2, zb-v, v-half, v-min, dualpipe, dualpipev, hanayo\nhint: did you mean "
+               "'gpipe'?\n"},
     {.file = HEAD "stages: 3\n",
      .answer = ":4: 3 stages cannot share the 8 devices of dgx-a100 evenly\n"
                "hint: use 2 or 4 stages\n"},

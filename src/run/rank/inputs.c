@@ -33,10 +33,10 @@ int64_t elements_per_sample(const struct operand *operand)
 }
 
 /* How many elements of a layout follow each other both here and in a sample. */
-static int64_t run_in_sample(const struct rank *r, const struct layout *layout, int64_t each)
+static int64_t run_in_sample(const struct layout *layout, int64_t place, int64_t each)
 {
     struct layout_stride stride[MAX_LAYOUT_DIGITS];
-    int32_t digits = layout_strides(layout, r->device, stride);
+    int32_t digits = layout_strides(layout, place, stride);
     int64_t run = common_divisor(layout_local(layout), each);
     for (int32_t i = 0; i < digits; i++)
         if (stride[i].degree > 1)
@@ -49,12 +49,12 @@ void gather_source(const struct rank *r, const struct source_read *read)
     const struct batch_source *source = &r->source;
     int64_t each = elements_per_sample(read->operand), now = -1, bytes = read->bytes;
     int64_t first = r->first_sample + read->micro_batch * r->plan->step_samples;
-    int64_t run = run_in_sample(r, read->layout, each);
+    int64_t run = run_in_sample(read->layout, read->place, each);
     char *whole = malloc((size_t)(each * bytes));
     if (!whole)
         memory_ran_out((size_t)(each * bytes));
     for (int64_t i = 0; i < layout_local(read->layout); i += run) {
-        int64_t element = layout_element(read->layout, r->device, i);
+        int64_t element = layout_element(read->layout, read->place, i);
         if (element / each != now) {
             now = element / each;
             source->read(source->context, first + now, read->input, whole);
@@ -65,14 +65,14 @@ void gather_source(const struct rank *r, const struct source_read *read)
     free(whole);
 }
 
-void read_source(struct rank *r, int32_t micro_batch, int32_t input, const struct operand *operand,
-                 const struct layout *layout, int64_t bytes, void *out)
+void read_source(struct rank *r, const struct source_read *wanted)
 {
-    struct host_view here =
-        host_view(rank_device(r), r->work, out, layout_local(layout) * bytes, false);
-    struct source_read read = {micro_batch, input, operand, layout, bytes, here.at};
+    int64_t all = layout_local(wanted->layout) * wanted->bytes;
+    struct host_view here = host_view(rank_device(r), r->work, wanted->out, all, false);
+    struct source_read read = *wanted;
+    read.out = here.at;
     if (!here.at)
-        memory_ran_out((size_t)(layout_local(layout) * bytes));
+        memory_ran_out((size_t)all);
     gather_source(r, &read);
     host_view_end(rank_device(r), r->work, &here, true);
     replay_note_read(r, &read);
@@ -87,7 +87,7 @@ struct value *read_input(struct rank *r, int32_t micro_batch, const struct local
         input->element == ELEMENT_INDEX ? (int64_t)sizeof(int64_t) : (int64_t)sizeof(float);
     struct value *value = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, layout,
                                     layout_local(layout) * bytes / (int64_t)sizeof(float));
-    read_source(r, micro_batch, input_number(r->plan->model, input->tensor), input, layout, bytes,
-                value->data);
+    read_source(r, &(struct source_read){micro_batch, input_number(r->plan->model, input->tensor),
+                                         input, layout, local_op->place, bytes, value->data});
     return value_as(r, value, stored_as(r, input->element));
 }

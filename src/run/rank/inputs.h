@@ -7,9 +7,8 @@
 /* The number of a loss among those of the model, in the order of its operators. */
 int32_t loss_number(const struct model *model, const struct op *loss);
 int64_t elements_per_sample(const struct operand *operand);
-/* What this device reads of one input, or of the labels, element by element of `bytes`, into its memory. */
-void read_source(struct rank *r, int32_t micro_batch, int32_t input, const struct operand *operand,
-                 const struct layout *layout, int64_t bytes, void *out);
+/* What this device reads of one input, or of the labels, into its memory. */
+void read_source(struct rank *r, const struct source_read *wanted);
 struct value *read_input(struct rank *r, int32_t micro_batch, const struct local_op *local_op,
                          int32_t operand);
 

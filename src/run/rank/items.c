@@ -119,8 +119,9 @@ static void find_labels(struct calling *c)
     c->labels = rank_device(r)->allocate(r->work, bytes);
     if (!c->labels)
         memory_ran_out((size_t)bytes);
-    read_source(r, c->at.micro_batch, SOURCE_LABELS - loss_number(r->plan->model, laid->op),
-                &laid->op->output, &laid->output, each, c->labels);
+    int32_t input = SOURCE_LABELS - loss_number(r->plan->model, laid->op);
+    read_source(r, &(struct source_read){c->at.micro_batch, input, &laid->op->output, &laid->output,
+                                         c->local_op->place, each, c->labels});
     c->call.input[laid->op->inputs] = c->labels;
 }
 

@@ -33,7 +33,8 @@ static void sit(struct rank *r, int64_t instance, struct local_op *local_op)
     const struct split *split = &local_op->laid->choice->split;
     const struct op *op = local_op->laid->op;
     int64_t value[MAX_SPLIT_PARTS];
-    digits_of(split, r->device, value);
+    local_op->place = plan_place(r->plan, r->graph->uses->part_of[instance], r->device);
+    digits_of(split, local_op->place, value);
     memcpy(local_op->size, local_op->laid->local, sizeof local_op->size);
     op_full_size(op, r->plan->step_samples, local_op->whole);
     local_op->counts = true;

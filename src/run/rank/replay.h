@@ -9,6 +9,7 @@ struct source_read {
     int32_t micro_batch, input;
     const struct operand *operand;
     const struct layout *layout;
+    int64_t place; /* in the layout: this device's */
     int64_t bytes; /* of an element */
     void *out;     /* in the host's memory */
 };

@@ -129,6 +129,7 @@ struct block_progress {
 
 struct local_op {
     const struct laid *laid;
+    int64_t place; /* of this device in its splits (plan_place) */
     int64_t size[OP_MAX_DIMS], begin[OP_MAX_DIMS], whole[OP_MAX_DIMS];
     /* Of a loss: no device before this one has the same rows; its gradient takes the logits' place. */
     bool adds_once, counts, overwrites;

@@ -8,7 +8,7 @@
 /* The tables on the devices of the seam, moved down together (tables.h, I2). */
 struct borders {
     struct row_table before, after;
-    bool apart;
+    int64_t apart;           /* struct seam */
     struct border **by_kind; /* NULL: not asked for yet */
 };
 
@@ -61,7 +61,7 @@ static weft_status fill_border(const struct tables *t, const struct borders *bor
                                struct border *out)
 {
     const struct row_table *before = &borders->before, *after = &borders->after;
-    bool apart = borders->apart;
+    int64_t apart = borders->apart;
     struct arena *scratch = arena_new();
     struct plan *plan = NULL;
     struct timed timed = {0};
@@ -69,10 +69,10 @@ static weft_status fill_border(const struct tables *t, const struct borders *bor
     struct part_work work[2] = {0};
     int64_t instances = t->walk->instances;
     weft_status status;
-    TRY(cut_plan(t, before, after, at, apart ? 2 : 1, &plan));
+    TRY(cut_plan(t, before, after, at, apart, &plan));
     TRY(timed_new(scratch, plan, t->cost, t->flows, &timed));
     add_places(&sums[0], before, &(struct place_range){0, at, 1});
-    add_places(&sums[apart], after, &(struct place_range){at, instances, 1});
+    add_places(&sums[apart != 0], after, &(struct place_range){at, instances, 1});
     TRY(find_side(t, &timed, 0, &sums[0], before, &work[0], &out->before));
     if (apart)
         TRY(find_side(t, &timed, 1, &sums[1], after, &work[1], &out->after));
@@ -95,7 +95,7 @@ weft_status seam_find(struct tables *t, const struct seam *seam, struct borders 
     int64_t end = first + seam->before->devices, other_end = other + seam->after->devices;
     int64_t devices = (end > other_end ? end : other_end) - low;
     int64_t shift = t->settings->stage_run ? 0 : shift_of(t->settings->cluster, low, devices);
-    bool apart = seam->apart || first != other;
+    int64_t apart = seam->apart ? seam->apart : first != other;
     int64_t words[] = {seam->before->number, seam->after->number, first - shift, other - shift,
                        apart};
     uint64_t hash = hash_bytes(words, sizeof words, 5) | 1;

@@ -153,7 +153,8 @@ static weft_status find_border_after(struct estimator *e, const struct candidate
     bool alike = is_alike(e, c);
     int32_t from = alike ? 0 : stage_on(c, part), to = alike ? 1 : stage_on(c, part + 1);
     struct seam seam = {table_of(c, next - 1), table_of(c, next), c->stage[from].first_device,
-                        c->stage[to].first_device, true};
+                        c->stage[to].first_device,
+                        from == to && c->schedule->both_ways ? APART_TURNED : APART};
     struct table_key after = key_of(e, c, to, next);
     if (alike)
         TRY(table_find(e->tables, &after, &seam.after));

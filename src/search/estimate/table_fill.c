@@ -278,7 +278,7 @@ weft_status fill_table(struct tables *t, struct row_table *table)
     struct timed timed = {0};
     struct pass_items items;
     weft_status status;
-    TRY(cut_plan(t, table, table, 0, 1, &plan));
+    TRY(cut_plan(t, table, table, 0, 0, &plan));
     TRY(timed_new(scratch, plan, t->cost, t->flows, &timed));
     TRY(part_items(&timed, 0, scratch, &items));
     struct filling f = {&timed, table, t->arena, scratch, plan->instances, t->tied};

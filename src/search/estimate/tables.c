@@ -150,8 +150,9 @@ int64_t shift_of(const struct cluster *cluster, int64_t first, int64_t devices)
 /* ---- compiling tables and borders ------------------------------------------------------------ */
 
 weft_status cut_plan(const struct tables *t, const struct row_table *before,
-                     const struct row_table *after, int64_t at, int32_t parts, struct plan **out)
+                     const struct row_table *after, int64_t at, int64_t apart, struct plan **out)
 {
+    int32_t parts = apart ? 2 : 1;
     bool across = parts > 1 && before->first_device != after->first_device;
     struct plan *plan = NULL;
     weft_status status;
@@ -162,6 +163,7 @@ weft_status cut_plan(const struct tables *t, const struct row_table *before,
     plan->parts = parts;
     plan->stages = across ? 2 : 1;
     plan->pieces = parts / plan->stages;
+    plan->both_ways = apart == APART_TURNED;
     plan->stage = ARENA_ARRAY(plan->arena, struct stage, 2);
     plan->part = ARENA_ARRAY(plan->arena, struct part, 2);
     plan->stage[0] = (struct stage){before->first_device, before->devices};

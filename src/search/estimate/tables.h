@@ -132,8 +132,11 @@ weft_status table_find(struct tables *tables, const struct table_key *key,
 struct seam {
     const struct row_table *before, *after;
     int64_t before_device, after_device;
-    int64_t apart; /* not 0: the runs are in two parts, even if on one stage */
+    int64_t
+        apart; /* not 0: the runs are in two parts, even if on one stage; APART_TURNED: the second the other way round
+                    * (plan_place) */
 };
+enum { APART = 1, APART_TURNED = 2 };
 struct borders; /* of one seam, by kind of place */
 weft_status seam_find(struct tables *tables, const struct seam *seam, struct borders **out);
 weft_status border_find(struct tables *tables, struct borders *borders, int64_t at,

@@ -30,9 +30,9 @@ struct tables {
 };
 
 /* The model with the instances before `at` laid out as in one table, the rest as in the other: in
- * one part, or in two, which are on two stages unless both have the same first device. */
+ * one part, or in two (struct seam's `apart`), which are on two stages unless both have the same first device. */
 weft_status cut_plan(const struct tables *tables, const struct row_table *before,
-                     const struct row_table *after, int64_t at, int32_t parts, struct plan **out);
+                     const struct row_table *after, int64_t at, int64_t apart, struct plan **out);
 /* add_run for places. */
 void add_places(struct part_sums *part, const struct row_table *table,
                 const struct place_range *range);

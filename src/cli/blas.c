@@ -33,8 +33,12 @@ static void start_again(struct arena *arena)
 
 void cli_take_better_blas(struct arena *scratch)
 {
+    if (getenv(CORE_VARIABLE) || blas_open() != WEFT_OK) {
+        error_clear(); /* who computes will say it */
+        return;
+    }
     const char *core = blas_core(), *better = better_blas_core(core, cpu_features());
-    if (!better || getenv(CORE_VARIABLE))
+    if (!better)
         return;
     if (rank_speaks())
         fprintf(stderr,

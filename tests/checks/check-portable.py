@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that a portable program needs nothing at its start but glibc: by what its dynamic section names.
+"""Checks what a program needs at its start, by what its dynamic section names.
 
-  check-portable.py READELF PROGRAM
+  check-portable.py READELF PROGRAM            a portable program needs nothing but glibc
+  check-portable.py READELF PROGRAM --linked   any other needs small libraries alone: it opens the large ones
 
-CUDA, cuBLAS, cuDNN, NCCL and MPI are opened when a run asks for them, so none of them may be named either.
+CUDA, cuBLAS, cuDNN, NCCL, MPI and OpenBLAS are opened when a run asks for them, so none of them may be named either.
 """
 import re
 import subprocess
@@ -11,18 +12,19 @@ import sys
 
 GLIBC = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 # Opened at run time: the program has to name them somewhere.
-OPENED = [b"libcuda.so.1", b"libcublasLt.so", b"libnccl.so.2", b"libmpi.so.40"]
+OPENED = [b"libcuda.so.1", b"libcublasLt.so", b"libnccl.so.2", b"libmpi.so.40", b"libopenblas.so.0"]
+SMALL = {"libexpat.so.1", "libhwloc.so.15", "libjansson.so.4", "libprotobuf-c.so.1", "libsqlite3.so.0", "libxxhash.so.0", "libyaml-0.so.2"}
 
 
-def main(readelf, program):
+def main(readelf, program, linked=None):
     text = subprocess.run([readelf, "-d", program], check=True, capture_output=True, text=True).stdout
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", text))
-    wrong = sorted(needed - GLIBC)
+    wrong = sorted(needed - GLIBC - (SMALL if linked else set()))
     for name in wrong:
         print(f"{program} needs {name} at its start")
     with open(program, "rb") as file:
         data = file.read()
-    missing = [name.decode() for name in OPENED if name not in data]
+    missing = [name.decode() for name in OPENED if not linked and name not in data]
     for name in missing:
         print(f"{program} never opens {name}")
     versions = subprocess.run([readelf, "-V", program], check=True, capture_output=True, text=True).stdout
@@ -32,4 +34,4 @@ def main(readelf, program):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:3]))
+    sys.exit(main(*sys.argv[1:4]))

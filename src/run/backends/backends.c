@@ -36,7 +36,7 @@ static weft_status cpu_kernels(int32_t place, const struct kernels **out)
 {
     (void)place;
     *out = &CPU_KERNELS;
-    return WEFT_OK;
+    return blas_open();
 }
 
 static const char BACKEND_NAMES[] = "cpu, cuda";

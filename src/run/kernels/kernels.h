@@ -122,7 +122,9 @@ enum cpu_feature {
 };
 /* What this processor has of them, and the system lets programs use; none on arm64. */
 uint32_t cpu_features(void);
-/* The name of the core whose kernels OpenBLAS took when it was loaded. */
+/* Opens OpenBLAS, once; what the CPU's kernels compute needs it. The error says what is missing. */
+weft_status blas_open(void);
+/* The name of the core whose kernels OpenBLAS took when it was opened; "" if it is not open. */
 const char *blas_core(void);
 /* A core whose kernels are better on a processor with these features, or NULL: `core` is right. */
 const char *better_blas_core(const char *core, uint32_t features);

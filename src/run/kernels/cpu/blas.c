@@ -10,8 +10,6 @@
  */
 #include <strings.h>
 
-#include <cblas.h>
-
 #include "run/kernels/cpu/cpu.h"
 
 #define WANTS_AVX2   (CPU_AVX | CPU_AVX2 | CPU_FMA)
@@ -62,11 +60,6 @@ const char *better_blas_core(const char *core, uint32_t features)
         if (CORES[i].wants && (CORES[i].wants & ~features) == 0)
             best = CORES[i].name;
     return best;
-}
-
-const char *blas_core(void)
-{
-    return openblas_get_corename();
 }
 
 uint32_t cpu_features(void)

@@ -12,8 +12,7 @@
 #include <math.h>
 #include <pthread.h>
 
-#include <cblas.h>
-
+#include "run/kernels/cpu/blas_library.h"
 #include "run/kernels/cpu/cpu.h"
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -26,8 +25,9 @@ static void keep_to_this_thread(void)
     static _Thread_local bool kept;
     if (kept)
         return;
+    blas_open(); /* which whoever opened the backend has seen succeed (backends.c) */
     pthread_mutex_lock(&one);
-    openblas_set_num_threads(1);
+    BLAS.openblas_set_num_threads_(1);
     pthread_mutex_unlock(&one);
     kept = true;
 }
@@ -36,9 +36,10 @@ void product(int64_t m, int64_t n, int64_t k, float alpha, struct matrix a, stru
              float beta, float *c, int64_t c_step)
 {
     keep_to_this_thread();
-    cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans,
-                b.transposed ? CblasTrans : CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, alpha,
-                a.at, (blasint)a.step, b.at, (blasint)b.step, beta, c, (blasint)c_step);
+    BLAS.cblas_sgemm_(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans,
+                      b.transposed ? CblasTrans : CblasNoTrans, (blasint)m, (blasint)n, (blasint)k,
+                      alpha, a.at, (blasint)a.step, b.at, (blasint)b.step, beta, c,
+                      (blasint)c_step);
 }
 
 /* ---- linear ---------------------------------------------------------------------------------- */

@@ -68,15 +68,15 @@ static double fast_ns(const struct shape *shape, const struct order *order, doub
     struct allocator *allocator = allocator_new(arena, &options);
     int32_t *handle = ARENA_ARRAY(arena, int32_t, (size_t)order->live);
     for (int32_t i = 0; i < order->live; i++)
-        handle[i] = allocator_take(allocator, order->bytes[i]);
+        handle[i] = allocator_take_bytes(allocator, order->bytes[i]);
     double start = now_ns();
     for (int32_t i = 0; i < ROUNDS; i++) {
         int32_t *place = &handle[order->place[i]];
         allocator_give(allocator, *place);
-        *place = allocator_take(allocator, order->bytes[order->live + i]);
+        *place = allocator_take_bytes(allocator, order->bytes[order->live + i]);
     }
     double ns = (now_ns() - start) / (2.0 * ROUNDS);
-    struct allocator_use use = allocator_use(allocator);
+    struct allocator_use use = *allocator_use(allocator);
     *waste = (double)use.reserved_peak / (double)use.allocated_peak;
     arena_free(arena);
     return ns;

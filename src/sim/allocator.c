@@ -14,22 +14,23 @@ struct allocator *allocator_new(struct arena *keep, const struct allocator_optio
     allocator->limit_bytes = limit && limit < MOST_BYTES ? limit : MOST_BYTES - 1;
     array_push(keep, &allocator->blocks, (struct memory_block){0});
     for (int kind = 0; kind < POOL_COUNT; kind++)
-        allocator->pool[kind].free = bestfit_new(keep, allocator->source->digits[kind]);
+        allocator->pool[kind].free = bestfit_new(keep);
     allocator->source->open(allocator);
     return allocator;
 }
 
 /* Gives the front of a block to the request; the rest stays free or is handed out with it. */
-static void hand_out(struct allocator *allocator, int32_t id, int64_t bytes)
+static void hand_out(struct allocator *allocator, int32_t id, struct allocator_size size)
 {
     struct memory_block *block = &allocator->blocks.data[id];
     struct allocator_use *use = &allocator->use;
-    int64_t rest = block->bytes - bytes;
+    int64_t rest = block->bytes - size.bytes;
     block->state = BLOCK_LIVE;
     if (rest >= allocator->source->least_rest[block->pool]) {
-        block->bytes = bytes;
+        block->bytes = size.bytes;
+        block->size_class = size.size_class;
         int32_t after =
-            block_add(allocator, (struct memory_block){.address = block->address + bytes,
+            block_add(allocator, (struct memory_block){.address = block->address + size.bytes,
                                                        .bytes = rest,
                                                        .before = id,
                                                        .after = block->after,
@@ -41,25 +42,41 @@ static void hand_out(struct allocator *allocator, int32_t id, int64_t bytes)
         use->allocated_peak = use->allocated;
 }
 
-int32_t allocator_take(struct allocator *allocator, int64_t bytes)
+struct allocator_size allocator_size(struct allocator *allocator, int64_t bytes)
 {
-    const struct memory_source *source = allocator->source;
-    if (!bytes)
-        return ALLOCATOR_NOTHING;
     bytes = bytes < MOST_BYTES ? round_up(bytes, UNIT_BYTES) : MOST_BYTES; /* above any limit */
     enum pool_kind kind = bytes <= SMALL_MOST_BYTES ? POOL_SMALL : POOL_LARGE;
-    int32_t id = source->find(allocator, kind, bytes);
+    int32_t size_class = bytes ? bestfit_class(&allocator->pool[kind].free, bytes) : 0;
+    return (struct allocator_size){bytes, size_class, kind};
+}
+
+static int32_t grow(struct allocator *allocator, struct allocator_size size)
+{
+    const struct memory_source *source = allocator->source;
+    int32_t id = source->grow(allocator, (enum pool_kind)size.pool, size.bytes);
+    if (id)
+        return id;
+    allocator_release_cache(allocator);
+    allocator->use.retries++;
+    return source->grow(allocator, (enum pool_kind)size.pool, size.bytes);
+}
+
+int32_t allocator_take(struct allocator *allocator, struct allocator_size size)
+{
+    if (!size.bytes)
+        return ALLOCATOR_NOTHING;
+    int32_t id = allocator->source->find(allocator, (enum pool_kind)size.pool, size.size_class);
     if (!id)
-        id = source->grow(allocator, kind, bytes);
-    if (!id) {
-        allocator_release_cache(allocator);
-        allocator->use.retries++;
-        id = source->grow(allocator, kind, bytes);
-    }
+        id = grow(allocator, size);
     if (!id)
         return ALLOCATOR_FULL;
-    hand_out(allocator, id, bytes);
+    hand_out(allocator, id, size);
     return id;
+}
+
+int32_t allocator_take_bytes(struct allocator *allocator, int64_t bytes)
+{
+    return allocator_take(allocator, allocator_size(allocator, bytes));
 }
 
 void allocator_give(struct allocator *allocator, int32_t handle)
@@ -82,9 +99,9 @@ void allocator_set_limit(struct allocator *allocator, int64_t limit_bytes)
     allocator->limit_bytes = limit_bytes;
 }
 
-struct allocator_use allocator_use(const struct allocator *allocator)
+const struct allocator_use *allocator_use(const struct allocator *allocator)
 {
-    return allocator->use;
+    return &allocator->use;
 }
 
 /* ---- the snapshot ---------------------------------------------------------------------------- */

@@ -37,9 +37,16 @@ struct allocator *allocator_new(struct arena *keep, const struct allocator_optio
 
 /* Handles that are not a block's. */
 enum { ALLOCATOR_FULL = -1, ALLOCATOR_NOTHING = 0 };
+/* What a request for so many bytes is to this allocator, as long as it exists. */
+struct allocator_size {
+    int64_t bytes; /* rounded up */
+    int32_t size_class, pool;
+};
+struct allocator_size allocator_size(struct allocator *allocator, int64_t bytes);
 /* Returns a handle that is valid until it is freed: ALLOCATOR_NOTHING for 0 bytes, ALLOCATOR_FULL
  * if the device has no room even after the cache is released. */
-int32_t allocator_take(struct allocator *allocator, int64_t bytes);
+int32_t allocator_take(struct allocator *allocator, struct allocator_size size);
+int32_t allocator_take_bytes(struct allocator *allocator, int64_t bytes);
 void allocator_give(struct allocator *allocator, int32_t handle);
 /* What a full device causes, like torch.cuda.empty_cache(). */
 void allocator_release_cache(struct allocator *allocator);
@@ -52,7 +59,7 @@ struct allocator_use {
     /* requests that found the device full and released the cache */
     int64_t retries;
 };
-struct allocator_use allocator_use(const struct allocator *allocator);
+const struct allocator_use *allocator_use(const struct allocator *allocator);
 
 /* A block as torch.cuda.memory_snapshot() shows it. */
 struct allocator_block {

@@ -1,6 +1,8 @@
 /* bestfit.c - the tree of shelves and its pairing heaps (bestfit.h). */
 #include "sim/bestfit.h"
 
+#include <string.h>
+
 /* ---- blocks of one size: a pairing heap by address ------------------------------------------- */
 
 static void adopt(struct memory_block *blocks, int32_t parent, int32_t child)
@@ -65,49 +67,127 @@ static int32_t take_out(struct memory_block *blocks, int32_t root, int32_t block
     return join(blocks, root, orphans);
 }
 
-/* ---- sizes: shelves digit by digit ----------------------------------------------------------- */
+/* ---- sizes: shelves in order ----------------------------------------------------------------- */
 
-struct bestfit bestfit_new(struct arena *keep, int digits)
+static const uint64_t ONE = 1;
+
+static int32_t new_shelf(struct bestfit *fit, int64_t least)
 {
-    struct bestfit fit = {.arena = keep, .digits = digits};
+    struct shelf shelf = {.least = least};
+    array_push(fit->arena, &fit->shelves, shelf);
+    return (int32_t)fit->shelves.len - 1;
+}
+
+struct bestfit bestfit_new(struct arena *keep)
+{
+    struct bestfit fit = {.arena = keep};
     array_push(keep, &fit.classes, (struct size_class){0});
-    array_push(keep, &fit.shelves, (struct shelf){0});
-    array_push(keep, &fit.shelves, (struct shelf){0});
+    new_shelf(&fit, 0);
+    fit.root = new_shelf(&fit, 0);
     return fit;
 }
 
-/* One unit is 0, so that a whole segment of 2 MiB has no more digits than its parts. */
-static int slot_of(int64_t bytes, int digit)
+/* What lies in a place of a shelf now begins there: `level` is 0 where classes do. */
+static void tell_place(struct bestfit *fit, int level, int32_t shelf, int slot)
 {
-    uint64_t key = (uint64_t)bytes / UNIT_BYTES - 1;
-    return (int)(key >> (digit * DIGIT_BITS)) & ((1 << DIGIT_BITS) - 1);
+    int32_t below = fit->shelves.data[shelf].below[slot];
+    if (level > 0) {
+        fit->shelves.data[below].above = shelf;
+        fit->shelves.data[below].slot = slot;
+    } else {
+        fit->classes.data[below].shelf = shelf;
+        fit->classes.data[below].slot = slot;
+    }
 }
 
-static int lowest(uint64_t bits)
+/* Everything from there on moves up by one place (I3). */
+static void put_below(struct bestfit *fit, int level, int32_t number, int at, int32_t below,
+                      bool filled)
 {
-    return __builtin_ctzll(bits);
+    struct shelf *shelf = &fit->shelves.data[number];
+    uint64_t before = (ONE << at) - 1, moved = shelf->filled & ~before;
+    memmove(&shelf->below[at + 1], &shelf->below[at],
+            (size_t)(shelf->count - at) * sizeof *shelf->below);
+    shelf->below[at] = below;
+    shelf->filled = (shelf->filled & before) | (uint64_t)filled << at | moved << 1;
+    shelf->count++;
+    for (int slot = at; slot < shelf->count; slot++)
+        tell_place(fit, level, number, slot);
 }
 
-static int32_t shelf_below(struct bestfit *fit, int32_t above, int slot)
+static int64_t least_below(const struct bestfit *fit, int level, int32_t below)
 {
-    int32_t shelf = fit->shelves.data[above].below[slot];
-    if (shelf)
-        return shelf;
-    shelf = (int32_t)fit->shelves.len;
-    struct shelf new = {.above = above, .slot = slot};
-    array_push(fit->arena, &fit->shelves, new);
-    fit->shelves.data[above].below[slot] = shelf;
+    return level > 0 ? fit->shelves.data[below].least : fit->classes.data[below].bytes;
+}
+
+/* How many of what lies in a shelf begin at this size or below it. */
+static int count_up_to(const struct bestfit *fit, int level, int32_t shelf, int64_t bytes)
+{
+    int low = 0, high = fit->shelves.data[shelf].count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (least_below(fit, level, fit->shelves.data[shelf].below[middle]) <= bytes)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The upper half of a full shelf becomes a shelf of its own, after it in the one above. */
+static void halve(struct bestfit *fit, int level, int32_t full)
+{
+    enum { HALF = SHELF_PLACES / 2 };
+    int32_t upper = fit->shelves.data[full].below[HALF];
+    int32_t number = new_shelf(fit, least_below(fit, level, upper));
+    struct shelf *old = &fit->shelves.data[full], *new = &fit->shelves.data[number];
+    memcpy(new->below, old->below + HALF, HALF * sizeof *new->below);
+    new->filled = old->filled >> HALF;
+    old->filled &= (ONE << HALF) - 1;
+    new->count = old->count = HALF;
+    for (int slot = 0; slot < HALF; slot++)
+        tell_place(fit, level, number, slot);
+    if (!old->filled)
+        fit->shelves.data[old->above].filled &= ~(ONE << old->slot); /* I1 */
+    put_below(fit, level + 1, old->above, old->slot + 1, number, new->filled);
+}
+
+static bool is_full(const struct bestfit *fit, int32_t shelf)
+{
+    return fit->shelves.data[shelf].count == SHELF_PLACES;
+}
+
+static void raise_root(struct bestfit *fit)
+{
+    int32_t below = fit->root;
+    fit->root = new_shelf(fit, 0);
+    fit->levels++;
+    put_below(fit, fit->levels, fit->root, 0, below, fit->shelves.data[below].filled);
+}
+
+/* The lowest shelf for a size; it has a place, and so has every shelf on the way. */
+static int32_t shelf_for(struct bestfit *fit, int64_t bytes)
+{
+    if (is_full(fit, fit->root))
+        raise_root(fit);
+    int32_t shelf = fit->root;
+    for (int level = fit->levels; level > 0; level--) {
+        int at = count_up_to(fit, level, shelf, bytes) - 1;
+        if (is_full(fit, fit->shelves.data[shelf].below[at])) {
+            halve(fit, level - 1, fit->shelves.data[shelf].below[at]);
+            at = count_up_to(fit, level, shelf, bytes) - 1;
+        }
+        shelf = fit->shelves.data[shelf].below[at];
+    }
     return shelf;
 }
 
 static int32_t add_class(struct bestfit *fit, int64_t bytes)
 {
-    int32_t shelf = 1, number = (int32_t)fit->classes.len;
-    for (int digit = fit->digits - 1; digit > 0; digit--)
-        shelf = shelf_below(fit, shelf, slot_of(bytes, digit));
-    fit->shelves.data[shelf].below[slot_of(bytes, 0)] = number;
-    struct size_class new = {.bytes = bytes, .shelf = shelf};
-    array_push(fit->arena, &fit->classes, new);
+    int32_t shelf = shelf_for(fit, bytes), number = (int32_t)fit->classes.len;
+    int at = count_up_to(fit, 0, shelf, bytes);
+    array_push(fit->arena, &fit->classes, (struct size_class){.bytes = bytes});
+    put_below(fit, 0, shelf, at, number, false);
     return number;
 }
 
@@ -120,7 +200,7 @@ static int32_t find_class(struct bestfit *fit, int64_t bytes)
 }
 
 /* The few sizes that are asked for again and again are found without the map. */
-static int32_t class_of(struct bestfit *fit, int64_t bytes)
+int32_t bestfit_class(struct bestfit *fit, int64_t bytes)
 {
     uint64_t units = (uint64_t)bytes / UNIT_BYTES;
     int32_t *recent = &fit->recent[units * UINT64_C(0x9e3779b97f4a7c15) >> (64 - RECENT_BITS)];
@@ -135,7 +215,7 @@ static void set_bits(struct shelf *shelves, int32_t shelf, int slot)
     uint64_t before = 0;
     for (; shelf && !before; shelf = shelves[shelf].above) {
         before = shelves[shelf].filled;
-        shelves[shelf].filled |= UINT64_C(1) << slot;
+        shelves[shelf].filled |= ONE << slot;
         slot = shelves[shelf].slot;
     }
 }
@@ -145,51 +225,67 @@ static void clear_bits(struct shelf *shelves, int32_t shelf, int slot)
 {
     uint64_t left = 0;
     for (; shelf && !left; shelf = shelves[shelf].above) {
-        left = shelves[shelf].filled &= ~(UINT64_C(1) << slot);
+        left = shelves[shelf].filled &= ~(ONE << slot);
         slot = shelves[shelf].slot;
     }
 }
 
 void bestfit_insert(struct bestfit *fit, struct memory_block *blocks, int32_t block)
 {
-    int32_t number = blocks[block].size_class;
-    if (fit->classes.data[number].bytes != blocks[block].bytes)
-        number = class_of(fit, blocks[block].bytes);
-    struct size_class *class = &fit->classes.data[number];
+    struct size_class *class = &fit->classes.data[blocks[block].size_class];
     blocks[block].child = blocks[block].next = blocks[block].back = 0;
-    blocks[block].size_class = number;
     if (!class->heap)
-        set_bits(fit->shelves.data, class->shelf, slot_of(class->bytes, 0));
+        set_bits(fit->shelves.data, class->shelf, class->slot);
     class->heap = join(blocks, class->heap, block);
+}
+
+static void set_heap(struct bestfit *fit, struct size_class *class, int32_t heap)
+{
+    class->heap = heap;
+    if (!heap)
+        clear_bits(fit->shelves.data, class->shelf, class->slot);
 }
 
 void bestfit_remove(struct bestfit *fit, struct memory_block *blocks, int32_t block)
 {
     struct size_class *class = &fit->classes.data[blocks[block].size_class];
-    class->heap = take_out(blocks, class->heap, block);
-    if (!class->heap)
-        clear_bits(fit->shelves.data, class->shelf, slot_of(class->bytes, 0));
+    set_heap(fit, class, take_out(blocks, class->heap, block));
 }
 
-/* Up to where a larger size leaves the path, then down to the least below. */
-int32_t bestfit_find(struct bestfit *fit, int64_t bytes)
+/* Up to where a larger size leaves the path, then down to the least below; 0: there is none. */
+static int32_t larger_class(const struct bestfit *fit, const struct size_class *class)
 {
-    int32_t number = class_of(fit, bytes); /* which moves the classes */
-    const struct size_class *class = &fit->classes.data[number];
     const struct shelf *shelves = fit->shelves.data, *shelf = &shelves[class->shelf];
-    int slot = slot_of(bytes, 0), digit = 0;
-    if (class->heap)
-        return class->heap;
-    uint64_t larger = shelf->filled & (~UINT64_C(1) << slot);
-    for (; !larger && shelf->above; digit++) {
-        slot = shelf->slot;
+    int level = 0;
+    uint64_t larger = shelf->filled & (~ONE << class->slot);
+    for (; !larger && shelf->above; level++) {
+        larger = shelves[shelf->above].filled & (~ONE << shelf->slot);
         shelf = &shelves[shelf->above];
-        larger = shelf->filled & (~UINT64_C(1) << slot);
     }
     if (!larger)
         return 0;
-    int32_t below = shelf->below[lowest(larger)];
-    for (; digit > 0; digit--)
-        below = shelves[below].below[lowest(shelves[below].filled)];
-    return fit->classes.data[below].heap;
+    int32_t below = shelf->below[__builtin_ctzll(larger)];
+    for (; level > 0; level--)
+        below = shelves[below].below[__builtin_ctzll(shelves[below].filled)];
+    return below;
+}
+
+static struct size_class *class_that_fits(const struct bestfit *fit, int32_t number)
+{
+    struct size_class *class = &fit->classes.data[number];
+    return class->heap ? class : &fit->classes.data[larger_class(fit, class)];
+}
+
+int32_t bestfit_find(const struct bestfit *fit, int32_t number)
+{
+    return class_that_fits(fit, number)->heap;
+}
+
+int32_t bestfit_take(struct bestfit *fit, struct memory_block *blocks, int32_t number)
+{
+    struct size_class *class = class_that_fits(fit, number);
+    int32_t block = class->heap;
+    if (block)
+        set_heap(fit, class, join_all(blocks, blocks[block].child));
+    return block;
 }

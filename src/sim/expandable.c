@@ -60,15 +60,15 @@ static int64_t room_of(const struct allocator *allocator, int32_t id)
 
 /* Searches by ascending size as long as the next block has less room. Blocks that are passed over
  * are kept outside of bestfit meanwhile. */
-static int32_t find(struct allocator *allocator, enum pool_kind kind, int64_t bytes)
+static int32_t find(struct allocator *allocator, enum pool_kind kind, int32_t size_class)
 {
     struct memory_block *blocks = allocator->blocks.data;
     struct bestfit *fit = &allocator->pool[kind].free;
-    int32_t best = bestfit_find(fit, bytes), passed = 0, next;
+    int32_t best = bestfit_find(fit, size_class), passed = 0, next;
     if (!best)
         return 0;
     bestfit_remove(fit, blocks, best);
-    while ((next = bestfit_find(fit, bytes)) &&
+    while ((next = bestfit_find(fit, size_class)) &&
            room_of(allocator, next) < room_of(allocator, best)) {
         bestfit_remove(fit, blocks, next);
         blocks[best].next = passed;
@@ -191,7 +191,6 @@ static void release(struct allocator *allocator, int32_t id)
 }
 
 const struct memory_source EXPANDABLE = {
-    .digits = {[POOL_SMALL] = MOST_DIGITS, [POOL_LARGE] = MOST_DIGITS},
     .least_rest = {[POOL_SMALL] = UNIT_BYTES, [POOL_LARGE] = UNIT_BYTES},
     .open = open_rows,
     .find = find,

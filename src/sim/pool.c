@@ -42,8 +42,11 @@ void block_absorb(struct allocator *allocator, int32_t id, int32_t neighbour)
 void block_list(struct allocator *allocator, int32_t id)
 {
     struct memory_block *blocks = allocator->blocks.data;
+    struct bestfit *fit = &allocator->pool[blocks[id].pool].free;
     blocks[id].state = BLOCK_FREE;
-    bestfit_insert(&allocator->pool[blocks[id].pool].free, blocks, id);
+    if (fit->classes.data[blocks[id].size_class].bytes != blocks[id].bytes)
+        blocks[id].size_class = bestfit_class(fit, blocks[id].bytes);
+    bestfit_insert(fit, blocks, id);
 }
 
 void block_unlist(struct allocator *allocator, int32_t id)

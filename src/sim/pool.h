@@ -26,11 +26,10 @@ struct driver_chunk {
 
 /* Where memory comes from: separate segments, or one that expands. */
 struct memory_source {
-    int digits[POOL_COUNT];         /* in the sizes of free blocks */
     int64_t least_rest[POOL_COUNT]; /* bytes: a smaller rest is not split off */
     void (*open)(struct allocator *allocator);
-    /* A free block of at least `bytes`, removed from its bestfit; 0: there is none, or no room. */
-    int32_t (*find)(struct allocator *allocator, enum pool_kind kind, int64_t bytes);
+    /* A free block of at least so many bytes, removed from its bestfit; 0: there is none, or no room. */
+    int32_t (*find)(struct allocator *allocator, enum pool_kind kind, int32_t size_class);
     int32_t (*grow)(struct allocator *allocator, enum pool_kind kind, int64_t bytes);
     /* returns what it can to the device */
     void (*release)(struct allocator *allocator, int32_t block);

@@ -35,6 +35,7 @@ struct handles {
 
 struct replay {
     const struct player *player;
+    struct arena *scratch;              /* its own: the next replay takes the same memory again */
     const struct part_lifetimes **part; /* per piece */
     struct pipeline pipeline;
     struct slots slots;
@@ -44,10 +45,11 @@ struct replay {
     int32_t gathered;                   /* layers at a time */
     struct allocator_options options;
     struct allocator *allocator[MEMORY_STREAM_COUNT];
-    int64_t room;     /* I7; 0: without end */
-    int64_t most;     /* reserved by all streams at one time */
-    bool refused;     /* I7: a request found no room */
-    int32_t **handle; /* per piece: per micro-batch, per life */
+    int64_t room;                 /* I7; 0: without end */
+    int64_t most;                 /* reserved by all streams at one time */
+    bool refused;                 /* I7: a request found no room */
+    struct allocator_size **size; /* per piece: per life */
+    int32_t **handle;             /* per piece: per micro-batch, per life */
 };
 
 static int32_t *handles_of(const struct replay *r, int32_t piece, int32_t micro_batch)
@@ -57,55 +59,64 @@ static int32_t *handles_of(const struct replay *r, int32_t piece, int32_t micro_
 
 /* ---- requests (I7) --------------------------------------------------------------------------- */
 
-static int64_t reserved_now(const struct replay *r)
+/* Each stream may have what the others leave. */
+static void set_limits(struct replay *r)
 {
-    int64_t bytes = 0;
+    int64_t reserved[MEMORY_STREAM_COUNT], now = 0;
     for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
-        bytes += allocator_use(r->allocator[s]).reserved;
-    return bytes;
-}
-
-static int32_t take_within(const struct replay *r, struct allocator *stream, int64_t bytes)
-{
-    int64_t others = reserved_now(r) - allocator_use(stream).reserved;
-    allocator_set_limit(stream, r->room - others);
-    return allocator_take(stream, bytes);
-}
-
-static int32_t take(struct replay *r, enum memory_stream number, int64_t bytes)
-{
-    struct allocator *stream = r->allocator[number];
-    if (!r->room)
-        return allocator_take(stream, bytes);
-    int32_t handle = take_within(r, stream, bytes);
-    if (handle == ALLOCATOR_FULL) {
-        for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
-            allocator_release_cache(r->allocator[s]);
-        handle = take_within(r, stream, bytes);
-    }
-    int64_t now = reserved_now(r);
-    r->refused |= handle == ALLOCATOR_FULL;
+        now += reserved[s] = allocator_use(r->allocator[s])->reserved;
+    for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
+        allocator_set_limit(r->allocator[s], r->room - (now - reserved[s]));
     r->most = now > r->most ? now : r->most;
+}
+
+static int32_t take_after_release(struct replay *r, struct allocator *stream,
+                                  struct allocator_size size)
+{
+    for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
+        allocator_release_cache(r->allocator[s]);
+    set_limits(r);
+    int32_t handle = allocator_take(stream, size);
+    r->refused |= handle == ALLOCATOR_FULL;
     return handle;
 }
 
-static void play_event(struct replay *r, const struct lifetime *life, bool gives, int32_t *handle)
+static int32_t take_size(struct replay *r, struct allocator *stream, struct allocator_size size)
 {
+    int64_t before = allocator_use(stream)->reserved;
+    int32_t handle = allocator_take(stream, size);
+    if (!r->room)
+        return handle;
+    if (handle == ALLOCATOR_FULL)
+        handle = take_after_release(r, stream, size);
+    if (allocator_use(stream)->reserved != before)
+        set_limits(r);
+    return handle;
+}
+
+static int32_t take(struct replay *r, enum memory_stream stream, int64_t bytes)
+{
+    return take_size(r, r->allocator[stream], allocator_size(r->allocator[stream], bytes));
+}
+
+static void play_event(struct replay *r, int32_t piece, int32_t micro_batch, int32_t life,
+                       bool gives)
+{
+    struct allocator *stream = r->allocator[r->part[piece]->life[life].stream];
+    int32_t *handle = &handles_of(r, piece, micro_batch)[life];
     if (gives)
-        allocator_give(r->allocator[life->stream], *handle);
+        allocator_give(stream, *handle);
     else
-        *handle = take(r, life->stream, life->bytes);
+        *handle = take_size(r, stream, r->size[piece][life]);
 }
 
 static void play_slot(struct replay *r, const struct slot *slot)
 {
     const struct part_lifetimes *part = r->part[slot->piece];
     const struct memory_events *events = &part->events[slot->kind];
-    int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
-    for (int32_t i = 0; i < events->count; i++) {
-        const struct memory_event *m = &events->event[i];
-        play_event(r, &part->life[m->life], m->gives, &handle[m->life]);
-    }
+    for (int32_t i = 0; i < events->count; i++)
+        play_event(r, slot->piece, slot->micro_batch, events->event[i].life,
+                   events->event[i].gives);
 }
 
 /* I3 */
@@ -115,8 +126,7 @@ static void play_both(struct replay *r, const struct slot *slot, const struct sl
     const struct memory_event *m;
     for (int which; (m = walk_next(&walk, &which));) {
         const struct slot *own = which ? beside : slot;
-        play_event(r, &r->part[own->piece]->life[m->life], m->gives,
-                   &handles_of(r, own->piece, own->micro_batch)[m->life]);
+        play_event(r, own->piece, own->micro_batch, m->life, m->gives);
     }
 }
 
@@ -124,11 +134,9 @@ static void play_both(struct replay *r, const struct slot *slot, const struct sl
 static void move_offloaded(struct replay *r, const struct slot *slot, bool leave)
 {
     const struct part_lifetimes *part = r->part[slot->piece];
-    int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
-    for (int32_t i = 0; i < part->lives; i++) {
+    for (int32_t i = 0; i < part->lives; i++)
         if (part->life[i].offloaded)
-            play_event(r, &part->life[i], leave, &handle[i]);
-    }
+            play_event(r, slot->piece, slot->micro_batch, i, leave);
 }
 
 /* I1. */
@@ -204,7 +212,7 @@ static void find_parameters(struct replay *r)
         for (int64_t k = 0; k < plan->part[part].count; k++) {
             double own = parameters_of(plan, plan->part[part].first + k);
             if (own > 0)
-                array_push(r->player->scratch, &list, own);
+                array_push(r->scratch, &list, own);
         }
     r->parameters = list.data;
     r->weights = list.len;
@@ -220,7 +228,7 @@ static void take_by_weight(struct replay *r, double bytes, struct handles *out)
         for (int moment = 0; moment < 2; moment++) {
             double own = r->parameters[i];
             int32_t handle = take(r, MEMORY_COMPUTED, (int64_t)(bytes / 2 * own / all));
-            array_push(r->player->scratch, out, handle);
+            array_push(r->scratch, out, handle);
         }
 }
 
@@ -283,7 +291,7 @@ typedef ARRAY(int64_t) word_list;
 
 static void add_word(const struct replay *r, word_list *words, int64_t word)
 {
-    array_push(r->player->scratch, words, word);
+    array_push(r->scratch, words, word);
 }
 
 static void add_part(const struct replay *r, const struct part_lifetimes *part, word_list *words)
@@ -339,30 +347,42 @@ static uint64_t replay_key(const struct replay *r, const struct state *state, do
 static struct replay replay_of(const struct player *player, const struct state *state)
 {
     const struct plan *plan = player->plan;
-    struct replay r = {.player = player};
+    struct replay r = {.player = player, .scratch = arena_new()};
     int32_t micro_batches = player->away ? (int32_t)plan_micro_batches(plan)
                                          : fewest_micro_batches(player->graph, player->stage);
     r.pipeline = (struct pipeline){plan->stages, (int32_t)plan->pieces, micro_batches};
     r.options.expandable = software_word(&plan->software, FACT_ALLOCATOR) == ALLOCATOR_EXPANDABLE;
-    r.part = ARENA_ARRAY(player->scratch, const struct part_lifetimes *, (size_t)plan->pieces);
+    r.part = ARENA_ARRAY(r.scratch, const struct part_lifetimes *, (size_t)plan->pieces);
     for (int32_t i = 0; i < plan->pieces; i++)
         r.part[i] = player_part(player, i);
-    schedule_order(graph_schedule(player->graph), &r.pipeline, player->stage, player->scratch,
-                   &r.slots);
+    schedule_order(graph_schedule(player->graph), &r.pipeline, player->stage, r.scratch, &r.slots);
     r.late_bytes = late_shares(plan, state);
     find_parameters(&r);
     find_gathered(&r);
     return r;
 }
 
+static struct allocator_size *sizes_of(struct replay *r, const struct part_lifetimes *part)
+{
+    struct allocator_size *size =
+        ARENA_ARRAY(r->scratch, struct allocator_size, (size_t)part->lives);
+    for (int32_t i = 0; i < part->lives; i++)
+        size[i] = allocator_size(r->allocator[part->life[i].stream], part->life[i].bytes);
+    return size;
+}
+
 static void open_allocators(struct replay *r)
 {
     size_t pieces = (size_t)r->pipeline.pieces, most = (size_t)r->pipeline.micro_batches;
+    r->options.limit_bytes = r->room;
     for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
-        r->allocator[s] = allocator_new(r->player->scratch, &r->options);
-    r->handle = ARENA_ARRAY(r->player->scratch, int32_t *, pieces);
-    for (size_t i = 0; i < pieces; i++)
-        r->handle[i] = ARENA_ARRAY(r->player->scratch, int32_t, most *(size_t)r->part[i]->lives);
+        r->allocator[s] = allocator_new(r->scratch, &r->options);
+    r->handle = ARENA_ARRAY(r->scratch, int32_t *, pieces);
+    r->size = ARENA_ARRAY(r->scratch, struct allocator_size *, pieces);
+    for (size_t i = 0; i < pieces; i++) {
+        r->handle[i] = ARENA_ARRAY(r->scratch, int32_t, most *(size_t)r->part[i]->lives);
+        r->size[i] = sizes_of(r, r->part[i]);
+    }
 }
 
 static int64_t replay_all(struct replay *r, const struct state *state, double moments)
@@ -382,7 +402,7 @@ static int64_t replay_all(struct replay *r, const struct state *state, double mo
     step(r, state, 0);
     int64_t bytes = 0;
     for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
-        bytes += allocator_use(r->allocator[s]).reserved_peak;
+        bytes += allocator_use(r->allocator[s])->reserved_peak;
     return bytes;
 }
 
@@ -391,14 +411,14 @@ int64_t find_reserved(const struct player *player, const struct state *state,
 {
     struct replay r = replay_of(player, state);
     double moments = (double)state->bytes[MEMORY_OPTIMIZER] * moments_share(player->plan->policy);
-    if (!cache)
-        return replay_all(&r, state, moments);
-    uint64_t key = replay_key(&r, state, moments);
-    int64_t bytes = reserved_known(cache, key);
+    uint64_t key = cache ? replay_key(&r, state, moments) : 0;
+    int64_t bytes = cache ? reserved_known(cache, key) : -1;
     if (bytes < 0) {
         bytes = replay_all(&r, state, moments);
-        reserved_keep(cache, key, bytes);
+        if (cache)
+            reserved_keep(cache, key, bytes);
     }
+    arena_free(r.scratch);
     return bytes;
 }
 
@@ -408,5 +428,6 @@ int64_t find_returning(const struct player *player, const struct state *state, i
     double moments = (double)state->bytes[MEMORY_OPTIMIZER] * moments_share(player->plan->policy);
     r.room = room_bytes;
     replay_all(&r, state, moments);
+    arena_free(r.scratch);
     return r.refused ? 0 : r.most;
 }

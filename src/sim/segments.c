@@ -75,12 +75,9 @@ static void open_none(struct allocator *allocator)
     (void)allocator;
 }
 
-static int32_t find(struct allocator *allocator, enum pool_kind kind, int64_t bytes)
+static int32_t find(struct allocator *allocator, enum pool_kind kind, int32_t size_class)
 {
-    int32_t block = bestfit_find(&allocator->pool[kind].free, bytes);
-    if (block)
-        block_unlist(allocator, block);
-    return block;
+    return bestfit_take(&allocator->pool[kind].free, allocator->blocks.data, size_class);
 }
 
 static int32_t grow(struct allocator *allocator, enum pool_kind kind, int64_t bytes)
@@ -105,7 +102,6 @@ static void release(struct allocator *allocator, int32_t id)
 }
 
 const struct memory_source SEGMENTS = {
-    .digits = {[POOL_SMALL] = 2, [POOL_LARGE] = MOST_DIGITS},
     .least_rest = {[POOL_SMALL] = UNIT_BYTES, [POOL_LARGE] = 1 * MIB + UNIT_BYTES},
     .open = open_none,
     .find = find,

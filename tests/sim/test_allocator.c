@@ -201,7 +201,7 @@ static void check_step(struct allocator *allocator, const struct step *step, int
 {
     struct allocator_use use;
     if (step->action == TAKE || step->action == REFUSED) {
-        int32_t got = allocator_take(allocator, step->argument);
+        int32_t got = allocator_take_bytes(allocator, step->argument);
         assert_int_equal(got == ALLOCATOR_FULL, step->action == REFUSED);
         if (got != ALLOCATOR_FULL)
             handle[(*handles)++] = got;
@@ -210,7 +210,7 @@ static void check_step(struct allocator *allocator, const struct step *step, int
         allocator_give(allocator, handle[step->argument]);
     if (step->action == RELEASE)
         allocator_release_cache(allocator);
-    use = allocator_use(allocator);
+    use = *allocator_use(allocator);
     if (step->allocated >= 0)
         assert_int_equal(use.allocated, step->allocated);
     assert_int_equal(use.reserved, step->reserved);
@@ -228,7 +228,7 @@ static void test_scenarios(void **state)
         print_message("    %s\n", scenario->name);
         for (int s = 0; s < MOST_STEPS && scenario->step[s].action != END; s++)
             check_step(allocator, &scenario->step[s], handle, &handles);
-        struct allocator_use use = allocator_use(allocator);
+        struct allocator_use use = *allocator_use(allocator);
         assert_int_equal(use.allocated_peak, scenario->allocated_peak);
         assert_int_equal(use.reserved_peak, scenario->reserved_peak);
         assert_int_equal(use.retries, scenario->retries);
@@ -275,8 +275,8 @@ static void replay(FILE *file, bool expandable)
         check_step(allocator, &step, handle, &handles);
     }
     assert_string_equal(name, "peak"); /* allocated and reserved */
-    assert_int_equal(allocator_use(allocator).allocated_peak, argument);
-    assert_int_equal(allocator_use(allocator).reserved_peak, allocated);
+    assert_int_equal(allocator_use(allocator)->allocated_peak, argument);
+    assert_int_equal(allocator_use(allocator)->reserved_peak, allocated);
     arena_free(arena);
 }
 
@@ -340,14 +340,14 @@ static void check_blocks(struct trace *trace)
             assert_true(block[i].live || block[i - 1].live);
         }
     }
-    assert_int_equal(live, allocator_use(trace->fast).allocated);
-    assert_int_equal(all, allocator_use(trace->fast).reserved);
+    assert_int_equal(live, allocator_use(trace->fast)->allocated);
+    assert_int_equal(all, allocator_use(trace->fast)->reserved);
     arena_free(scratch);
 }
 
 static void check_use(const struct trace *trace)
 {
-    struct allocator_use use = allocator_use(trace->fast);
+    struct allocator_use use = *allocator_use(trace->fast);
     assert_memory_equal(&use, &trace->naive.use, sizeof use);
     assert_true(use.allocated <= use.reserved);
     assert_true(use.allocated <= use.allocated_peak && use.reserved <= use.reserved_peak);
@@ -357,7 +357,7 @@ static void check_use(const struct trace *trace)
 
 static void take_both(struct trace *trace, int64_t bytes)
 {
-    int32_t at = trace->live, handle = allocator_take(trace->fast, bytes);
+    int32_t at = trace->live, handle = allocator_take_bytes(trace->fast, bytes);
     int64_t address = naive_take(&trace->naive, bytes);
     assert_int_equal(handle == ALLOCATOR_FULL, address < 0);
     if (address < 0)
@@ -429,14 +429,14 @@ static void test_many(void **state)
     int32_t *handle = ARENA_ARRAY(arena, int32_t, MANY);
     struct allocator_block *block;
     for (int i = 0; i < MANY; i++)
-        handle[i] = allocator_take(allocator, 4 * KIB);
+        handle[i] = allocator_take_bytes(allocator, 4 * KIB);
     /* 512 of 4 KiB per 2 MiB: ceil(100000 / 512) = 196 segments. */
-    assert_int_equal(allocator_use(allocator).reserved, 196 * 2 * MIB);
+    assert_int_equal(allocator_use(allocator)->reserved, 196 * 2 * MIB);
     for (int i = 0; i < MANY; i += 2)
         allocator_give(allocator, handle[i]);
     /* The free ones go by address: where one is left, every second one after it is. */
     for (int i = 0; i < MANY / 4; i++)
-        handle[2 * i] = allocator_take(allocator, 4 * KIB);
+        handle[2 * i] = allocator_take_bytes(allocator, 4 * KIB);
     int32_t count = allocator_snapshot(arena, allocator, &block), left = 0;
     assert_int_equal(count, MANY + 1); /* and what is left of the last segment */
     for (int32_t i = 0; i < count; i++) {
@@ -447,9 +447,9 @@ static void test_many(void **state)
     for (int i = 0; i < MANY; i++)
         if (i < MANY / 2 || i % 2)
             allocator_give(allocator, handle[i]);
-    assert_int_equal(allocator_use(allocator).allocated, 0);
+    assert_int_equal(allocator_use(allocator)->allocated, 0);
     allocator_release_cache(allocator);
-    assert_int_equal(allocator_use(allocator).reserved, 0);
+    assert_int_equal(allocator_use(allocator)->reserved, 0);
     arena_free(arena);
 }
 

@@ -171,7 +171,7 @@ static void play_all(const struct slow *s)
             if (m->gives)
                 allocator_give(s->allocator, handle[m->life]);
             else
-                handle[m->life] = allocator_take(s->allocator, part->life[m->life].bytes);
+                handle[m->life] = allocator_take_bytes(s->allocator, part->life[m->life].bytes);
         }
     }
 }
@@ -201,7 +201,7 @@ static void take_two_each(const struct slow *s, double bytes, bool stays)
         for (int moment = 0; moment < 2; moment++)
             if (plan_part_of(s->plan, i) % s->plan->stages == s->stage &&
                 parameters_at(s->plan, i) > 0)
-                handles[count++] = allocator_take(
+                handles[count++] = allocator_take_bytes(
                     s->allocator, (int64_t)(bytes / 2 * parameters_at(s->plan, i) / all));
     for (int64_t i = 0; i < count && !stays; i++)
         allocator_give(s->allocator, handles[i]);
@@ -235,16 +235,16 @@ static int64_t reserved_slowly(struct arena *scratch, const struct prediction *p
                         (size_t)(pipeline.micro_batches *
                                  p->graph->lifetimes->part[i * plan->stages + stage].lives));
     schedule_order(plan_schedule(plan), &pipeline, stage, scratch, &s.slots);
-    allocator_take(s.allocator, state.bytes[MEMORY_WEIGHTS]);
-    allocator_take(s.allocator, state.bytes[MEMORY_GRADIENTS]);
-    allocator_take(s.allocator, state.bytes[MEMORY_OPTIMIZER] - (int64_t)moments);
-    allocator_take(s.allocator, state.stand_ins);
-    allocator_take(s.allocator, state.buffer);
+    allocator_take_bytes(s.allocator, state.bytes[MEMORY_WEIGHTS]);
+    allocator_take_bytes(s.allocator, state.bytes[MEMORY_GRADIENTS]);
+    allocator_take_bytes(s.allocator, state.bytes[MEMORY_OPTIMIZER] - (int64_t)moments);
+    allocator_take_bytes(s.allocator, state.stand_ins);
+    allocator_take_bytes(s.allocator, state.buffer);
     play_all(&s);
     take_step(&s, &state, moments);
     play_all(&s);
     take_step(&s, &state, 0);
-    return allocator_use(s.allocator).reserved_peak;
+    return allocator_use(s.allocator)->reserved_peak;
 }
 
 #define POLICY(name) .has_policy = true, .policy = POLICY_##name

@@ -39,17 +39,21 @@ OWN_CODES = (0, 1, 2, 3)
 
 # What is mutated: files by pattern, and the commands that are asked; @ is the file, $ this repository.
 SEEDS = [
-    ("data/plans/*.yaml", ["check @", "simulate @ --json", "show @ --json", "export @ --to megatron",
+    ("data/plans/**/*.yaml", ["check @", "simulate @ --json", "show @ --json", "export @ --to megatron",
                            "export @ --to torchtitan --nearest --json"]),
     ("fuzz/corpus/plan/*", ["check @ --json", "simulate @ --json --timeline", "show @"]),
     ("data/clusters/*.yaml", ["simulate gpt3-350m @ --json", "clusters @", "clusters @ --json",
                               "simulate gpt3-350m @ --tp 2 --sp --json"]),
     ("fuzz/corpus/cluster_yaml/*", ["simulate gpt3-350m @ --json", "clusters @ --json"]),
     ("data/topologies/*.xml", ["clusters @ --json", "simulate gpt3-350m @ --json"]),
+    ("fuzz/corpus/model_yaml/tower.yaml", ["inspect @ --json", "simulate @ dgx-h100:1 --tp 2 --encoder-dp 4 --json",
+                                           "simulate @ dgx-a100:2 --pp 2 --encoder-pp 2 --encoder-tp 1 --images 3",
+                                           "check @ dgx-h100:1 --tp 8 --global-batch 64 --json"]),
     ("data/models/*.yaml", ["inspect @ --json", "simulate @ dgx-a100:1 --json", "inspect @",
                             "simulate @ dgx-h100:2 --zero 3 --microbatch 2 --json"]),
     ("fuzz/corpus/hf_config/*.json", ["inspect @ --json", "simulate @ dgx-a100:1 --json",
-                                      "simulate @ dgx-h100:1 --tp 8 --recompute full --json"]),
+                                      "simulate @ dgx-h100:1 --tp 8 --recompute full --json",
+                                      "simulate @ dgx-h100:2 --pp 2 --recompute full --recompute-layers 3 --json"]),
     ("fuzz/corpus/onnx/*.onnx", ["inspect @ --json", "simulate @ dgx-a100:1 --json"]),
     ("fuzz/corpus/nccl_tests/*", ["fit @", "fit @ --json", "fit @ --cluster dgx-a100:2",
                                   "fit @ --collective all_reduce --json"]),
@@ -191,7 +195,7 @@ def seeds():
     import glob
     found = []
     for pattern, commands in SEEDS:
-        for path in sorted(glob.glob(os.path.join(ROOT, pattern))):
+        for path in sorted(glob.glob(os.path.join(ROOT, pattern), recursive=True)):
             data = open(path, "rb").read()
             for folder in ("models", "clusters"):  # which plans name beside themselves
                 data = data.replace(f"../{folder}/".encode(), f"{ROOT}/data/{folder}/".encode())
@@ -316,7 +320,7 @@ class Hunt:
         self.options, self.lock = options, threading.Lock()
         self.finds, self.ran, self.past, self.codes = [], 0, 0, {}
         self.slowest = (0, "")
-        self.taken = {}  # by command line: whether the file is taken as it was
+        self.taken = {}  # by command line and file: whether the file is taken as it was
 
     def note(self, words, files, outcome, counted):
         why = fault(outcome, words)
@@ -347,9 +351,10 @@ class Hunt:
 
     def is_taken(self, words, seed):
         """Mutations of what is refused anyway show nothing."""
-        if words not in self.taken:
-            self.taken[words] = self.run(words, {seed[0]: seed[1]}).code in (0, 1)
-        return self.taken[words]
+        key = (words, seed[1])
+        if key not in self.taken:
+            self.taken[key] = self.run(words, {seed[0]: seed[1]}).code in (0, 1)
+        return self.taken[key]
 
     def one(self, words, files, seed):
         if seed and not self.is_taken(words, seed):

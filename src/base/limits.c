@@ -15,6 +15,10 @@ static const struct limit_row LIMITS[] = {
                             "micro-batches times parts of at most 32 operators", 0x1p16,
                             "about 0.2 s and 60 MB",
                             "two shorter iterations are simulated and extrapolated"},
+    [LIMIT_LISTED_SLOTS] = {"a simulation of an order that is listed, or of limited stages",
+                            "micro-batches times such parts", 0x1p18, "about 6 s and 2 GB",
+                            "use a smaller global batch or a larger micro-batch; an order that has "
+                            "a name is extrapolated"},
     [LIMIT_UNFOLDED_SLOTS] = {"a simulation of every device",
                               "micro-batches times such parts times devices", 0x1p20,
                               "a few seconds and 1 GB",

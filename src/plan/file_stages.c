@@ -172,7 +172,8 @@ weft_status file_limit_stages(struct plan_file *file)
             plan->schedule);
     if (plan->global_batch % plan->step_samples != 0) /* plan_check says it better */
         return WEFT_OK;
-    if (plan_micro_batches(plan) > MOST_LISTED / plan->stages / plan->stages)
+    double slots = (double)plan_micro_batches(plan) * plan->stages;
+    if (slots > limit_of(LIMIT_SLOTS) || slots * plan->stages > MOST_LISTED)
         return doc_error(where, "larger micro-batches, or no limit",
                          "'in_flight' with %lld micro-batches on %d stages: too many to list",
                          (long long)plan_micro_batches(plan), plan->stages);

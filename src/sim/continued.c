@@ -167,6 +167,14 @@ static int64_t brief_rounds(const struct plan *plan)
     return rounds;
 }
 
+/* A listed order has no shorter form (plan_fewer_micro_batches). */
+static weft_status check_listed(const struct plan *plan, const struct simulate_options *options,
+                                double slots)
+{
+    enum work_limit limit = options->fold == FOLD_NEVER ? LIMIT_UNFOLDED_SLOTS : LIMIT_LISTED_SLOTS;
+    return plan->listed && slots > limit_of(limit) ? over_limit(limit, slots) : WEFT_OK;
+}
+
 weft_status simulate(const struct plan *plan, const struct simulate_options *options,
                      struct prediction **out)
 {
@@ -174,6 +182,9 @@ weft_status simulate(const struct plan *plan, const struct simulate_options *opt
     double slots = slots_of(plan, options->fold);
     bool brief = options->briefly && slots > BRIEF_SLOTS;
     int64_t m = plan_micro_batches(plan), more = m, few, rounds = brief ? brief_rounds(plan) : 0;
+    weft_status status = check_listed(plan, options, slots);
+    if (status)
+        return status;
     if (slots > most)
         more = fewer(plan, (int64_t)((double)m * most / slots / SHORTER), PLAN_ROUNDS);
     if (brief)

@@ -130,6 +130,42 @@ static void test_plan_file(void **state)
     arena_free(arena);
 }
 
+/* 1f1b is extrapolated from some of 200,000 micro-batches; a list of them is not, and 16 million are not even listed. */
+static void test_many_micro_batches(void **state)
+{
+    static const char TEXT[] = "model: gpt2\noptions: {layers: 4}\ncluster: dgx-a100\n"
+                               "batch: {global: %d, micro: 1}\ndegrees: {tp: 4, pp: 2}\n"
+                               "stages: [{in_flight: 1}, {}]\n";
+    static const struct {
+        int batch;
+        bool opens;
+        const char *message;
+    } ROWS[] = {
+        {200000, true,
+         "a simulation of an order that is listed, or of limited stages: 400000 micro-batches "
+         "times "
+         "such parts, expected at most 262144 (about 6 s and 2 GB)"},
+        {4194304, false,
+         "t.yaml:6: 'in_flight' with 4194304 micro-batches on 2 stages: too many to list"},
+    };
+    (void)state;
+    struct arena *arena = arena_new();
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        char *text = arena_printf(arena, TEXT, ROWS[i].batch);
+        struct simulate_options options = {.fold = FOLD_ALWAYS};
+        struct opened_plan opened = {0};
+        struct prediction *prediction;
+        weft_status status = plan_parse(arena, "t.yaml", text, strlen(text), &opened);
+        assert_int_equal(status == WEFT_OK, ROWS[i].opens);
+        if (!status)
+            status = simulate(opened.plan, &options, &prediction);
+        assert_int_equal(status, WEFT_BAD_INPUT);
+        assert_string_equal(weft_last_error()->message, ROWS[i].message);
+        plan_close(&opened);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +173,7 @@ int main(void)
         cmocka_unit_test(test_equations),
         cmocka_unit_test(test_any_limits),
         cmocka_unit_test(test_plan_file),
+        cmocka_unit_test(test_many_micro_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -635,6 +635,22 @@ static void places_to_write_are_known(void **state)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
+/* What a short row lacks is empty, whatever the row before had there. */
+static void short_rows_end_in_empty_fields(void **state)
+{
+    char text[] = "a,b,c\n1,2,3\n4\n";
+    struct csv csv;
+    (void)state;
+    assert_int_equal(csv_open(&csv, "t.csv", text, strlen(text)), WEFT_OK);
+    assert_int_equal(csv_next(&csv), 3);
+    assert_string_equal(csv.field[2], "3");
+    assert_int_equal(csv_next(&csv), 1);
+    assert_string_equal(csv.field[0], "4");
+    assert_string_equal(csv.field[1], "");
+    assert_string_equal(csv.field[2], "");
+    assert_int_equal(csv_next(&csv), -1);
+}
+
 static weft_status take_row(void *context, const struct csv *csv, const int *at)
 {
     double *sum = context, real;
@@ -713,6 +729,7 @@ int main(void)
         cmocka_unit_test(errors_say_what_where_and_what_to_do),
         cmocka_unit_test(errors_belong_to_their_thread),
         cmocka_unit_test(lines_of_csv_are_split),
+        cmocka_unit_test(short_rows_end_in_empty_fields),
         WITH_ARENA(files_are_read_whole),
         cmocka_unit_test(places_to_write_are_known),
     };

@@ -6,17 +6,23 @@
  *   C4  Llama 3's run is more than 90 % effective from its own rates; RSC's times to failure follow from its rates.
  *   C5  What days are spent on adds up to all of them.
  *   C6  Jitter and stragglers are what drawing them says.
- *   C7  A checkpoint holds weights and optimizer state, each once, however the plan lays them out.
+ *   C7  A checkpoint holds weights and optimizer state, each once, however the plan lays them out; frozen weights have
+ *       no state.
+ *   C8  Quantiles of a run played out are those of its trials in order.
+ *   C9  The price and the watts of several pools are means over their nodes.
  */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "campaign/campaign.h"
+#include "cluster/topology.h"
 #include "made_plan.h"
 #include "one_arena.h"
 #include "rounds.h"
@@ -144,6 +150,8 @@ static void nothing_fails(void **state)
     walk(arena, &c, 10, 3, 1, &w);
     within(e.all_s, 1000 + 10 * 3 + 7, 1e-12, "by formula");
     within(w.mean_s, 1000 + 10 * 3 + 7, 1e-9, "played out");
+    within(e.part_s[OUTLAY_SAVING], 10 * 3 + 7, 1e-12, "checkpoints"); /* the last is waited for */
+    assert_true(e.part_s[OUTLAY_LOST] < 1e-9);
     assert_int_equal(best_checkpoints(&c), 1);
 }
 
@@ -162,6 +170,21 @@ static void waiting_by_hand(void **state)
     (void)state;
     within(expect(&c, 1000000).all_s, 1e6 * each, 1e-9, "by formula");
     within(erlang_b(2, 1.5), 1.5 * 1.5 / 2 / (1 + 1.5 + 1.5 * 1.5 / 2), 1e-12, "Erlang B");
+}
+
+/* The run goes on without one node; of two that are away the first is back after 100 / 2. A second loss finds the one
+ * server taken for a / (1 + a) of the time, a = 100 / 1000. */
+static void waiting_for_the_second_node(void **state)
+{
+    struct course c = {.work_s = 50e6,
+                       .failures_per_s = 1e-3,
+                       .losses_per_s = 1e-3,
+                       .save_s = 2,
+                       .repair_s = 100,
+                       .one_less = 1.5};
+    struct expectation e = expect(&c, 1000000);
+    (void)state;
+    within(e.part_s[OUTLAY_WAITING] / e.losses, 0.1 / 1.1 * 100 / 2, 1e-9, "the wait for a node");
 }
 
 /* ---- C4 -------------------------------------------------------------------------------------- */
@@ -256,6 +279,69 @@ static void a_checkpoint_holds_everything_once(void **state)
     }
 }
 
+static void a_frozen_encoder_has_no_state(void **state)
+{
+    struct degrees d = {.tp = 2};
+    struct made m =
+        make("qwen2.5-vl-3b", "layers: 2, vision_layers: 2, vision_frozen: true", "dgx-a100:1", &d);
+    double bytes = 0;
+    (void)state;
+    for (int64_t i = 0; i < m.plan->instances; i++) {
+        const struct op *op = &m.plan->model->op[m.plan->instance[i].op];
+        bytes += op_parameters(op) * (op->frozen ? 2 : 14);
+    }
+    assert_true(bytes < 14 * model_totals(m.plan->model, m.plan->dtype).parameters);
+    within(plan_saved_bytes(m.plan), bytes, 1e-9, "bytes");
+    unmake(&m);
+}
+
+/* ---- C8 -------------------------------------------------------------------------------------- */
+
+static int rising(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The first k trials are the same however many there are: k means tell each of them. */
+static void quantiles_are_those_of_the_trials(void **state)
+{
+    enum { TRIALS = 20 };
+    struct course c = {.work_s = 10 * DAY,
+                       .failures_per_s = 1 / DAY,
+                       .save_s = 60,
+                       .detect_s = HOUR,
+                       .restart_s = HOUR};
+    double before = 0, time[TRIALS];
+    struct walked w;
+    (void)state;
+    for (int k = 1; k <= TRIALS; k++) {
+        walk(arena, &c, 100, k, 5, &w);
+        time[k - 1] = k * w.mean_s - before;
+        before = k * w.mean_s;
+    }
+    qsort(time, TRIALS, sizeof *time, rising);
+    within(w.p5_s, time[1], 1e-6, "one of twenty is faster");
+    within(w.median_s, time[10], 1e-6, "half of them are");
+    within(w.p95_s, time[19], 1e-6, "nineteen of twenty are");
+}
+
+/* ---- C9 -------------------------------------------------------------------------------------- */
+
+/* 700 W of one node and 400 W of three; 3.00 and 1.30 dollars an hour. */
+static void pools_are_paid_by_their_nodes(void **state)
+{
+    static const char POOLS[] = "pools: [{cluster: 'dgx-h100:1'}, {cluster: 'dgx-a100:3'}]\n";
+    struct cluster *cluster;
+    (void)state;
+    assert_int_equal(cluster_from_text(CLUSTER_YAML, "t.yaml", POOLS, strlen(POOLS), 0, &cluster),
+                     WEFT_OK);
+    struct tariff mean = cluster_tariff(cluster);
+    within(mean.watts, (700 + 3 * 400) / 4.0, 1e-12, "watts");
+    within(mean.price_per_hour, (3.00 + 3 * 1.30) / 4, 1e-12, "price");
+    cluster_free(cluster);
+}
+
 /* Energy can be told for every device that Weft knows, and says where its watts are from. */
 static void every_device_has_watts(void **state)
 {
@@ -277,10 +363,14 @@ int main(void)
         cmocka_unit_test(intervals_by_hand),
         cmocka_unit_test(nothing_fails),
         cmocka_unit_test(waiting_by_hand),
+        cmocka_unit_test(waiting_for_the_second_node),
         cmocka_unit_test(llama3_is_effective),
         cmocka_unit_test(rsc_times_to_failure),
         cmocka_unit_test(slowest_of_many),
         cmocka_unit_test(a_checkpoint_holds_everything_once),
+        cmocka_unit_test(a_frozen_encoder_has_no_state),
+        cmocka_unit_test(quantiles_are_those_of_the_trials),
+        cmocka_unit_test(pools_are_paid_by_their_nodes),
         cmocka_unit_test(every_device_has_watts),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

@@ -118,6 +118,9 @@ def check_interface(server):
                             ("plan", {**SMALL, "quick": True}, "plan")):
         status, text = server.ask("/api/v1/" + path, body)
         assert status == 200 and key in json.loads(text), (path, status, text[:300])
+    given_dp = {"question": {**SMALL["question"], "degrees": {"dp": 8}}}
+    values = {one["value"]: one["why"] for one in json.loads(server.ask("/api/v1/values", given_dp)[1])["degrees"]["tp"]}
+    assert values[2] is None and values[8] is None, "dp follows from the other degrees"
     pasted = {"question": {"model": "config.json", "cluster": "dgx-h100:1", "batch": {"global": 8}}, "files": {"config.json": LLAMA}}
     assert server.ask("/api/v1/simulate", pasted)[0] == 200
     memory = {**LARGE, "what_if": {"memory": 0.25}}

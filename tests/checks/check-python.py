@@ -77,6 +77,10 @@ widths = sum(float(part.get("width")) for part in bar if part.tag.endswith("rect
 assert abs(widths - float(bar.get("width"))) < 1, widths
 assert "<b>" not in both._repr_html_() and "&lt;b&gt;" in both._repr_html_()
 assert both.best in both.predictions
+full = {"model": "gpt3-13b", "cluster": "dgx-a100:4", "batch": {"global": 64}, "degrees": {"tp": 4}}
+chosen = weft.compare({"full": weft.Plan.read({**full, "memory": "8GiB"}), "slow": weft.Plan.read({**full, "degrees": {"tp": 8, "pp": 4}})})
+assert [one.fits for one in chosen.predictions.values()] == [False, True]
+assert chosen.predictions["full"].samples_per_s > chosen.predictions["slow"].samples_per_s and chosen.best == "slow"
 low, high = both.predictions["again"].interval_s
 assert low < high
 assert "13b" in repr(plan) and "fits" in repr(both)

@@ -32,6 +32,9 @@
 #define COMPARE  "compare gpt3-1.3b dgx-a100:1 --global-batch 32 --over tp=1,2"
 #define CLUSTERS "clusters dgx-a100:2"
 #define MODELS   "models"
+#define JOB      WEFT_SOURCE_DIR "/data/plans/gpt3-1.3b.yaml"
+#define SHARE                                                                                      \
+    "share " JOB " " JOB " --on " WEFT_SOURCE_DIR "/data/clusters/two-leaves.yaml --place spread"
 
 #define COMPUTED(s)                                                                                \
     "stages." s ".time.forward+stages." s ".time.backward+stages." s ".time.optimizer"
@@ -117,6 +120,12 @@ static const struct {
     {DAYS, "money  ", 0, 1, 1, "bill.price_per_hour"},
     {DAYS, "energy  ", 0, 1, 0, "bill.kwh", 1e3},
     {DAYS, "energy  ", 0, 1, 1, "bill.watts"},
+
+    {SHARE, "0 gpt3", 0, 2, 0, "jobs.0.alone_s"},
+    {SHARE, "0 gpt3", 0, 3, 0, "jobs.0.shared_s"},
+    {SHARE, "0 gpt3", 0, 4, 0, "jobs.0.slowdown"},
+    {SHARE, "0 gpt3", 0, 5, 0, "jobs.0.longest_s"},
+    {SHARE, "0 gpt3", 0, 6, 1, "jobs.0.held_s"},
 
     {COMPARE, "1   ", 0, 1, 0, "rows.0.prediction.iteration_s"},
     {COMPARE, "1   ", 0, 2, 0, "rows.0.prediction.samples_per_s"},

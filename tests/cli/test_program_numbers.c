@@ -5,6 +5,8 @@
  *   P3  What `weft plan` ranks sizes of a cluster by is the same: days, or energy, of the usual course.
  *   P4  Messages that share a network card take as many times as long as there are of them.
  *   P5  A time between two measurements names both.
+ *   P6  A pool computes for the mean of its stages' shares; a row of a comparison is slower by its samples per second.
+ *   P7  What is proposed against too little memory helps: sharding where a tenth of the weights or more has replicas.
  */
 #include <math.h>
 
@@ -129,6 +131,8 @@ static void test_flags_reach_the_course(void **state)
         assert_close(arguments, number(json_object_get(json, "parts"), "slow"),
                      e.part_s[OUTLAY_SLOW] / DAY);
         assert_close(arguments, number(json, "failures"), e.failures);
+        assert_close(arguments, number(json_object_get(json, "checkpoint"), "interval_s"),
+                     e.interval_s);
         hold_bill(json_object_get(json, "bill"), &run, &course, &RUNS[i].tariff, e.all_s);
         json_decref(json);
     }
@@ -241,6 +245,71 @@ static void test_answers_name_what_they_rest_on(void **state)
     free(text);
 }
 
+/* ---- P6 -------------------------------------------------------------------------------------- */
+
+static double stage_share(const json_t *json, int stage)
+{
+    static const char *const COMPUTES[] = {"forward", "backward", "recompute", "optimizer"};
+    const json_t *time =
+        json_object_get(json_array_get(json_object_get(json, "stages"), (size_t)stage), "time");
+    double sum = 0;
+    for (size_t i = 0; i < COUNT_OF(COMPUTES); i++)
+        sum += number(time, COMPUTES[i]);
+    return sum / number(json, "iteration_s");
+}
+
+static void test_pools_compute_as_their_stages(void **state)
+{
+    (void)state;
+    json_t *json = json_of("simulate llama3-8b " WEFT_SOURCE_DIR
+                           "/data/clusters/two-generations.yaml --pp 4 --tp 8 --global-batch 64 "
+                           "--json");
+    const json_t *pools = json_object_get(json, "pools");
+    assert_int_equal(json_array_size(pools), 2);
+    for (size_t p = 0; p < json_array_size(pools); p++) {
+        const json_t *pool = json_array_get(pools, p);
+        int first = (int)number(pool, "first_stage"), stages = (int)number(pool, "stages");
+        double sum = 0;
+        for (int s = first; s < first + stages; s++)
+            sum += stage_share(json, s);
+        assert_int_equal(stages, 2);
+        assert_close("computes", number(pool, "computes"), sum / stages);
+    }
+    json_decref(json);
+}
+
+/* The row of tp 2: its time over that of tp 1, less one, to a tenth of a per cent. */
+static void test_slower_is_against_the_best(void **state)
+{
+    (void)state;
+    static const char COMPARED[] = "compare gpt3-1.3b dgx-a100:1 --global-batch 32 --over tp=1,2";
+    char arguments[128];
+    snprintf(arguments, sizeof arguments, "%s --json", COMPARED);
+    json_t *json = json_of(arguments), *rows = json_object_get(json, "rows");
+    double s[2];
+    for (size_t i = 0; i < 2; i++)
+        s[i] = number(json_object_get(json_array_get(rows, i), "prediction"), "iteration_s");
+    char *text = answer_to(COMPARED), *slower = strchr(text, '+');
+    assert_non_null(slower);
+    assert_true(fabs(strtod(slower, NULL) - 100 * (s[1] / s[0] - 1)) < 0.05001);
+    free(text);
+    json_decref(json);
+}
+
+/* ---- P7 -------------------------------------------------------------------------------------- */
+
+/* Each of 8 devices has one of 8 experts, and a fifth of its weights is everyone's. */
+static void test_sharding_is_proposed_for_some_replicas(void **state)
+{
+    (void)state;
+    int code;
+    char *text =
+        output_of("'" WEFT_PROGRAM "' simulate mixtral-8x7b dgx-a100:1 --ep 8 2>&1", &code);
+    assert_int_equal(code, WEFT_NO_ANSWER);
+    assert_non_null(strstr(text, "sharded optimizer state (--zero 1)"));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +317,9 @@ int main(void)
         cmocka_unit_test(test_sizes_are_scored_by_the_usual_course),
         cmocka_unit_test(test_messages_share_cards),
         cmocka_unit_test(test_answers_name_what_they_rest_on),
+        cmocka_unit_test(test_pools_compute_as_their_stages),
+        cmocka_unit_test(test_slower_is_against_the_best),
+        cmocka_unit_test(test_sharding_is_proposed_for_some_replicas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -527,6 +527,34 @@ static void dumped_configurations_are_arguments(void **state)
     plan_close(&given);
 }
 
+/* Each renamed field is the argument it stands for, and no other one. */
+static void dumped_ends_of_the_pipeline(void **state)
+{
+    (void)state;
+    static const char DUMPED[] =
+        "model: {num_layers: 8, hidden_size: 512, num_attention_heads: 8, seq_length: 128, "
+        "vocab_size: 1024, tensor_model_parallel_size: 2, pipeline_model_parallel_size: 4, "
+        "num_layers_in_first_pipeline_stage: 3, num_layers_in_last_pipeline_stage: 1, "
+        "pipeline_dtype: bf16}\n"
+        "train: {micro_batch_size: 1, global_batch_size: 16}\n"
+        "mixed_precision: bf16_mixed\n";
+    struct opened_plan dumped;
+    struct texts notes = {0};
+    struct import_input input = {
+        .file = "b.yaml", .cluster = "dgx-h100", .text = DUMPED, .len = strlen(DUMPED)};
+    if (source_find("bridge")->read(arena, &input, &dumped, &notes))
+        fail_msg("%s", weft_last_error()->message);
+    static const int64_t LAYERS[] = {3, 2, 2, 1};
+    for (int32_t s = 0; s < 4; s++) {
+        const struct part *part = &dumped.plan->part[s];
+        int64_t layers = 0;
+        for (int64_t i = part->first; i < part->first + part->count; i++)
+            layers += dumped.plan->ends_layer[i];
+        assert_int_equal(layers, LAYERS[s]);
+    }
+    plan_close(&dumped);
+}
+
 static void wrong_arguments_are_named(void **state)
 {
     (void)state;
@@ -555,6 +583,7 @@ int main(void)
         cmocka_unit_test(stages_hold_the_layers_they_are_given),
         cmocka_unit_test(values_come_out_as_written),
         cmocka_unit_test(dumped_configurations_are_arguments),
+        cmocka_unit_test(dumped_ends_of_the_pipeline),
         cmocka_unit_test(wrong_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

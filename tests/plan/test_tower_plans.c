@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "checked_plan.h"
+#include "plan/room.h"
 #include "plan_text.h"
 
 /* 8 layers of the decoder, 8 of the encoder, two images of 16 x 16 patches: 128 of 512 positions. */
@@ -125,6 +126,34 @@ static void stages_are_cut_at_the_tower(void **state)
     close_both(&o);
 }
 
+/* A stage that has the end of the encoder and layers of the decoder is none of the encoder's own, and then no stage
+ * is. */
+static void a_shared_stage_is_not_the_towers(void **state)
+{
+    static const char TEXT[] =
+        "model: qwen2.5-vl-72b\n"
+        "options: {layers: 4, seq: 512, images: 2, vision_image: 224, vision_layers: 8}\n"
+        "cluster: dgx-h100:1\n"
+        "batch: {global: 8, micro: 1}\n"
+        "degrees: {tp: 2, pp: 4}\n"
+        "stages: [{until: vision.layers.3}, {until: %s}, {until: layers.2}, {}]\n";
+    static const struct {
+        const char *until;
+        int32_t own;
+    } ROWS[] = {{"layers.0", 0}, {"vision", 2}};
+    (void)state;
+    struct arena *arena = arena_new();
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        char *text = arena_printf(arena, TEXT, ROWS[i].until);
+        struct opened_plan opened;
+        if (plan_parse(arena, "t.yaml", text, strlen(text), &opened))
+            fail_msg("%s", weft_last_error()->message);
+        assert_int_equal(tower_stages(opened.plan), ROWS[i].own);
+        plan_close(&opened);
+    }
+    arena_free(arena);
+}
+
 /* ---- as words, as a file --------------------------------------------------------------------- */
 
 static void plans_say_their_encoder(void **state)
@@ -176,13 +205,18 @@ static void the_usual_degree_suits_the_encoder(void **state)
 {
     (void)state;
     static const struct {
-        const char *model;
+        const char *model, *options;
         int64_t tp, usual;
-    } ROWS[] = {{"qwen2.5-vl-7b", 8, 4},  {"qwen2.5-vl-7b", 4, 4},  {"qwen2.5-vl-7b", 7, 1},
-                {"qwen2.5-vl-72b", 8, 8}, {"qwen2.5-vl-72b", 6, 2}, {"llava-1.5-7b", 8, 8}};
+    } ROWS[] = {{"qwen2.5-vl-7b", NULL, 8, 4},
+                {"qwen2.5-vl-7b", NULL, 4, 4},
+                {"qwen2.5-vl-7b", NULL, 7, 1},
+                {"qwen2.5-vl-72b", NULL, 8, 8},
+                {"qwen2.5-vl-72b", NULL, 6, 2},
+                {"qwen2.5-vl-72b", "vision_heads: 4", 8, 4}, /* its widths would divide by 8 */
+                {"llava-1.5-7b", NULL, 8, 8}};
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
         struct model *model;
-        assert_int_equal(model_open(ROWS[i].model, NULL, &model), WEFT_OK);
+        assert_int_equal(model_open(ROWS[i].model, ROWS[i].options, &model), WEFT_OK);
         assert_int_equal(encoder_usual_tp(model, ROWS[i].tp), ROWS[i].usual);
         model_free(model);
     }
@@ -251,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encoders_lie_as_degrees_say),
         cmocka_unit_test(stages_are_cut_at_the_tower),
+        cmocka_unit_test(a_shared_stage_is_not_the_towers),
         cmocka_unit_test(plans_say_their_encoder),
         cmocka_unit_test(the_usual_degree_suits_the_encoder),
         cmocka_unit_test(wrong_degrees_are_refused),

@@ -682,6 +682,33 @@ static void wrong_manifests_are_refused(void **state)
     assert_true(manifest.file[0].written.hash == UINT64_C(0x0123456789abcdef));
 }
 
+/* Every number of a run's state comes back as itself: each is another one. */
+static void a_scaled_loss_is_kept(void **state)
+{
+    struct arena *arena = ((struct scratch *)*state)->arena;
+    struct manifest_file file = {.name = "a", .written = {.bytes = 17}};
+    struct manifest manifest = {.state = {.run = 1,
+                                          .step = 11,
+                                          .seed = 12,
+                                          .samples = 13,
+                                          .model = "m",
+                                          .plan = "p",
+                                          .loss_scale = 1024,
+                                          .good_steps = 14,
+                                          .skipped_steps = 15},
+                                .file = &file,
+                                .files = 1},
+                    again;
+    const char *text = manifest_text(arena, &manifest);
+    assert_ok(manifest_parse(arena, "c", text, strlen(text), &again));
+    assert_int_equal(again.state.step, 11);
+    assert_int_equal(again.state.seed, 12);
+    assert_int_equal(again.state.samples, 13);
+    assert_int_equal(again.state.loss_scale, 1024);
+    assert_int_equal(again.state.good_steps, 14);
+    assert_int_equal(again.state.skipped_steps, 15);
+}
+
 /* ---- other layouts --------------------------------------------------------------------------- */
 
 enum { MOST_RANKS = 60 };
@@ -827,6 +854,7 @@ int main(void)
         cmocka_unit_test(what_no_file_holds_is_missed),
         cmocka_unit_test(dtypes_become_floats),
         cmocka_unit_test(wrong_manifests_are_refused),
+        cmocka_unit_test(a_scaled_loss_is_kept),
         cmocka_unit_test(any_layout_is_read_under_any_other),
         cmocka_unit_test(tensors_are_made_whole),
     };

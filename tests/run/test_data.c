@@ -390,7 +390,7 @@ static void gradients_are_clipped(void **state)
 /* ---- the log --------------------------------------------------------------------------------- */
 
 #define LOG_HEADER    "step\tloss\trate\tgrad_norm\ttokens_per_s\tmemory_bytes\tvalidation_loss\n"
-#define LOG_ROW(step) step "\t2.5\t0.001\t0.75\t1234.5\t4096\t\n"
+#define LOG_ROW(step) step "\t2.50000125\t0.001\t0.75\t1234.5\t4096\t\n"
 
 static void write_steps(const char *path, int64_t last_step, int64_t first, int64_t last)
 {
@@ -399,7 +399,7 @@ static void write_steps(const char *path, int64_t last_step, int64_t first, int6
     assert_ok(log_open(arena, path, last_step, &log));
     for (int64_t step = first; step <= last; step++)
         assert_ok(log_write(
-            &log, &(struct log_row){step, 2.5, 0.001, 0.75, 1234.5, 4096, step == 4, 2.75}));
+            &log, &(struct log_row){step, 2.50000125, 0.001, 0.75, 1234.5, 4096, step == 4, 2.75}));
     log_close(&log);
     arena_free(arena);
 }
@@ -420,7 +420,7 @@ static void a_resumed_log_is_that_of_one_run(void **state)
     write_steps(path, 2, 3, 5); /* the checkpoint was of step 2 */
     assert_file(*state, path,
                 LOG_HEADER LOG_ROW("1") LOG_ROW("2")
-                    LOG_ROW("3") "4\t2.5\t0.001\t0.75\t1234.5\t4096\t2.75\n" LOG_ROW("5"));
+                    LOG_ROW("3") "4\t2.50000125\t0.001\t0.75\t1234.5\t4096\t2.75\n" LOG_ROW("5"));
     assert_int_equal(truncate(path, (off_t)strlen(LOG_HEADER LOG_ROW("1")) + 5), 0); /* killed */
     write_steps(path, 2, 3, 3);
     assert_file(*state, path, LOG_HEADER LOG_ROW("1") LOG_ROW("3"));

@@ -260,6 +260,8 @@ static void broken_headers_are_refused(void **state)
         {"{" TENSOR("a", "F32", "\\\"1\\\"", "0, 4") "}", 4, NULL},
         {"{" TENSOR("a", "F32", "2", "0, 4") "}", 4,
          "x: tensor 'a' has offsets that do not fit its shape and dtype"},
+        {"{" TENSOR("a", "F32", "1", "0, 8") "}", 8,
+         "x: tensor 'a' has offsets that do not fit its shape and dtype"},
         {"{" TENSOR("a", "F32", "1", "4, 0") "}", 4,
          "x: tensor 'a' has offsets that do not fit its shape and dtype"},
         {"{" TENSOR("a", "F32", "4611686018427387904, 4", "0, 0") "}", 0,

@@ -63,6 +63,29 @@ static void quantiles_by_hand(void **state)
     assert_true(fabs(pair_interval(&all) - (exp(2.95) - 1)) < 1e-9);
 }
 
+/* Four of 40 runs at r = -1. By themselves they are four of 40, of which 0.06 (1 - 1 / 40) 40 = 2.34 may lie below. As
+ * one group they weigh 4 / sqrt(4) = 2 of 38, of which 0.06 (1 - 37 / 38^2) 38 = 2.22 may: the next run is the end. */
+static void a_group_weighs_its_root(void **state)
+{
+    (void)state;
+    struct residuals all = {0};
+    struct run_likeness like = {"hopper", "wide", "dense", 64};
+    struct interval interval;
+    double low[2];
+    for (int alike = 0; alike < 2; alike++) {
+        all.len = 0;
+        for (int i = 1; i <= 40; i++) {
+            const char *group = i <= 4 && alike ? "one" : arena_printf(arena, "%d", i);
+            struct residual run = {group, group, like, i <= 4 ? -1 : 0.01 * i};
+            array_push(arena, &all, run);
+        }
+        assert_true(interval_among(&all, &like, NULL, &interval));
+        low[alike] = log(interval.low);
+    }
+    assert_true(fabs(low[0] + 1) < 1e-9);
+    assert_true(fabs(low[1] - 0.05) < 1e-9);
+}
+
 static void broken_files(void **state)
 {
     (void)state;
@@ -89,6 +112,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eight_of_ten_lie_between),
         cmocka_unit_test(quantiles_by_hand),
+        cmocka_unit_test(a_group_weighs_its_root),
         cmocka_unit_test(broken_files),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

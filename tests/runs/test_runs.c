@@ -225,6 +225,30 @@ static void what_the_runs_do_not_determine(void **state)
     run_cases_close(&cases);
 }
 
+/* Four runs of 16 devices: what the others leave is dp, 16 / (tp pp cp). Two values of a property make a pattern. */
+static void patterns_know_dp(void **state)
+{
+    (void)state;
+    struct user_runs runs = parsed("model,cluster,tp,pp,cp,batch,s\n"
+                                   "gpt3-1.3b,dgx-a100:2,2,2,2,8,1\n"
+                                   "gpt3-1.3b,dgx-a100:2,2,1,1,8,1\n");
+    struct run_patterns found = {0};
+    static const char *const DP[] = {"2", "8"};
+    int seen = 0;
+    for (size_t i = 0; i < runs.len; i++) {
+        assert_null(runs.data[i].reason);
+        runs.data[i].done = true;
+        runs.data[i].devices = 16;
+        runs.data[i].measured.time_s = 1;
+        runs.data[i].predicted.time_s = 1.5 + (double)i;
+    }
+    runs_patterns(arena, &runs, &found);
+    for (size_t i = 0; i < found.len; i++)
+        if (strcmp(found.data[i].property, "dp") == 0)
+            assert_string_equal(found.data[i].value, DP[seen++]);
+    assert_int_equal(seen, 2);
+}
+
 /* ---- logs ------------------------------------------------------------------------------------ */
 
 /* Five steps of which the first two are left out: the median of 1.0, 1.2 and 5.0 s. */
@@ -270,6 +294,7 @@ int main(void)
         cmocka_unit_test(one_run_is_explained),
         cmocka_unit_test(nothing_to_find),
         cmocka_unit_test(what_the_runs_do_not_determine),
+        cmocka_unit_test(patterns_know_dp),
         cmocka_unit_test(logs_of_frameworks),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

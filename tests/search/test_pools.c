@@ -57,6 +57,21 @@ static void the_uplink_limits_a_send(void **state)
     cluster_free(cluster);
 }
 
+/* A latency that is given is the one between pools, below those of their fabrics, too; else the longer of these is. */
+static void the_latency_is_the_given_one(void **state)
+{
+    static const char TEXT[] = "pools: [{cluster: 'dgx-h100:2'}, {cluster: 'dgx-a100:2'}]\n%s";
+    (void)state;
+    struct arena *arena = arena_new();
+    struct cluster *usual = cluster_of(arena_printf(arena, TEXT, ""));
+    struct cluster *near = cluster_of(arena_printf(arena, TEXT, "between: {latency: 7ns}\n"));
+    assert_true(usual->between_ns > 7);
+    assert_int_equal(near->between_ns, 7);
+    cluster_free(usual);
+    cluster_free(near);
+    arena_free(arena);
+}
+
 /* Every byte of a send leaves by a NIC of the first node, goes up the first pool's uplink and down the second's, and enters by
  * a NIC of the second node; the way back is the same in the other direction. */
 static void a_send_uses_both_uplinks(void **state)
@@ -423,6 +438,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_uplink_limits_a_send),
+        cmocka_unit_test(the_latency_is_the_given_one),
         cmocka_unit_test(a_send_uses_both_uplinks),
         cmocka_unit_test(two_stages_on_two_types),
         cmocka_unit_test(slower_devices_get_fewer_layers),

@@ -134,6 +134,25 @@ static void links_carry_what_is_sent(void **state)
 }
 
 /* The last stage has the head beside as many layers: it waits least. */
+/* 4,096 micro-batches of which some hundred are simulated: the links are as busy as with all of them. */
+static void links_are_as_busy_in_part(void **state)
+{
+    (void)state;
+    struct degrees d = {.tp = 2, .pp = 4, .global_batch = 4096};
+    struct made m = make("gpt3-350m", "layers: 4", "dgx-a100:1", &d);
+    struct simulate_options briefly = {.fold = FOLD_ALWAYS, .briefly = true};
+    struct link_load *some, *all;
+    struct prediction *part, *whole = predicted(m.plan, FOLD_ALWAYS);
+    assert_int_equal(simulate(m.plan, &briefly, &part), WEFT_OK);
+    assert_true(plan_micro_batches(part->graph->plan) < 1000);
+    assert_true(link_loads(m.arena, part, 1, &some) == 1 &&
+                link_loads(m.arena, whole, 1, &all) == 1);
+    assert_true(fabs(some->busy / all->busy - 1) < 0.2);
+    prediction_free(part);
+    prediction_free(whole);
+    unmake(&m);
+}
+
 static void the_busiest_stage_waits_least(void **state)
 {
     (void)state;
@@ -368,6 +387,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_busiest_stage_waits_least),
         cmocka_unit_test(links_carry_what_is_sent),
+        cmocka_unit_test(links_are_as_busy_in_part),
         cmocka_unit_test(reserved_is_what_playing_all_slots_says),
         cmocka_unit_test(what_is_kept_is_what_a_replay_says),
         cmocka_unit_test(communicators_follow_from_the_groups),

@@ -3,6 +3,8 @@
  *   P4  Where it begins, and with how many threads, makes no difference.
  *   P5  It judges no more configs than it may, counted, and the same ones with any number of threads.
  *   P6  It answers when stopped, logs valid JSON, and is never worse than the plan it began with.
+ *   P7  Steps that are far slower are not tuned, nor is what gains next to nothing tuned again. A time to beat that is
+ *       near leaves the answer as it is; where it is far, the search ends early, and on many devices nothing is simulated.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -303,6 +305,60 @@ static void test_a_plan_gets_better(void **state)
     free(file);
 }
 
+/* ---- P7 -------------------------------------------------------------------------------------- */
+
+static struct planned find_below(struct asked *a, int64_t known_ns)
+{
+    struct planned out = {.arena = arena_new(), .planner = "aceso"};
+    a->request.known_ns = known_ns;
+    assert_int_equal(aceso_find(&a->request, &out), WEFT_OK);
+    return out;
+}
+
+static void free_found(struct planned *found)
+{
+    for (size_t i = 0; i < found->trials.len; i++)
+        plan_free(found->trials.data[i].plan);
+    arena_free(found->arena);
+}
+
+static int64_t fastest_of(const struct planned *planned)
+{
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < planned->trials.len; i++)
+        if (planned->trials.data[i].fits && planned->trials.data[i].iteration_ns < least)
+            least = planned->trials.data[i].iteration_ns;
+    return least;
+}
+
+/* With every step tuned, and as long as anything is gained at all, 51,000 configs are judged for the first problem, and
+ * the answer is the same. */
+static void test_what_is_far_off_is_left(void **state)
+{
+    (void)state;
+    enum { MOST = 30000 };
+    struct degrees pins = {.global_batch = 32};
+    struct asked a = open_asked("gpt3-1.3b", "layers: 4, seq: 512", "dgx-a100:2", pins, NULL);
+    a.request.options.threads = 1;
+    struct planned all = find_below(&a, 0);
+    int64_t best = fastest_of(&all);
+    struct planned near = find_below(&a, best), far = find_below(&a, best / 2);
+    assert_true(all.candidates < MOST);
+    assert_true(near.candidates <= all.candidates);
+    assert_int_equal(fastest_of(&near), best);
+    assert_true(far.candidates < near.candidates);
+    free_found(&all);
+    free_found(&near);
+    free_found(&far);
+    close_asked(&a);
+    a = open_asked("gpt3-1.3b", "layers: 4, seq: 512", "dgx-a100:65",
+                   (struct degrees){.global_batch = 520, .pp = 1}, NULL);
+    struct planned none = find_below(&a, 1);
+    assert_int_equal(none.trials.len, 0);
+    free_found(&none);
+    close_asked(&a);
+}
+
 static void test_what_is_wrong_is_said(void **state)
 {
     (void)state;
@@ -329,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_any_number_of_devices),
         cmocka_unit_test(test_the_log_is_json),
         cmocka_unit_test(test_a_plan_gets_better),
+        cmocka_unit_test(test_what_is_far_off_is_left),
         cmocka_unit_test(test_what_is_wrong_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

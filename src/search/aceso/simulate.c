@@ -17,7 +17,7 @@
  *       exceeds it by little may well lead to one that fits. Where trials are counted there are too few for that:
  *       it is applied at once.
  *   I3  The best of all is simulated whenever a turn is over: what replaces it is better only by an
- *       estimate, and may be worse.
+ *       estimate, and may be worse. What is farther from a time to beat than its search may be to go on is not.
  */
 #include "search/aceso/team.h"
 
@@ -267,7 +267,12 @@ static bool found_fits(const struct search_result *result)
     return result->count && result->found[0].verdict.excess_bytes == 0;
 }
 
-/* The search with the best config of all, if that was not simulated yet; -1: it was. */
+static bool is_near(const struct team *team, struct verdict verdict)
+{
+    return (double)verdict.iteration_ns <= team_worth_ns(team);
+}
+
+/* The search with the best config of all, if that was not simulated yet; -1: it was, or it is too slow. */
 static int32_t best_unasked(const struct team *team, const struct outcome *out)
 {
     int32_t at = -1;
@@ -275,7 +280,8 @@ static int32_t best_unasked(const struct team *team, const struct outcome *out)
         if (found_fits(&team->result[i]) &&
             (at < 0 || better(team->result[i].found->verdict, team->result[at].found->verdict)))
             at = i;
-    return at >= 0 && hash_get(&out->tried, team->result[at].found->hash) < 0 ? at : -1;
+    bool near = at >= 0 && is_near(team, team->result[at].found->verdict);
+    return near && hash_get(&out->tried, team->result[at].found->hash) < 0 ? at : -1;
 }
 
 /* The search with the best config about which nothing is known yet, if it is near enough; -1:
@@ -294,7 +300,7 @@ static int32_t next_to_ask(const struct team *team, const struct outcome *out)
         at = i;
     }
     bool far = out->fits && (double)best.iteration_ns > NEAR * (double)out->iteration_ns;
-    return far ? -1 : at;
+    return far || !is_near(team, best) ? -1 : at;
 }
 
 weft_status team_ask(struct team *team, struct judge *judge, struct outcome *out)

@@ -34,6 +34,9 @@ struct team {
     int32_t workers;
 };
 
+/* The time above which a search does not go on (aceso.c, I3). */
+double team_worth_ns(const struct team *team);
+
 /* What the simulator has said. */
 struct outcome {
     struct planned *planned;

@@ -244,6 +244,7 @@ static void decisions_are_the_targets(void **state)
         const char *target, *says; /* NULL: nothing */
         enum dtype dtype;
         unsigned overlap;
+        int64_t cp; /* in place of dp and tp; 0: 4 and 2 */
     } CASES[] = {
         {"megatron", "Megatron-LM overlaps tensor exchanges", DTYPE_BF16, 0},
         {"megatron", NULL, DTYPE_BF16, OVERLAP_TENSOR | OVERLAP_GRADIENTS},
@@ -252,19 +253,24 @@ static void decisions_are_the_targets(void **state)
         {"galvatron", "does not overlap products", DTYPE_BF16, OVERLAP_PRODUCTS},
         {"fsdp", "fp16 needs a scaled loss", DTYPE_FP16, 0},
         {"deepspeed", NULL, DTYPE_BF16, 0},
+        {"megatron", "synchronises gradients at once", DTYPE_BF16, 0, 8},
+        {"megatron", NULL, DTYPE_BF16, OVERLAP_GRADIENTS, 8},
     };
     struct model *model;
     struct cluster *cluster;
     assert_int_equal(model_open("llama3-8b", "layers: 2", &model), WEFT_OK);
     assert_int_equal(cluster_open("dgx-h100", &cluster), WEFT_OK);
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        struct degrees d = {.dp = 4, .tp = 2, .cp = 1, .pp = 1, .pieces = 1};
+        int64_t cp = CASES[i].cp;
+        struct degrees d = {
+            .dp = cp ? 1 : 4, .tp = cp ? 1 : 2, .cp = cp ? cp : 1, .pp = 1, .pieces = 1};
         struct texts said = {0};
         struct plan *plan;
         assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
         plan->dtype = CASES[i].dtype;
         plan->policy = POLICY_FSDP;
         plan->overlap = CASES[i].overlap;
+        plan->bucket_bytes = cp ? 1 << 20 : plan->bucket_bytes;
         target_decisions(arena, target_find(CASES[i].target), plan, &d, &said);
         assert_int_equal(said.len > 0, CASES[i].says != NULL);
         assert_true(!CASES[i].says || strstr(said.data[0], CASES[i].says));

@@ -66,6 +66,25 @@ static void test_lookup(void **state)
     cluster_free(cluster);
 }
 
+/* I2 of interference.c: a later source answers for what the ones before it have not measured. */
+static void test_first_source_counts(void **state)
+{
+    static const char *const TABLES[] = {"device,kernel,work_slowdown,transfer_slowdown\n"
+                                         "A100-SXM4-80GB,matmul,1.08,1.2\n",
+                                         "device,kernel,work_slowdown,transfer_slowdown\n"
+                                         "A100-SXM4-80GB,matmul,2,3\n"
+                                         "A100-SXM4-80GB,norm,1.5,1.02\n"};
+    struct interference found[KERNEL_COUNT] = {0};
+    for (size_t i = 0; i < COUNT_OF(TABLES); i++) {
+        struct profile *profile;
+        assert_int_equal(profile_open(database(*state, TABLES[i]), &profile), WEFT_OK);
+        assert_int_equal(profile_interference(profile, DEVICE, found), WEFT_OK);
+        profile_close(profile);
+    }
+    assert_true(found[KERNEL_MATMUL].work == 1.08 && found[KERNEL_MATMUL].transfer == 1.2);
+    assert_true(found[KERNEL_NORM].work == 1.5 && found[KERNEL_NORM].transfer == 1.02);
+}
+
 static void test_refusals(void **state)
 {
     struct scratch *scratch = *state;
@@ -225,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_lookup, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(test_first_source_counts, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_refusals, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_equal_factors, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(test_weighted, scratch_setup, scratch_teardown),

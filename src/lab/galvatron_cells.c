@@ -9,10 +9,9 @@
  * for a batch of n samples in chunks of s samples; the last chunk has the remainder. torch.chunk does
  * the same: it cuts a batch of 8 into 3, 3 and 2.
  *
- *   I1  Rows that are not 1F1B hold a whole batch at once (GPipe), and cut it into chunks only if there
- *       are several stages; 1F1B rows also accumulate gradients on a single stage.
- *   I2  1F1B rows may also take the chunks of GPipe rows, and every row with recomputation or 1F1B may
- *       take the batch of the row that it extends. What fits there also fits here and takes no longer.
+ *   I1  Rows that are not 1F1B hold a whole batch at once (GPipe); how many chunks it is cut into is in galvatron_facts.h.
+ *   I2  Every row with recomputation or 1F1B may take the batch of the row that it extends. What fits there also fits here
+ *       and takes no longer.
  *   I3  A batch for which nothing fits ends the search, as in Algorithm 1.
  *   I4  1F1B can accumulate any batch. Algorithm 2 stays within B0 - r .. B0 + r of the batch B0 of
  *       Algorithm 1; r is not published, and is taken to be B0.
@@ -39,23 +38,6 @@ struct hunt {
     int64_t batch_step;
     struct search_cell *cell;
 };
-
-/* How many chunks torch.chunk makes of a device's samples if it is asked for `asked` chunks. */
-static int64_t torch_chunks(int64_t samples, double asked)
-{
-    int64_t count = asked < 1 ? 1 : (int64_t)asked;
-    return ceil_div(samples, ceil_div(samples, count));
-}
-
-static size_t list_chunks(const struct hunt *hunt, int64_t samples, int64_t pp, int64_t out[2])
-{
-    const struct galvatron_model *model = hunt->model;
-    int64_t by_size = ceil_div(samples, model->chunk_samples[pp > 8]);
-    double own = hunt->cell->devices == 8 ? galvatron_chunks(model, samples, pp) : (double)by_size;
-    out[0] = pp == 1 ? 1 : torch_chunks(samples, own);
-    out[1] = torch_chunks(samples, (double)by_size);
-    return hunt->row->flush && out[1] != out[0] ? 2 : 1; /* I1, I2 */
-}
 
 static const char *laid_out(struct arena *keep, const struct layer_plan *plan)
 {
@@ -139,7 +121,8 @@ static weft_status search_batch(struct hunt *hunt, int64_t batch, bool *fits)
         int64_t pp = hunt->pp.data[i], group = hunt->cell->devices / pp, chunks[2];
         if (batch % group)
             continue;
-        size_t count = list_chunks(hunt, batch / group, pp, chunks);
+        size_t count = galvatron_chunk_counts(hunt->model, hunt->row, hunt->cell->devices,
+                                              batch / group, pp, chunks);
         tried = true;
         for (size_t c = 0; c < count; c++)
             TRY(search_chunks(hunt, batch, pp, chunks[c], fits));

@@ -185,7 +185,7 @@ const struct galvatron_machine *galvatron_machine_find(const struct galvatron_fa
     return NULL;
 }
 
-double galvatron_chunks(const struct galvatron_model *model, int64_t samples, int64_t pp)
+static double chunks_asked(const struct galvatron_model *model, int64_t samples, int64_t pp)
 {
     for (size_t i = 0; i < model->chunks.len; i++) {
         const struct chunk_rule *rule = &model->chunks.data[i];
@@ -194,4 +194,21 @@ double galvatron_chunks(const struct galvatron_model *model, int64_t samples, in
             return rule->constant + rule->per_sample * (double)samples;
     }
     return 1;
+}
+
+/* How many chunks torch.chunk makes of a device's samples if it is asked for `asked` chunks. */
+static int64_t torch_chunks(int64_t samples, double asked)
+{
+    int64_t count = asked < 1 ? 1 : (int64_t)asked;
+    return ceil_div(samples, ceil_div(samples, count));
+}
+
+size_t galvatron_chunk_counts(const struct galvatron_model *model, const struct galvatron_row *row,
+                              int64_t devices, int64_t samples, int64_t pp, int64_t out[2])
+{
+    int64_t by_size = ceil_div(samples, model->chunk_samples[pp > 8]);
+    double own = devices == 8 ? chunks_asked(model, samples, pp) : (double)by_size;
+    out[0] = pp == 1 ? 1 : torch_chunks(samples, own);
+    out[1] = torch_chunks(samples, (double)by_size);
+    return row->flush && out[1] != out[0] ? 2 : 1;
 }

@@ -42,6 +42,10 @@ weft_status galvatron_facts_parse(struct arena *keep, const char *file, const ch
 /* NULL if there is none. */
 const struct galvatron_machine *galvatron_machine_find(const struct galvatron_facts *facts,
                                                        int64_t devices);
-double galvatron_chunks(const struct galvatron_model *model, int64_t samples, int64_t pp);
+/* In how many chunks a device's samples were taken on so many stages; one or two numbers, of which the better counts. Rows that
+ * are not 1F1B cut a batch only if there are several stages; 1F1B rows also accumulate gradients on a single stage, and may
+ * take the chunks of the others, too. */
+size_t galvatron_chunk_counts(const struct galvatron_model *model, const struct galvatron_row *row,
+                              int64_t devices, int64_t samples, int64_t pp, int64_t out[2]);
 
 #endif

@@ -1,7 +1,8 @@
-/* order_waves.c - orders of pieces in a zigzag whose backward passes are whole, or nearly all of them: dualpipe, dualpipev, hanayo.
+/* order_waves.c - orders of pieces in a zigzag whose backward passes are whole, or nearly all of them: dualpipe, dualpipev,
+ * hanayo.
  *
- * dualpipev (DualPipe cut in half; a stage of DualPipe has the list of its half, schedule.h, I6) pairs a forward pass of one piece with a backward
- * pass of the other. On stage s, with r = p - s - 1 and pieces a and b:
+ * dualpipev (DualPipe cut in half; a stage of DualPipe has the list of its half, schedule.h, I6) pairs a forward pass of one
+ * piece with a backward pass of the other. On stage s, with r = p - s - 1 and pieces a and b:
  *   2 r times Fa,  s + 1 times Fa Fb,  r times Ib Wb Fb,  m - 2 p + s + 1 times (Fa Bb)(Fb Ba),  r times Bb (Fb Ba),
  *   s + 1 times Bb Ba, the later half of these as I,  r times W Ia,  then what is left of W                              (1)
  * so that with pairs executed as one an iteration has a bubble of (p - 1)(F&B + B - 3 W) and a stage holds 2 p + 1 pieces,

@@ -19,7 +19,8 @@ static const struct planner PLANNERS[] = {
      .find = megatron_find},
     {.name = "galvatron",
      .summary = "a strategy for every layer and uneven stages, by dynamic programming",
-     .takes = 1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET,
+     .takes =
+         1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET | 1U << TAKES_EXTENSION,
      .joins = JOINS_ALWAYS,
      .find = galvatron_find},
     {.name = "aceso",

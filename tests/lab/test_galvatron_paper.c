@@ -357,7 +357,57 @@ static void damaged_facts_are_explained(void **state)
     }
 }
 
+/* By hand from galvatron.yaml. On 8 devices BERT's 24 samples of a group are asked for in 2 + 24 / 8 = 5 chunks, of 5, 5, 5, 5 and
+ * 4; by size they are 6 chunks of 4. */
+static void chunks_are_the_authors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *row;
+        int64_t devices, samples, pp;
+        size_t count;
+        int64_t chunks[2];
+    } CASES[] = {
+        {"BERT-Huge-32", "Galvatron-BMW", 8, 24, 2, 2, {5, 6}},
+        {"BERT-Huge-32", "Galvatron", 8, 24, 2, 1, {5, 0}},
+        {"BERT-Huge-32", "Galvatron-BMW", 8, 24, 1, 2, {1, 6}},
+        {"BERT-Huge-32", "Galvatron", 8, 24, 1, 1, {1, 0}},
+        {"BERT-Huge-32", "Galvatron-BMW", 16, 37, 8, 1, {10, 0}},
+        {"ViT-Huge-32", "Galvatron-BMW", 16, 40, 16, 1, {2, 0}},
+    };
+    const struct galvatron_facts *facts;
+    assert_int_equal(galvatron_facts_open(arena, &facts), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        int model = name_index(CASES[i].model, facts->models.data, sizeof *facts->models.data,
+                               facts->models.len);
+        int row =
+            name_index(CASES[i].row, facts->rows.data, sizeof *facts->rows.data, facts->rows.len);
+        int64_t chunks[2];
+        size_t count =
+            galvatron_chunk_counts(&facts->models.data[model], &facts->rows.data[row],
+                                   CASES[i].devices, CASES[i].samples, CASES[i].pp, chunks);
+        assert_int_equal(count, CASES[i].count);
+        assert_memory_equal(chunks, CASES[i].chunks, count * sizeof *chunks);
+    }
+}
+
 /* ---- the program ----------------------------------------------------------------------------- */
+
+/* GPipe on 16 stages takes BERT's 16 samples in chunks of 4, where a search would take smaller ones. */
+static void program_plans_with_the_authors_chunks(void **state)
+{
+    const struct scratch *scratch = *state;
+    FILE *file =
+        fopen(arena_printf(scratch->arena, "%s/galvatron_table3.csv", scratch->folder), "w");
+    assert_non_null(file);
+    fputs(HEAD "16,8,\"RTX TITAN, 100 Gb IB\",PyTorch GPipe (PP),BERT-Huge-32,0,13.79,16\n", file);
+    fclose(file);
+    measurements_from(scratch->folder);
+    char *text = answer_to("validate galvatron_table3_plans --rows");
+    measurements_from(NULL);
+    assert_non_null(strstr(text, "pp 16 micro-batch 4"));
+    free(text);
+}
 
 /* A table of two cells in a folder of its own. */
 static void program_searches(void **state)
@@ -405,7 +455,10 @@ int main(void)
         cmocka_unit_test(damaged_tables_are_explained),
         cmocka_unit_test(agreement_by_hand),
         cmocka_unit_test(damaged_facts_are_explained),
+        cmocka_unit_test(chunks_are_the_authors),
         cmocka_unit_test_setup_teardown(program_searches, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(program_plans_with_the_authors_chunks, scratch_setup,
+                                        scratch_teardown),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

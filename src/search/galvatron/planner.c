@@ -133,6 +133,7 @@ static weft_status finder_open(struct finder *f)
     const struct plan_request *request = f->request;
     const struct plan_options *options = &request->options;
     const struct space *space = space_find(options->space ? options->space : "bmw");
+    const struct galvatron_study *study = request->extension;
     struct plan *plan = NULL;
     weft_status status;
     if (!space)
@@ -155,6 +156,7 @@ static weft_status finder_open(struct finder *f)
                                .limit_bytes = estimate_limit_bytes(plan->cluster, &plan->memory),
                                .global_batch = request->pins.global_batch,
                                .pp = request->pins.pp,
+                               .micro_batches = study ? study->micro_batches : 0,
                                .known_ns = request->known_ns,
                                .stop = &f->stop,
                                .progress = look,

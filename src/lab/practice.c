@@ -152,6 +152,7 @@ static const struct field FIELDS[] = {
     {"etp", FIELD_COUNT, AT(rule.etp)},
     {"replicate", FIELD_COUNT, AT(rule.replicate)},
     NODE(recompute),
+    {"recompute_layers", FIELD_COUNT, AT(rule.exchanges.recompute_layers)},
     NODE(optimizer),
     NODE(dtype),
     NODE(policy),
@@ -300,6 +301,7 @@ static void take_exchanges(const struct rule *rule, struct degrees *d)
     if (from->has_recompute) {
         d->recompute = from->recompute;
         d->modules = from->modules;
+        d->recompute_layers = from->recompute_layers;
     }
     if (from->optimizer)
         d->optimizer = from->optimizer;

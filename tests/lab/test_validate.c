@@ -239,6 +239,24 @@ static void proteus_rows(void **state)
     }
 }
 
+/* LoRA on devices of 192 GB recomputes 21 layers, on larger ones none. */
+static void some_layers_are_recomputed(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("mlperf");
+    int found = 0;
+    for (size_t i = 0; i < rows.len; i++) {
+        const struct degrees *d = &rows.data[i].degrees;
+        if (!strstr(rows.data[i].name, "AMD Instinct"))
+            continue;
+        bool small = strstr(rows.data[i].name, "MI300X") != NULL;
+        found += small;
+        assert_int_equal(d->recompute, small ? RECOMPUTE_FULL : RECOMPUTE_NONE);
+        assert_int_equal(d->recompute_layers, small ? 21 : 0);
+    }
+    assert_int_equal(found, 6);
+}
+
 /* Recipes of Megatron-Bridge differ by release: from 26.06 on CUDA graphs, fused experts, overlapped all-to-alls. */
 static void bridge_by_release(void **state)
 {
@@ -684,6 +702,8 @@ static void damaged_sources_are_explained(void **state)
         {SOURCES "{recompute: half}]}\n",
          "t.yaml:7: 'recompute' is 'half', expected none, selective, full, or some of core_attn, "
          "layernorm, mla_up_proj, mlp, moe, moe_act, shared_experts, mhc"},
+        {SOURCES "{recompute: full, recompute_layers: some}]}\n",
+         "t.yaml:7: 'recompute_layers' is 'some', expected a whole number of at least 1"},
         {SOURCES "{also_overlap: 'tensor,words'}]}\n",
          "t.yaml:7: 'also_overlap' is 'tensor,words', expected tensor, pipeline, gradients, "
          "parameters, keys, products, experts, all or none"},
@@ -822,6 +842,7 @@ int main(void)
         cmocka_unit_test(golden_follows_launch_arguments),
         cmocka_unit_test(fold3d_systems),
         cmocka_unit_test(proteus_rows),
+        cmocka_unit_test(some_layers_are_recomputed),
         cmocka_unit_test(bridge_by_release),
         cmocka_unit_test(memory_that_ran),
         cmocka_unit_test(mlperf_submissions),

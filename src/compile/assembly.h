@@ -40,8 +40,9 @@ struct mark {
     int32_t last[STREAM_COUNT];
     /* the last tasks of both lanes before the unit that was gathered last */
     int32_t before_unit[2];
-    int32_t features, computed; /* the latest step and computation before the current block */
-    int32_t stored;             /* the latest copy of a layer to the host */
+    int32_t features, tokens,
+        computed;   /* the latest steps and computation before the current block */
+    int32_t stored; /* the latest copy of a layer to the host */
 };
 
 /* A block's task that waits for what another stage sends that has not been walked yet. */
@@ -103,6 +104,12 @@ static inline void wait_for(struct assembly *a, int32_t task, int32_t on)
     struct wait wait = {task, on};
     if (on != NONE && on != task)
         array_push(a->b->scratch, &a->waits, wait);
+}
+/* For the device's latest steps. */
+static inline void wait_for_steps(struct assembly *a, int32_t task, const struct mark *mark)
+{
+    wait_for(a, task, mark->last[STREAM_FEATURE]);
+    wait_for(a, task, mark->last[STREAM_TOKENS]);
 }
 
 static inline int32_t add_task(struct assembly *a, struct task task)

@@ -47,6 +47,8 @@ struct emission {
     const struct block *block;
     const struct block_runs *runs;
     int32_t *task;          /* per run: the task of its first device or group */
+    bool paired;            /* with another block (pairs.c) */
+    int32_t step;           /* the latest run of a step, -1: none */
     bool computed, stepped; /* whether a run of this lane has been emitted */
     struct unit_turn turn;
 };
@@ -98,6 +100,7 @@ static void begin_block(struct assembly *a, const struct emission *e, int32_t ta
     if (e->place->fetches)
         wait_for(a, task, mark->last[STREAM_FROM_HOST]);
     wait_for(a, task, mark->features);
+    wait_for(a, task, mark->tokens);
     wait_for(a, task, mark->stored);
     /* on the compute stream, its own order already ensures this */
     if (a->tasks.data[task].stream != STREAM_COMPUTE)
@@ -152,7 +155,9 @@ static void emit_step(struct assembly *a, struct emission *e, int32_t run)
 {
     const struct block_run *r = &e->runs->run[run];
     const struct item *item = &e->block->item[r->first];
-    struct task task = run_task(e, r, STREAM_FEATURE, (enum purpose)item->purpose);
+    bool apart = e->paired && item->tokens;
+    struct task task =
+        run_task(e, r, apart ? STREAM_TOKENS : STREAM_FEATURE, (enum purpose)item->purpose);
     e->task[run] = (int32_t)a->tasks.len;
     if (item->pattern < 0)
         emit_slice(a, &task);
@@ -163,12 +168,15 @@ static void emit_step(struct assembly *a, struct emission *e, int32_t run)
         int32_t number = task_of_run(a, e, run, d);
         if (r->after >= 0)
             wait_for(a, number, task_of_run(a, e, r->after, d));
+        if (e->paired && e->step >= 0)
+            wait_for(a, number, task_of_run(a, e, e->step, d));
         if (!e->stepped)
             begin_block(a, e, number, d);
         if (!e->turn.stepped)
             begin_unit(a, e, number, d);
     }
     e->stepped = e->turn.stepped = true;
+    e->step = run;
 }
 
 static struct emission start_emission(struct assembly *a, const struct visit *place, unsigned cuts)
@@ -176,6 +184,7 @@ static struct emission start_emission(struct assembly *a, const struct visit *pl
     struct emission e = {.place = place,
                          .block = &a->b->blocks.data[place->block],
                          .runs = runs_of(a, place->block, cuts),
+                         .step = -1,
                          .turn = {-1, NONE, NONE, false, false}};
     e.task = ARENA_ARRAY(a->b->scratch, int32_t, (size_t)e.runs->count);
     return e;
@@ -200,6 +209,7 @@ static void set_marks(struct assembly *a)
 {
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         a->mark[d].features = a->mark[d].last[STREAM_FEATURE];
+        a->mark[d].tokens = a->mark[d].last[STREAM_TOKENS];
         a->mark[d].computed = a->mark[d].last[STREAM_COMPUTE];
     }
 }
@@ -234,6 +244,7 @@ void emit_pair(struct assembly *a, const struct visit place[2])
                               cuts_of(a, &place[k]) | CUT_STEPS |
                                   (a->b->blocks.data[place[k].block].unit ? CUT_UNITS : 0U));
     struct pair_turns turns = turns_of_pair(scratch, e[0].block, e[1].block);
+    e[0].paired = e[1].paired = true;
     set_marks(a);
     for (size_t i = 0; i < turns.len; i++) {
         const struct pair_turn *turn = &turns.data[i];

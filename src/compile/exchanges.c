@@ -29,7 +29,7 @@ static void wait_for_member(struct assembly *a, int32_t task, const struct mark 
     if (after == AFTER_RUN || after == AFTER_BLOCK)
         wait_for(a, task, mark->last[STREAM_COMPUTE]);
     if (after == AFTER_BLOCK)
-        wait_for(a, task, mark->last[STREAM_FEATURE]);
+        wait_for_steps(a, task, mark);
     if (after == AFTER_UNIT) {
         wait_for(a, task, mark->before_unit[0]);
         wait_for(a, task, mark->before_unit[1]);

@@ -19,10 +19,15 @@ const char *purpose_name(enum purpose purpose)
 const char *stream_name(enum stream_kind stream)
 {
     static const char *const NAMES[] = {
-        [STREAM_COMPUTE] = "compute",    [STREAM_FEATURE] = "features",
-        [STREAM_GRADIENT] = "gradients", [STREAM_PARAMETER] = "parameters",
-        [STREAM_NEXT] = "to next stage", [STREAM_PREVIOUS] = "to previous stage",
-        [STREAM_TO_HOST] = "to host",    [STREAM_FROM_HOST] = "from host",
+        [STREAM_COMPUTE] = "compute",
+        [STREAM_FEATURE] = "features",
+        [STREAM_TOKENS] = "tokens",
+        [STREAM_GRADIENT] = "gradients",
+        [STREAM_PARAMETER] = "parameters",
+        [STREAM_NEXT] = "to next stage",
+        [STREAM_PREVIOUS] = "to previous stage",
+        [STREAM_TO_HOST] = "to host",
+        [STREAM_FROM_HOST] = "from host",
         [STREAM_HOST] = "host",
     };
     _Static_assert(COUNT_OF(NAMES) == STREAM_COUNT, "a stream without a name");

@@ -48,7 +48,8 @@ const char *purpose_name(enum purpose purpose);
  * themselves. */
 enum stream_kind {
     STREAM_COMPUTE,
-    STREAM_FEATURE,   /* steps of reshards that may meet other traffic */
+    STREAM_FEATURE, /* steps of reshards that may meet other traffic */
+    STREAM_TOKENS, /* of these, beside another pass, those that bring tokens to experts or back (pairs.c, I3) */
     STREAM_GRADIENT,  /* gradient synchronisation */
     STREAM_PARAMETER, /* gathers of sharded weights */
     STREAM_NEXT,      /* activations to the next stage */

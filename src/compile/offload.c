@@ -32,7 +32,7 @@ void copy_checkpoints(struct assembly *a, enum exchange_kind kind, const struct 
         int32_t number = add_task(a, task);
         wait_for(a, number, after[place_in_stage]);
         if (out)
-            wait_for(a, number, a->mark[d].last[STREAM_FEATURE]); /* I1 */
+            wait_for_steps(a, number, &a->mark[d]); /* I1 */
         wait_for(a, number, *stored + place_in_stage);
     }
 }

@@ -16,6 +16,8 @@
  *   I1  Each block's items keep their order, and lanes are shared: a task that waits for a later
  *       task of the pair in (1) waits for one of its own block.
  *   I2  If neither block sends tokens the two run one after the other, the forward block first.
+ *   I3  Tokens have a stream of their own: what the other pass exchanges meanwhile, such as the features of tensor
+ *       parallelism, is another communicator's and does not wait for them. A block's own steps keep their order.
  */
 #include "compile/graph.h"
 

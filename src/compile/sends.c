@@ -144,7 +144,7 @@ static void send(struct assembly *a, const struct visit *place, int32_t crossing
         task.exchange = exchange + r;
         int32_t number = add_task(a, task);
         wait_for(a, number, mark->last[STREAM_COMPUTE]);
-        wait_for(a, number, mark->last[STREAM_FEATURE]);
+        wait_for_steps(a, number, mark);
     }
 }
 

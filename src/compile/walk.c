@@ -147,7 +147,7 @@ static void finish_stage(struct assembly *a)
         task.parameters = parameters;
         int32_t number = add_task(a, task);
         wait_for(a, number, mark->last[STREAM_GRADIENT]);
-        wait_for(a, number, mark->last[STREAM_FEATURE]);
+        wait_for_steps(a, number, mark);
         a->ending[d] = (struct ending){computed, number};
         if (host.chunks) /* gathers of updated weights wait for those that come up */
             mark->last[STREAM_COMPUTE] = step_on_host(a, &host, d, number);

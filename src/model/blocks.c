@@ -122,15 +122,6 @@ static int windowed_core(struct builder *b, int qkv, const struct block_style *s
     return build_view(b, y, 3, (int64_t[]){1, seq, inner});
 }
 
-/* RMS norm over each head of (batch, seq, heads * depth). */
-static int head_norm(struct builder *b, const char *name, int x, int64_t depth)
-{
-    struct tensor t = *build_tensor(b, x);
-    int64_t rows = t.size[1] * (t.size[2] / depth);
-    int y = build_rms_norm(b, name, build_view(b, x, 3, (int64_t[]){1, rows, depth}), true);
-    return build_view(b, y, 3, t.size);
-}
-
 /* Of every `share` heads (a key/value head with its queries, key and value) the first `turned` are
  * rotated. */
 static int rotated(struct builder *b, const char *name, int x, const struct attention_block *a,
@@ -172,8 +163,8 @@ static int apart_core(struct builder *b, int x, const struct block_style *style,
     int k = build_linear(b, "k", x, kv, a->qkv_bias);
     int v = build_linear(b, "v", x, kv, a->qkv_bias);
     if (a->qk_norm) {
-        q = head_norm(b, "q_norm", q, depth);
-        k = head_norm(b, "k_norm", k, depth);
+        q = build_head_norm(b, "q_norm", q, a->shape.heads);
+        k = build_head_norm(b, "k_norm", k, a->shape.kv_heads);
     }
     q = rotated(b, "q_rotary", q, a, 1, 1);
     k = rotated(b, "k_rotary", k, a, 1, 1);

@@ -208,13 +208,10 @@ int build_layer_norm(struct builder *b, const char *name, int x)
 
 int build_rms_norm(struct builder *b, const char *name, int x, bool fused)
 {
-    struct op op = draft_op(b, OP_RMS_NORM, name);
-    int64_t features = build_features(b, x);
-    draft_inputs(b, &op, &x, 1);
-    draft_weight(b, &op, "weight", 1, &features);
-    op.kept_fp32 = rows_of(b, x);
-    op.kept_elements = fused ? 0 : rows_of(b, x) * features; /* the normalised copy */
-    return draft_append_like(b, &op, x, features);
+    int y = build_head_norm(b, name, x, 1);
+    if (y >= 0 && !fused) /* the normalised copy */
+        build_last(b)->kept_elements = rows_of(b, x) * build_features(b, x);
+    return y;
 }
 
 static int elementwise(struct builder *b, enum op_kind kind, const char *name, int x, int y,

@@ -1,4 +1,5 @@
-/* build_scan.c - the operators of layers with a state: convolution, selective scan, delta rule, gated norm.
+/* build_scan.c - the operators of layers with a state: convolution, selective scan, delta rule, gated norm; and the norm of
+ * single heads.
  *
  * All are split by groups, the dim `head`: the heads of a group share B and C. Their operands
  * may be parts of one fused tensor, group by group (builder.h, struct fused_part).
@@ -109,5 +110,18 @@ int build_gated_norm(struct builder *b, const char *name, int x, int gate,
     take_part(&op.input[1], gate_part, groups);
     draft_weight(b, &op, "weight", 1, &features);
     op.kept_fp32 = build_tensor(b, x)->size[1] * groups; /* the reciprocal root of every row */
+    return draft_append_like(b, &op, x, features);
+}
+
+int build_head_norm(struct builder *b, const char *name, int x, int64_t heads)
+{
+    struct op op = draft_op(b, OP_RMS_NORM, name);
+    const struct tensor *t = build_tensor(b, x);
+    int64_t features = build_features(b, x), width = features / heads;
+    draft_dim(&op, DIM_HEAD, heads);
+    draft_dim(&op, DIM_HIDDEN, width);
+    op.kept_fp32 = (t->axes > 2 ? t->size[1] : 1) * heads; /* the reciprocal root of every row */
+    draft_inputs(b, &op, &x, 1);
+    draft_weight(b, &op, "weight", 1, &width);
     return draft_append_like(b, &op, x, features);
 }

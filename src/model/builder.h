@@ -97,6 +97,8 @@ int build_softmax(struct builder *b, const char *name, int x, bool keep_input);
 
 int build_layer_norm(struct builder *b, const char *name, int x);
 int build_rms_norm(struct builder *b, const char *name, int x, bool fused);
+/* The same over the features of each head, with one weight for all heads. */
+int build_head_norm(struct builder *b, const char *name, int x, int64_t heads);
 int build_gelu(struct builder *b, const char *name, int x);
 int build_relu(struct builder *b, const char *name, int x);
 int build_squared_relu(struct builder *b, const char *name, int x);

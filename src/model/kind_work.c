@@ -23,6 +23,7 @@ enum { LINEAR_BATCH, LINEAR_SEQ, LINEAR_IN, LINEAR_OUT };
 enum { ATT_BATCH, ATT_HEAD, ATT_GROUP, ATT_SEQ, ATT_KV, ATT_DEPTH };
 enum { EXPERT_BATCH, EXPERT_EXPERT, EXPERT_SEQ, EXPERT_IN, EXPERT_OUT };
 enum { CONV_BATCH, CONV_IN, CONV_OUT, CONV_HEIGHT, CONV_WIDTH };
+enum { NORM_HEADS = 3 };                              /* 1 of a layer norm */
 enum { SCAN_BATCH, SCAN_HEAD, SCAN_SEQ, SCAN_DEPTH }; /* also of a gated norm and a delta rule */
 enum { INDEX_BATCH, INDEX_SEQ, INDEX_KV, INDEX_HEAD, INDEX_DEPTH };
 
@@ -192,7 +193,7 @@ static void rows_work(enum kernel kernel, int64_t rows, int64_t cols, struct wor
 void norm_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
 {
     (void)op, (void)phase;
-    rows_work(KERNEL_NORM, size[0] * size[1], size[2], out);
+    rows_work(KERNEL_NORM, size[0] * size[1] * size[NORM_HEADS], size[2], out);
 }
 
 void gated_norm_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)

@@ -91,11 +91,12 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
         },
     [OP_RMS_NORM] =
         {
-            KIND("rms_norm", "root mean square over the features", norm_work),
-            .dims = {BATCH, SPLIT(SEQ), WHOLE(HIDDEN)},
+            KIND("rms_norm", "root mean square over the features, or over those of each head",
+                 norm_work),
+            .dims = {BATCH, SPLIT(SEQ), WHOLE(HIDDEN), SPLIT(HEAD)},
             .keep = KEEP_INPUT_0,
-            .input = {"batch,seq,hidden"},
-            .output = "batch,seq,hidden",
+            .input = {"batch,seq,head hidden"},
+            .output = "batch,seq,head hidden",
             .weight = {"hidden"},
         },
     [OP_BATCH_NORM] =

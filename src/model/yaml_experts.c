@@ -124,6 +124,14 @@ weft_status yaml_delta(struct yaml_reader *r, struct yaml_spec *spec, int *out)
     return status;
 }
 
+weft_status yaml_rms_norm(struct yaml_reader *r, struct yaml_spec *spec, int *out)
+{
+    weft_status status = check_groups(spec, build_features(r->b, spec->x[0]), "features");
+    if (status == WEFT_OK)
+        *out = build_head_norm(r->b, spec->name, spec->x[0], spec->groups);
+    return status;
+}
+
 weft_status yaml_gated_norm(struct yaml_reader *r, struct yaml_spec *spec, int *out)
 {
     if (!yaml_same_shape(r, spec->x[0], spec->x[1]))

@@ -133,12 +133,6 @@ static weft_status do_softmax(struct yaml_reader *r, struct yaml_spec *spec, int
     return WEFT_OK;
 }
 
-static weft_status do_rms_norm(struct yaml_reader *r, struct yaml_spec *spec, int *out)
-{
-    *out = build_rms_norm(r->b, spec->name, spec->x[0], true);
-    return WEFT_OK;
-}
-
 #define ONE_INPUT(kind)                                                                            \
     static weft_status do_##kind(struct yaml_reader *r, struct yaml_spec *spec, int *out)          \
     {                                                                                              \
@@ -407,7 +401,7 @@ static const struct yaml_kind KINDS[] = {
      KEY_HEADS | KEY_DEPTH | KEY_VALUE_DEPTH | KEY_SPAN | KEY_SINKS},
     {"softmax", do_softmax, 1, 1, {4, 4}, "scores (heads, seq, kv)", KEY_SINKS},
     {"layer_norm", do_layer_norm, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
-    {"rms_norm", do_rms_norm, 1, 1, {2, 3}, "(features) or (seq, features)", 0},
+    {"rms_norm", yaml_rms_norm, 1, 1, {2, 3}, "(features) or (seq, features)", KEY_GROUPS},
     {"batch_norm", do_batch_norm, 1, 1, {4, 4}, "an image (channels, height, width)", 0},
     {"gelu", do_gelu, 1, 1, {0}, "", 0},
     {"relu", do_relu, 1, 1, {0}, "", 0},

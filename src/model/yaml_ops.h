@@ -77,7 +77,7 @@ weft_status yaml_check_inputs(const struct yaml_reader *r, const struct yaml_spe
 /* ---- yaml_experts.c -------------------------------------------------------------------------- */
 
 yaml_rule yaml_router, yaml_dispatch, yaml_expert_linear, yaml_combine;
-yaml_rule yaml_conv1d, yaml_scan, yaml_delta, yaml_gated_norm;
+yaml_rule yaml_conv1d, yaml_scan, yaml_delta, yaml_rms_norm, yaml_gated_norm;
 
 /* ---- yaml_shapes.c --------------------------------------------------------------------------- */
 

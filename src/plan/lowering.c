@@ -45,6 +45,7 @@ enum {
     BY_COPY = SPLIT_COPY,
     BY_HEADS,  /* by head, and by group if there are fewer key/value heads than tp */
     BY_STREAM, /* like the residual stream: seq with sequence parallelism, else copies */
+    BY_NORM, /* by head if each is normalised by itself and tp divides them, else like the stream */
 };
 /* a partial sum, which is reduced to the layout of the residual stream */
 enum { SUMMED = SPREAD_COUNT };
@@ -73,8 +74,8 @@ struct lowering {
 #define MATRIX {{DIM_OUT, FEATURES}, {DIM_IN, SUMMED},       {DIM_OUT, FEATURES}, {DIM_IN, SUMMED}}
 /* Every element is treated alike: split as the input is. */
 #define ALIKE  {{BY_COPY, WHOLE},    {DIM_HIDDEN, FEATURES}, {DIM_SEQ, SEQ},      {DIM_SEQ, ROWS}}
-/* Needs all features of a position. */
-#define NORM   {{BY_STREAM, SUMMED}, {BY_STREAM, SUMMED},    {DIM_SEQ, SEQ},      {DIM_SEQ, ROWS}}
+/* Needs all features of a position, or of a head. */
+#define NORM   {{BY_STREAM, SUMMED}, {BY_NORM, FEATURES},    {DIM_SEQ, SEQ},      {DIM_SEQ, ROWS}}
 /* Channels or heads are independent of each other. */
 #define IMAGE  {{BY_COPY, WHOLE},    {DIM_HIDDEN, FEATURES}, {BY_COPY, WHOLE},    {BY_COPY, WHOLE}}
 #define SCORED {{BY_COPY, WHOLE},    {DIM_HEAD, FEATURES},   {BY_COPY, WHOLE},    {BY_COPY, WHOLE}}
@@ -355,6 +356,10 @@ static struct lay lay_of(const struct lower *l, const struct op *op, struct tens
         lay = row->lay[WHOLE];
     if (row->otherwise && !fits(l, op, lay.dim, mesh->etp))
         lay.dim = row->otherwise;
+    if (lay.dim == BY_NORM && dim_size(op, DIM_HEAD) % mesh->etp)
+        lay = row->lay[WHOLE];
+    if (lay.dim == BY_NORM)
+        lay.dim = DIM_HEAD;
     if (lay.dim == BY_STREAM)
         lay.dim = stream(l, op) == SEQ ? DIM_SEQ : BY_COPY;
     if (lay.dim == DIM_SEQ &&

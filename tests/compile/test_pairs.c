@@ -12,6 +12,7 @@
  *   Q7  Tokens that go to a device once are as many as one counts over all choices of experts.
  *   Q6  Estimates of plans and of candidates are what is simulated, as they are with other words. The first
  *       pass, in pairs or not, waits for weights.
+ *   Q9  While tokens are on their way, the other pass exchanges features; steps of one pass keep their order.
  *   Q8  Auto tries the word where nobody says what overlaps, and only then.
  */
 #include <math.h>
@@ -455,6 +456,37 @@ static void micro_batches_take_the_same(void **state)
     plan_free(plan);
 }
 
+/* ---- Q9 -------------------------------------------------------------------------------------- */
+
+static bool at_once(const struct prediction *p, int32_t a, int32_t b)
+{
+    return p->result.start_ns[a] < p->result.end_ns[b] &&
+           p->result.start_ns[b] < p->result.end_ns[a];
+}
+
+static void features_do_not_wait_for_tokens(void **state)
+{
+    struct setting *s = *state;
+    struct degrees d = {.tp = 2, .ep = 8, .etp = 1, .micro_batch = 1, .sequence = true};
+    struct plan *plan;
+    d.has_overlap = true;
+    d.overlap = OVERLAP_ALL | OVERLAP_EXPERTS;
+    d.global_batch = 8 * 4;
+    assert_int_equal(plan_from_degrees(s->model[0], s->cluster[0], &d, &plan), WEFT_OK);
+    struct prediction *p = predict(plan, FOLD_ALWAYS);
+    const struct task *task = p->graph->task;
+    int beside = 0;
+    for (int32_t i = 0; i < p->graph->tasks; i++)
+        for (int32_t k = 0; task[i].stream == STREAM_TOKENS && k < p->graph->tasks; k++) {
+            bool meets = task[k].stream == STREAM_FEATURE && at_once(p, i, k);
+            beside += meets;
+            assert_false(meets && task[k].block == task[i].block);
+        }
+    assert_true(beside > 0);
+    prediction_free(p);
+    plan_free(plan);
+}
+
 static void folded_is_unfolded(void **state)
 {
     struct rng rng;
@@ -609,6 +641,7 @@ int main(void)
         cmocka_unit_test(nothing_to_hide_nothing_changes),
         cmocka_unit_test(one_stage_is_never_slower),
         cmocka_unit_test(micro_batches_take_the_same),
+        cmocka_unit_test(features_do_not_wait_for_tokens),
         cmocka_unit_test(folded_is_unfolded),
         cmocka_unit_test(estimates_agree),
         cmocka_unit_test(first_passes_wait),

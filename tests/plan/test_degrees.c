@@ -289,18 +289,25 @@ static void test_grouped_convolution(void **state)
     unmake(&m);
 }
 
-/* Norms of single heads see (batch, seq * heads, depth): tp's heads are rows there. */
+/* Heads that are normalised by themselves stay where tp has them: nothing is exchanged before or after it, but where
+ * there are fewer of them than devices. */
 static void test_head_norms(void **state)
 {
     (void)state;
     static const struct expected EXPECTED[] = {
-        {"layers.0.attn.q", "batch:2 out:4"},      {"layers.0.attn.q_norm", "batch:2 seq:4"},
-        {"layers.0.attn.k_norm", "batch:2 seq:4"}, {"layers.0.attn.q_rotary", "batch:2 hidden:4"},
-        {"layers.0.attn.proj", "batch:2 in:4"},    {"layers.0.attn.norm", "batch:2 copy:4"},
+        {"layers.0.attn.q", "batch:2 out:4"},       {"layers.0.attn.q_norm", "batch:2 head:4"},
+        {"layers.0.attn.k_norm", "batch:2 head:4"}, {"layers.0.attn.q_rotary", "batch:2 hidden:4"},
+        {"layers.0.attn.proj", "batch:2 in:4"},     {"layers.0.attn.norm", "batch:2 copy:4"},
     };
     struct degrees d = {.tp = 4};
     struct made m = make("qwen3-8b", NULL, "dgx-a100:1", &d);
     check_splits(&m, EXPECTED, COUNT_OF(EXPECTED));
+    unmake(&m);
+    static const struct expected FEW[] = {{"layers.0.attn.q_norm", "head:8"},
+                                          {"layers.0.attn.k_norm", "copy:8"}};
+    struct degrees eight = {.tp = 8};
+    m = make("qwen3-8b", "kv_heads: 4", "dgx-a100:1", &eight);
+    check_splits(&m, FEW, COUNT_OF(FEW));
     unmake(&m);
 }
 

@@ -17,9 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const enum stream_kind PRIORITY[] = {STREAM_NEXT,      STREAM_PREVIOUS,  STREAM_FEATURE,
-                                            STREAM_PARAMETER, STREAM_FROM_HOST, STREAM_TO_HOST,
-                                            STREAM_GRADIENT,  STREAM_HOST};
+static const enum stream_kind PRIORITY[] = {STREAM_NEXT,    STREAM_PREVIOUS,  STREAM_FEATURE,
+                                            STREAM_TOKENS,  STREAM_PARAMETER, STREAM_FROM_HOST,
+                                            STREAM_TO_HOST, STREAM_GRADIENT,  STREAM_HOST};
 _Static_assert(COUNT_OF(PRIORITY) == STREAM_COUNT - 1, "all streams but computation");
 
 /* ---- failing --------------------------------------------------------------------------------- */

@@ -50,6 +50,7 @@ static void gather_ahead(struct pass_script *s, int32_t bucket)
     } else if (!aligned) {
         wait_for(s, s->last[LANE_OPS]);
         wait_for(s, s->last[LANE_STEPS]);
+        wait_for(s, s->last[LANE_TOKENS]);
     }
     add_exchange(s, LANE_GATHERS, s->timed->outline.gather[bucket]);
     s->before_unit = s->last[LANE_OPS];
@@ -65,8 +66,10 @@ static bool goes_now(const struct timed *t, const struct pass *pass, int32_t buc
 static void synchronise(struct pass_script *s, int32_t bucket, bool last)
 {
     wait_for(s, s->last[LANE_OPS]);
-    if (!(s->timed->plan->overlap & OVERLAP_GRADIENTS))
+    if (!(s->timed->plan->overlap & OVERLAP_GRADIENTS)) {
         wait_for(s, s->last[LANE_STEPS]);
+        wait_for(s, s->last[LANE_TOKENS]);
+    }
     add_exchange(s, LANE_GRADIENTS, s->timed->outline.synchronise[bucket]);
     if (last && s->timed->outline.across[bucket] >= 0)
         add_exchange(s, LANE_GRADIENTS, s->timed->outline.across[bucket]);
@@ -97,31 +100,6 @@ static struct item_buckets buckets_of(struct arena *scratch, const struct block 
 
 /* ---- a pass ---------------------------------------------------------------------------------- */
 
-static void begin_lane(struct pass_script *s, enum pass_lane lane)
-{
-    if (s->begun[lane])
-        return;
-    s->begun[lane] = true;
-    wait_for(s, s->features);
-    wait_for(s, s->computed);
-    wait_for(s, s->come);
-    if (!(s->timed->plan->overlap & OVERLAP_GRADIENTS))
-        wait_for(s, s->last[LANE_GRADIENTS]);
-}
-
-static int32_t add_item(struct pass_script *s, const struct block *block, int32_t i,
-                        const int64_t *ns, const int32_t *task)
-{
-    const struct item *item = &block->item[i];
-    enum pass_lane lane = item->kind == ITEM_OP ? LANE_OPS : LANE_STEPS;
-    begin_lane(s, lane);
-    if (item->needs >= 0)
-        wait_for(s, task[item->needs]);
-    if (item->kind == ITEM_STEP && item->exchange >= 0)
-        return add(s, lane, item->exchange, s->timed->flows.latency_ns[item->exchange]);
-    return add(s, lane, NONE, item->kind == ITEM_OP ? ns[i] : 0);
-}
-
 /* A pass that is being written into the script. */
 struct pass_writing {
     const struct pass *pass;
@@ -129,33 +107,70 @@ struct pass_writing {
     const int64_t *ns;
     struct item_buckets bucket;
     int32_t *task; /* per item */
+    bool paired;   /* with another one (compile/pairs.c) */
+    int32_t step;  /* the task of its latest step, or NONE */
 };
+
+static void begin_lane(struct pass_script *s, enum pass_lane lane)
+{
+    if (s->begun[lane])
+        return;
+    s->begun[lane] = true;
+    wait_for(s, s->features);
+    wait_for(s, s->tokens);
+    wait_for(s, s->computed);
+    wait_for(s, s->come);
+    if (!(s->timed->plan->overlap & OVERLAP_GRADIENTS))
+        wait_for(s, s->last[LANE_GRADIENTS]);
+}
+
+static int32_t add_item(struct pass_script *s, struct pass_writing *w, int32_t i)
+{
+    const struct item *item = &w->block->item[i];
+    enum pass_lane step = w->paired && item->tokens ? LANE_TOKENS : LANE_STEPS;
+    enum pass_lane lane = item->kind == ITEM_OP ? LANE_OPS : step;
+    begin_lane(s, lane);
+    if (item->needs >= 0)
+        wait_for(s, w->task[item->needs]);
+    if (w->paired && item->kind == ITEM_STEP) { /* a block's own steps keep their order */
+        wait_for(s, w->step);
+        w->step = (int32_t)s->ns.len;
+    }
+    if (item->kind == ITEM_STEP && item->exchange >= 0)
+        return add(s, lane, item->exchange, s->timed->flows.latency_ns[item->exchange]);
+    return add(s, lane, NONE, item->kind == ITEM_OP ? w->ns[i] : 0);
+}
 
 static struct pass_writing start_pass(struct pass_script *s, int32_t part, const struct pass *pass)
 {
     const struct timed *t = s->timed;
     int32_t number = t->block_of[pass->kind][part];
     const struct block *block = &t->outline.graph->block[number];
-    return (struct pass_writing){pass, block, t->item_ns + t->item_first[number],
+    return (struct pass_writing){pass,
+                                 block,
+                                 t->item_ns + t->item_first[number],
                                  buckets_of(s->scratch, block),
-                                 ARENA_ARRAY(s->scratch, int32_t, (size_t)block->items)};
+                                 ARENA_ARRAY(s->scratch, int32_t, (size_t)block->items),
+                                 false,
+                                 NONE};
 }
 
 static void begin_lanes(struct pass_script *s)
 {
     s->features = s->last[LANE_STEPS];
+    s->tokens = s->last[LANE_TOKENS];
     s->computed = s->last[LANE_OPS];
     s->come = NONE;
     memset(s->begun, 0, sizeof s->begun);
     if (!s->input_ns)
         return;
     wait_for(s, s->features);
+    wait_for(s, s->tokens);
     wait_for(s, s->computed);
     s->come = add(s, LANE_INPUTS, NONE, s->input_ns);
 }
 
-static void add_items(struct pass_script *s, const struct pass_writing *w, int32_t first,
-                      int32_t last)
+static void add_items(struct pass_script *s, struct pass_writing *w, int32_t first, int32_t last)
 {
     const struct timed *t = s->timed;
     bool beside = t->plan->overlap & OVERLAP_GRADIENTS;
@@ -166,7 +181,7 @@ static void add_items(struct pass_script *s, const struct pass_writing *w, int32
             gather_ahead(s, reads);
         if (gathered)
             wait_for(s, s->last[LANE_GATHERS]);
-        w->task[i] = add_item(s, w->block, i, w->ns, w->task);
+        w->task[i] = add_item(s, w, i);
         if (beside && completes >= 0 && goes_now(t, w->pass, completes))
             synchronise(s, completes, w->pass->last);
     }
@@ -194,6 +209,7 @@ static void add_pair(struct pass_script *s, int32_t part, const struct pass *pas
 {
     struct pass_writing w[] = {start_pass(s, part, &pass[0]), start_pass(s, part, &pass[1])};
     struct pair_turns turns = turns_of_pair(s->scratch, w[0].block, w[1].block);
+    w[0].paired = w[1].paired = true;
     begin_lanes(s);
     for (size_t i = 0; i < turns.len; i++)
         add_items(s, &w[turns.data[i].backward], turns.data[i].first, turns.data[i].last);
@@ -247,7 +263,7 @@ static void tell_interference(const struct pass_script *s, struct engine_graph *
 
 static weft_status run_script(const struct pass_script *s, struct engine_result *result)
 {
-    static const int32_t LANE_DEVICE[] = {0, -1, -1, -1, -1};
+    static const int32_t LANE_DEVICE[] = {0, -1, -1, -1, -1, -1};
     const struct flows *flows = &s->timed->flows;
     int64_t *first, *order_first;
     int32_t *depends, *order;

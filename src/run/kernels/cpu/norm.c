@@ -23,6 +23,12 @@ struct norm_rows {
     const float *gain, *bias;
 };
 
+/* A layer norm has one head. */
+static int64_t rows_of(const struct kernel_call *call)
+{
+    return call->size[0] * call->size[1] * call->size[3];
+}
+
 static int64_t norm_scratch(const struct kernel_call *call)
 {
     return 5 * whole_floats(call->dtype, call->size[2]);
@@ -30,8 +36,7 @@ static int64_t norm_scratch(const struct kernel_call *call)
 
 static struct norm_rows norm_of(const struct kernel_call *call)
 {
-    struct norm_rows n = {call->size[0] * call->size[1], call->size[2],
-                          call->op->kind == OP_LAYER_NORM};
+    struct norm_rows n = {rows_of(call), call->size[2], call->op->kind == OP_LAYER_NORM};
     int64_t tile = whole_floats(call->dtype, n.width);
     n.x = call->scratch;
     n.dy = n.x + tile;
@@ -45,7 +50,7 @@ static struct norm_rows norm_of(const struct kernel_call *call)
 static int64_t norm_kept(const struct kernel_call *call)
 {
     int64_t each = call->op->kind == OP_LAYER_NORM ? 2 : 1;
-    return each * call->size[0] * call->size[1] * (int64_t)sizeof(float);
+    return each * rows_of(call) * (int64_t)sizeof(float);
 }
 
 struct row_moments {

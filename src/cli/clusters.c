@@ -308,7 +308,7 @@ static weft_status answer_all(struct arena *arena, const struct cluster *cluster
         const struct question *question = &questions.data[i];
         if (i > 0)
             table_rule(answer->table);
-        for (int c = 0; c < COLLECTIVE_COUNT; c++) {
+        for (int c = 0; c < COLLECTIVE_MEASURED; c++) {
             if (!wanted(options, c, group_size(&question->group)))
                 continue;
             weft_status status = answer_row(cluster, options, question, c, answer);

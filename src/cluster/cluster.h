@@ -178,7 +178,11 @@ enum collective {
     COLLECTIVE_ALL_TO_ALL,
     COLLECTIVE_BROADCAST,
     COLLECTIVE_SEND, /* from one device to another */
-    COLLECTIVE_COUNT
+    /* borders of parts of an image: each device to those before and after it in the group; bytes are what it sends in all */
+    COLLECTIVE_HALO,
+    COLLECTIVE_COUNT,
+    /* Those that are measured, and named in files. A halo is two sends at once, and has what was measured of sends. */
+    COLLECTIVE_MEASURED = COLLECTIVE_HALO
 };
 const char *collective_name(enum collective collective);
 bool collective_from_name(const char *name, enum collective *out);

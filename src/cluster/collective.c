@@ -95,10 +95,12 @@ static double line_seconds(const struct line *line)
 static const struct {
     double passes;
     bool pieces; /* each pass moves (n-1)/n of the buffer instead of all of it */
+    bool direct; /* from device to device, not round a ring */
 } VOLUMES[] = {
     [COLLECTIVE_ALL_REDUCE] = {2, true},     [COLLECTIVE_ALL_GATHER] = {1, true},
-    [COLLECTIVE_REDUCE_SCATTER] = {1, true}, [COLLECTIVE_ALL_TO_ALL] = {1, true},
+    [COLLECTIVE_REDUCE_SCATTER] = {1, true}, [COLLECTIVE_ALL_TO_ALL] = {1, true, true},
     [COLLECTIVE_BROADCAST] = {1, false},     [COLLECTIVE_SEND] = {1, false},
+    [COLLECTIVE_HALO] = {1, false, true},
 };
 _Static_assert(COUNT_OF(VOLUMES) == COLLECTIVE_COUNT, "a collective without a volume");
 
@@ -112,6 +114,8 @@ int64_t ring_steps(enum collective collective, int64_t devices)
 {
     if (collective == COLLECTIVE_ALL_TO_ALL)
         return ceil_div(devices - 1, PEERS_PER_ROUND);
+    if (collective == COLLECTIVE_HALO)
+        return devices > 1; /* both neighbours at once */
     return (int64_t)VOLUMES[collective].passes * (devices - 1);
 }
 
@@ -132,7 +136,7 @@ static void tighten(struct limit *limit, double s_per_byte, enum link_kind kind)
 struct site {
     const struct cluster *cluster;
     const struct arch_model *arch;
-    enum collective collective;
+    enum collective collective, fitted; /* fitted: whose measurements it has */
     struct footprint at;
     const struct channels *channels;
     const struct collective_fit *fit;
@@ -156,13 +160,13 @@ static double wire_efficiency(const struct site *site, enum link_kind kind)
     if (kind == LINK_NVLINK)
         return site->arch->nvlink * (site->channels->relayed ? RELAY_EFFICIENCY : 1);
     if (kind == LINK_PCI)
-        return site->collective == COLLECTIVE_SEND ? site->arch->pci_send : site->arch->pci;
+        return site->fitted == COLLECTIVE_SEND ? site->arch->pci_send : site->arch->pci;
     return 1;
 }
 
 static double inside_efficiency(const struct site *site, enum link_kind kind)
 {
-    const struct collective_fit *fit = &site->cluster->fit_inside[site->collective];
+    const struct collective_fit *fit = &site->cluster->fit_inside[site->fitted];
     if (site->bare)
         return 1;
     return fit->efficiency > 0 ? fit->efficiency : wire_efficiency(site, kind);
@@ -170,7 +174,7 @@ static double inside_efficiency(const struct site *site, enum link_kind kind)
 
 static double between_efficiency(const struct site *site)
 {
-    const struct collective_fit *fit = &site->cluster->fit_between[site->collective];
+    const struct collective_fit *fit = &site->cluster->fit_between[site->fitted];
     if (site->bare)
         return 1;
     return fit->efficiency > 0 ? fit->efficiency : NIC_EFFICIENCY;
@@ -186,6 +190,7 @@ double link_reached_per_s(const struct cluster *cluster, struct link_id link)
     }
     struct site site = {.cluster = cluster,
                         .collective = COLLECTIVE_ALL_REDUCE,
+                        .fitted = COLLECTIVE_ALL_REDUCE,
                         .channels = &DIRECT,
                         .arch = arch_of(&cluster->node.device)};
     double efficiency = link.tier < 0 ? inside_efficiency(&site, cluster->node.link[link.link].kind)
@@ -316,7 +321,7 @@ static struct line ring_line(const struct site *site, double bytes_per_s, bool e
     int64_t steps = ring_steps(site->collective, site->at.devices);
     int64_t between = ring_steps(site->collective, site->at.nodes);
     struct line line = {
-        .algorithm = site->collective == COLLECTIVE_ALL_TO_ALL ? "direct" : "ring",
+        .algorithm = VOLUMES[site->collective].direct ? "direct" : "ring",
         .alpha_s = steps_seconds(site, (double)(steps - between), (double)between, eager),
         .volume = site->volume,
         .bytes_per_s = bytes_per_s,
@@ -406,8 +411,10 @@ static weft_status survey(const struct cluster *cluster, enum collective collect
                           const struct group *group, struct arena *scratch, struct site *site)
 {
     weft_status status;
-    *site =
-        (struct site){.cluster = cluster, .collective = collective, .crossing = group->crossing};
+    *site = (struct site){.cluster = cluster,
+                          .collective = collective,
+                          .fitted = collective == COLLECTIVE_HALO ? COLLECTIVE_SEND : collective,
+                          .crossing = group->crossing};
     site->arch = arch_of(&cluster->node.device);
     TRY(group_footprint(cluster, group, &site->at));
     if (collective == COLLECTIVE_SEND && site->at.devices > 2)
@@ -417,7 +424,7 @@ static weft_status survey(const struct cluster *cluster, enum collective collect
                             "a group over %lld nodes of %s, whose nodes have no NIC",
                             (long long)site->at.nodes, cluster->name);
     TRY(channels_get(cluster, &site->at.set, scratch, &site->channels));
-    site->fit = &(site->at.nodes > 1 ? cluster->fit_between : cluster->fit_inside)[collective];
+    site->fit = &(site->at.nodes > 1 ? cluster->fit_between : cluster->fit_inside)[site->fitted];
 done:
     return status;
 }

@@ -45,6 +45,7 @@ static const unsigned WAYS[] = {
     [COLLECTIVE_ALL_TO_ALL] = WAY_PAIRS,
     [COLLECTIVE_BROADCAST] = WAY_RING,
     [COLLECTIVE_SEND] = WAY_PAIRS,
+    [COLLECTIVE_HALO] = WAY_PAIRS,
 };
 _Static_assert(COUNT_OF(WAYS) == COLLECTIVE_COUNT, "a collective without its ways");
 

@@ -237,12 +237,12 @@ static weft_status read_fit(const struct doc *doc, struct collective_fit *fit)
 
 static weft_status read_fits(const struct doc *doc, struct collective_fit *fits)
 {
-    const struct doc *found[COLLECTIVE_COUNT] = {0};
-    struct field fields[COLLECTIVE_COUNT];
-    for (int i = 0; i < COLLECTIVE_COUNT; i++)
+    const struct doc *found[COLLECTIVE_MEASURED] = {0};
+    struct field fields[COLLECTIVE_MEASURED];
+    for (int i = 0; i < COLLECTIVE_MEASURED; i++)
         fields[i] = (struct field){collective_name(i), FIELD_DOC, (size_t)i * sizeof found[0]};
     weft_status status = doc_read(doc, fields, COUNT_OF(fields), DOC_REFUSE_UNKNOWN, found);
-    for (int i = 0; status == WEFT_OK && i < COLLECTIVE_COUNT; i++)
+    for (int i = 0; status == WEFT_OK && i < COLLECTIVE_MEASURED; i++)
         if (found[i])
             status = read_fit(found[i], &fits[i]);
     return status;

@@ -28,9 +28,13 @@ static const char *const FABRIC_KINDS[] = {
 _Static_assert(COUNT_OF(FABRIC_KINDS) == FABRIC_KIND_COUNT, "a fabric kind without a name");
 
 static const char *const COLLECTIVES[] = {
-    [COLLECTIVE_ALL_REDUCE] = "all_reduce",         [COLLECTIVE_ALL_GATHER] = "all_gather",
-    [COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter", [COLLECTIVE_ALL_TO_ALL] = "all_to_all",
-    [COLLECTIVE_BROADCAST] = "broadcast",           [COLLECTIVE_SEND] = "send",
+    [COLLECTIVE_ALL_REDUCE] = "all_reduce",
+    [COLLECTIVE_ALL_GATHER] = "all_gather",
+    [COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter",
+    [COLLECTIVE_ALL_TO_ALL] = "all_to_all",
+    [COLLECTIVE_BROADCAST] = "broadcast",
+    [COLLECTIVE_SEND] = "send",
+    [COLLECTIVE_HALO] = "halo",
 };
 _Static_assert(COUNT_OF(COLLECTIVES) == COLLECTIVE_COUNT, "a collective without a name");
 
@@ -70,9 +74,10 @@ const char *collective_name(enum collective collective)
 bool collective_from_name(const char *name, enum collective *out)
 {
     int at = NAME_INDEX(name, COLLECTIVES);
-    if (at >= 0)
+    bool known = at >= 0 && at < COLLECTIVE_MEASURED;
+    if (known)
         *out = (enum collective)at;
-    return at >= 0;
+    return known;
 }
 
 const char *collective_near(const char *name)

@@ -204,7 +204,8 @@ static weft_status ring_traffic(struct ledger *ledger, enum collective collectiv
                                 double bytes)
 {
     double volume = ring_volume(collective, at->devices) * bytes;
-    bool open = collective == COLLECTIVE_BROADCAST || collective == COLLECTIVE_SEND;
+    bool open = collective == COLLECTIVE_BROADCAST || collective == COLLECTIVE_SEND ||
+                collective == COLLECTIVE_HALO;
     weft_status status = WEFT_OK;
     for (int64_t i = 0; i < at->nodes; i++) {
         bool leaves = at->nodes > 1 && !(open && i + 1 == at->nodes);

@@ -122,3 +122,16 @@ int32_t write_reshard(struct block_writer *w, const struct use *use, const struc
 {
     return write_steps(w, use, reshard, 0, reshard ? reshard->steps : 0, flow, needs);
 }
+
+int32_t write_halo(struct block_writer *w, int64_t instance, enum flow flow, int32_t needs)
+{
+    const struct laid *laid = laid_of(w->b, instance);
+    const struct use *use = &w->b->use[w->b->use_first[instance]];
+    if (!laid->halos || use->source < 0 || w->b->graph->executed) /* halo.c, I2 */
+        return needs;
+    for (int32_t i = 0; i < laid->halos; i++) {
+        needs = push_step(w, use, &laid->halo[flow][i], flow, needs);
+        w->items.data[needs].halo = true;
+    }
+    return needs;
+}

@@ -165,6 +165,11 @@ static void forward_op(struct block_writer *w, int64_t instance, int64_t last, e
     if (needs >= before)
         write_rests_beside(w, instance, last, purpose, needs);
     write_ring(w, instance, PHASE_FORWARD, purpose, before, 1);
+    if (laid_of(b, instance)->halos) {
+        int32_t halo = write_halo(w, instance, FLOW_FORWARD,
+                                  made_by(w, b->use[b->use_first[instance]].source));
+        needs = halo >= before ? halo : needs;
+    }
     write_op(w, instance, PHASE_FORWARD, purpose, needs);
 }
 
@@ -306,7 +311,9 @@ static int32_t gather_again(struct block_writer *w, int64_t instance)
         }
         needs = *done > needs ? *done : needs;
     }
-    return needs;
+    int32_t before = (int32_t)w->items.len;
+    int32_t halo = is_product(op->kind) ? write_halo(w, instance, FLOW_FORWARD, w->last_op) : -1;
+    return halo >= before ? halo : needs;
 }
 
 bool is_product(enum op_kind kind)
@@ -328,6 +335,18 @@ static void gradient_beside(struct block_writer *w, int64_t instance, int32_t st
     w->chunks[place] = chunks;
 }
 
+/* Gives neighbours their gradients of what was read of theirs; returns the item after which the gradient is whole. */
+static int32_t return_halo(struct block_writer *w, int64_t instance, int32_t at)
+{
+    int64_t source = w->b->use[w->b->use_first[instance]].source;
+    if (source < 0 || !op_wants_gradient(laid_of(w->b, source)->op))
+        return at;
+    int32_t last = write_halo(w, instance, FLOW_GRADIENT, at);
+    if (last != at && in_part(w, source))
+        w->gradient_of[source - w->b->plan->part[w->part].first] = last;
+    return last;
+}
+
 static void backward_op(struct block_writer *w, int64_t instance, bool inputs, bool weights)
 {
     const struct build *b = w->b;
@@ -343,6 +362,7 @@ static void backward_op(struct block_writer *w, int64_t instance, bool inputs, b
         int32_t ring = write_ring(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD, before, 2);
         int32_t at = write_op(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD,
                               product || gathered < needs ? needs : gathered);
+        at = return_halo(w, instance, at);
         for (int64_t u = b->use_first[instance]; u < b->use_first[instance + 1]; u++)
             send_back(w, u, at);
         if (ring)

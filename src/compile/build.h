@@ -1,6 +1,7 @@
 /* build.h - a graph while it is compiled; private to the room.
  *
  *   uses.c     which instance reads which output, in which layout, and the reshards between
+ *   halo.c     borders that neighbours exchange for windows over parts of images
  *   blocks.c   the items of every part's passes
  *   buckets.c  weights whose gradients (and gathers) go together
  *   lifetimes.c, gathered_spans.c  when the tensors of every part are allocated and freed
@@ -95,6 +96,8 @@ int64_t share_bytes(const struct build *b, const struct bucket *bucket, int64_t 
 /* The devices that share the state of an instance's weights. */
 int64_t weight_shares(const struct build *b, int64_t instance);
 
+/* The exchanges of its own that an operator's first input needs (halo.c). */
+void find_halos(struct arena *keep, struct laid *laid);
 void find_uses(struct build *b);
 /* Which outputs are kept in parts, once their readers are known (parts.c). */
 void find_parts(struct build *b);

@@ -40,6 +40,13 @@ struct step_groups {
     int64_t digits;
     int64_t stride[MAX_STEP_DIGITS], degree[MAX_STEP_DIGITS];
 };
+/* What windows read beyond their part of an image (model.h, halo) under a split, as steps of the devices that have parts of
+ * its height, then of its width: at most two. `local`: elements of the image on a device, with what they bring in the end.
+ * Backward the same goes back, and is added up. */
+enum { MAX_HALO_STEPS = 2 };
+int32_t halo_steps(const struct op *op, const struct split *split, enum flow flow, int64_t *local,
+                   struct reshard_step *out);
+
 /* The groups that sum up a gradient: the devices that hold a part of the sum and, with sharded
  * state, those that hold a copy. Neighbouring digits are merged, so that equal groups are equal
  * patterns. */

@@ -84,6 +84,8 @@ struct item {
      * simulation, but an executor computes the whole product in the other item. */
     bool rest;
     int32_t share; /* of a rest: how many of the chunks */
+    /* of a step: it brings what windows read beyond their part, or takes its gradient back (halo.c) */
+    bool halo;
 };
 /* Whether the item is an operator's phase that an executor runs. */
 static inline bool item_runs(const struct item *item)

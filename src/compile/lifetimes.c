@@ -155,7 +155,7 @@ static void receive_inputs(struct life_trace *t, const struct part *part)
         const struct use *use = &b->use[u];
         if (in_part(t, use->source) || use->same_forward != u)
             continue;
-        double bytes = life_input_bytes(t, use);
+        double bytes = use->source < 0 ? input_with_halo(t, use) : life_input_bytes(t, use);
         if (use->joint && use->joint->across) {
             struct joint_steps steps = joint_forward_steps(use->joint);
             if (joint_first_step(&steps))
@@ -400,15 +400,17 @@ static void follow(struct life_trace *t, const struct item *item)
         return;
     if (item->kind == ITEM_STEP)
         use = &t->b->use[t->b->use_first[item->instance] + item->operand];
+    if (item->halo || !use)
+        halo_lives(t, use);
     if (!use && item->phase == PHASE_FORWARD)
         forward_op(t, item->instance);
     else if (!use)
         backward_op(t, item->instance, (enum phase)item->phase);
-    else if (item->phase == FLOW_GRADIENT)
+    else if (item->phase == FLOW_GRADIENT && !item->halo)
         gradient_step(t, use);
-    else if (in_part(t, use->reader))
+    else if (in_part(t, use->reader) && !item->halo)
         forward_step(t, use);
-    else
+    else if (!item->halo)
         send_step(t, use);
 }
 

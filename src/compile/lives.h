@@ -54,6 +54,11 @@ void take_steps(struct life_trace *t, const struct laid *laid, bool forward);
 /* A step that brings a source to parts, or makes it whole again (I12; part_lives.c). */
 void parting_step(struct life_trace *t, const struct use *use);
 
+/* Bytes of the model's input that a use is given: with what its windows read beyond their part. */
+double input_with_halo(const struct life_trace *t, const struct use *use);
+/* What a halo's step reads (`use`), and the image with its halo that an operator has while it runs (NULL; halo_lives.c). */
+void halo_lives(struct life_trace *t, const struct use *use);
+
 /* Takes the cast of an operator's first input, if the operator keeps it so (I10; cast_inputs.c). */
 void take_cast(struct life_trace *t, int64_t instance);
 /* Whether it keeps all of its inputs and its output so: attention in fp8. */

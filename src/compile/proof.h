@@ -6,6 +6,7 @@
  *   weights.c      which bucket a weight is in, and over which devices it is a sum
  *   symbolic.c     a symbolic device: what it holds, what operators and steps make of it
  *   proof_parts.c  what is kept in parts
+ *   proof_halo.c   what windows read beyond their part
  *   equivalence.c  the graph's tasks, executed on all of them
  */
 #ifndef WEFT_COMPILE_PROOF_H
@@ -136,6 +137,8 @@ struct symbolic_machine {
     int32_t *received; /* per reading: the layout of what a send brought */
     /* gradients of inputs that their reader has made and that have not been sent on */
     bool *pending;
+    /* per reading: steps of its halo that have been made since it was last read, and that its gradient owes */
+    uint8_t *haloed, *owed;
     struct moving *moving;
     int32_t **floor; /* per block and item (symbolic.c, I2) */
     uint8_t *heard;  /* per device of the graph and tied instance: of enum heard */
@@ -203,6 +206,17 @@ weft_status proof_need_unit(const struct symbolic_machine *m, const struct task 
  * the whole, which is then noted. */
 bool proof_is_mended(const struct symbolic_machine *m, int64_t source, struct at at);
 bool proof_mends(struct symbolic_machine *m, const struct reading *r, struct at at);
+
+/* ---- symbolic.c, for proof_halo.c ---- */
+weft_status need_input(const struct symbolic_machine *m, const struct reading *r, struct at at);
+
+/* ---- proof_halo.c ---- */
+/* One of these steps, either way; whether an operator has what it reads, which is then read; whether a reader's gradient is
+ * there and owes nothing. */
+weft_status proof_halo(struct symbolic_machine *m, const struct reading *r, struct at at);
+weft_status need_halo(struct symbolic_machine *m, const struct reading *r, struct at at);
+void proof_owe(struct symbolic_machine *m, int64_t reading, size_t first); /* made now */
+bool proof_is_pending(const struct symbolic_machine *m, int32_t reading, size_t first);
 
 /* ---- proof_order.c ---- */
 /* The tasks of a graph, by stream and by the tasks that wait for them. */

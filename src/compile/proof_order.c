@@ -72,6 +72,8 @@ static struct symbolic_machine machine_new(struct proof *p, struct arena *keep)
                                  .chain = ARENA_ARRAY(keep, struct chain, rows * readings),
                                  .received = ARENA_ARRAY(keep, int32_t, rows *readings),
                                  .pending = ARENA_ARRAY(keep, bool, rows *readings),
+                                 .haloed = ARENA_ARRAY(keep, uint8_t, rows *readings),
+                                 .owed = ARENA_ARRAY(keep, uint8_t, rows *readings),
                                  .moving = ARENA_ARRAY(keep, struct moving, rows * readings),
                                  .heard = ARENA_ARRAY(keep, uint8_t, devices *instances),
                                  .gathers = ARENA_ARRAY(keep, int32_t, rows *buckets),

@@ -19,6 +19,8 @@
  *   I5  Weights are read only when they are whole: gathered for this pass with shard 3; and not
  *       before what the previous iteration left to this one has arrived.
  *   I6  An output that is kept in parts is read in a backward block only after its parts were gathered there (parts.c).
+ *   I7  Windows that read beyond their part of an image find it with its halo, exchanged since they last read it; the
+ *       gradient of what they read reaches its source after it has gone back to the neighbours (proof_halo.c).
  */
 #include "compile/proof.h"
 
@@ -169,8 +171,7 @@ static bool input_there(const struct symbolic_machine *m, const struct reading *
     return false;
 }
 
-static weft_status need_input(const struct symbolic_machine *m, const struct reading *r,
-                              struct at at)
+weft_status need_input(const struct symbolic_machine *m, const struct reading *r, struct at at)
 {
     const struct proof *p = m->p;
     const struct op *op = p->fact[r->reader].op;
@@ -231,7 +232,7 @@ static weft_status need_gradient(const struct symbolic_machine *m, int64_t insta
     for (int32_t i = fact->readers; i >= 0; i = p->reading[i].next) {
         const struct reading *r = &p->reading[i];
         const struct moving *moving = &m->moving[first + (size_t)i];
-        if (m->pending[first + (size_t)i] && same_data(p, r, r->gradient, fact->output_grad))
+        if (proof_is_pending(m, i, first) && same_data(p, r, r->gradient, fact->output_grad))
             add_tally(&come, (struct gradient_tally){mark_of(i), 1});
         if (moving->layout && same_data(p, r, moving->layout, fact->output_grad))
             add_tally(&come, moving->tally);
@@ -248,7 +249,7 @@ static void make_gradients(struct symbolic_machine *m, int64_t instance, struct 
     size_t first = readings_at(m, at);
     for (int64_t i = p->fact[instance].first_reading; i < p->fact[instance + 1].first_reading; i++)
         if (p->reading[i].differentiable)
-            m->pending[first + (size_t)i] = true;
+            proof_owe(m, i, first);
 }
 
 /* I4: the gradients that are resharded with this reading's gradient. */
@@ -260,7 +261,7 @@ static struct gradient_tally collect(struct symbolic_machine *m, const struct re
     for (int32_t i = p->fact[r->source].readers; i >= 0; i = p->reading[i].next) {
         bool *pending = &m->pending[first + (size_t)i];
         const struct reading *other = &p->reading[i];
-        if (!*pending || !shares(r, other) || other->gradient != r->gradient ||
+        if (!proof_is_pending(m, i, first) || !shares(r, other) || other->gradient != r->gradient ||
             p->fact[other->reader].part != p->fact[r->reader].part)
             continue;
         add_tally(&sum, (struct gradient_tally){mark_of(i), 1});
@@ -286,8 +287,10 @@ static weft_status do_forward(struct symbolic_machine *m, int64_t instance, stru
     if (again != !forward_block(m, at.block) ||
         (again && (!fact->choice->recompute || fact->choice->saved)))
         TRY(wrong(m, instance, "runs forward in a pass that is not its own"));
-    for (int64_t i = fact->first_reading; i < fact[1].first_reading; i++)
+    for (int64_t i = fact->first_reading; i < fact[1].first_reading; i++) {
         TRY(need_input(m, &p->reading[i], at));
+        TRY(need_halo(m, &p->reading[i], at));
+    }
     if (fact->op->weights)
         TRY(need_weights(m, instance, at));
     if (*made & (again ? MADE_AGAIN : MADE))
@@ -307,7 +310,7 @@ static uint8_t wanted_run(const struct fact *fact)
     return again && (keeps || !fact->spared) ? MADE_AGAIN : MADE;
 }
 
-static weft_status need_kept(const struct symbolic_machine *m, int64_t instance, struct at at,
+static weft_status need_kept(struct symbolic_machine *m, int64_t instance, struct at at,
                              uint8_t made)
 {
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
@@ -320,6 +323,8 @@ static weft_status need_kept(const struct symbolic_machine *m, int64_t instance,
         if (p->reading[i].operand < (int32_t)COUNT_OF(INPUTS) &&
             (fact->op->keep & INPUTS[p->reading[i].operand]))
             TRY(need_input(m, &p->reading[i], at));
+    if (item_at(m, at)->phase == PHASE_BACKWARD_WEIGHT && fact->op->inputs)
+        TRY(need_halo(m, &p->reading[fact->first_reading], at));
     if (!(made & wanted_run(fact)))
         TRY(wrong(m, instance, "runs backward before it has run forward"));
 done:
@@ -441,6 +446,8 @@ weft_status do_item(struct symbolic_machine *m, struct at at)
         &m->p->reading[m->p->fact[item->instance].first_reading + item->operand];
     if (r->source < 0)
         return wrong(m, r->reader, "a step brings the model's input");
+    if (item->halo)
+        return proof_halo(m, r, at);
     return item->phase == FLOW_FORWARD ? step_forward(m, r, at) : step_gradient(m, r, at);
 }
 

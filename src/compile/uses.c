@@ -26,6 +26,7 @@ static struct laid *lay(struct build *b, const struct op *op, const struct choic
     }
     laid->output = layout_of(op, &op->output, &choice->split, batch, FLOW_FORWARD);
     laid->output_grad = layout_of(op, &op->output, &choice->split, batch, FLOW_GRADIENT);
+    find_halos(b->keep, laid);
     return laid;
 }
 

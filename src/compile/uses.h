@@ -23,6 +23,10 @@ struct laid {
     struct layout *input, *input_grad;
     struct layout output, output_grad;
     struct joint *joints; /* the joints that end here */
+    /* What neighbours exchange of its first input, height before width, and of the gradient, the other way round (halo.c). */
+    int32_t halos;
+    struct reshard_step *halo[2]; /* by enum flow */
+    int64_t with_halo;            /* elements of its first input on a device, the halo included */
 };
 
 /* What brings an operator's output to an input of another: at most two reshards in each direction,

@@ -85,6 +85,7 @@ static int64_t words_of(enum collective collective)
         [COLLECTIVE_ALL_TO_ALL] = CHAKRA_ALL_TO_ALL,
         [COLLECTIVE_BROADCAST] = CHAKRA_BROADCAST,
         [COLLECTIVE_SEND] = CHAKRA_ALL_TO_ALL, /* within a stage: a permutation of its ranks */
+        [COLLECTIVE_HALO] = CHAKRA_ALL_TO_ALL, /* of which there is something for neighbours only */
     };
     _Static_assert(COUNT_OF(WORDS) == COLLECTIVE_COUNT, "a collective without Chakra's word");
     return WORDS[collective];

@@ -496,5 +496,5 @@ size_t model_families(const struct family *const **out);
 /* Builds a family from a mapping of options. */
 weft_status family_build(const struct family *family, const char *name, const char *source,
                          const struct doc *options, struct model **out);
-
+#include "model/windows.h"
 #endif

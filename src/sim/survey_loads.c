@@ -24,6 +24,7 @@ static const struct {
     [COLLECTIVE_ALL_REDUCE] = {TRAFFIC_RING, 2},     [COLLECTIVE_ALL_GATHER] = {TRAFFIC_RING, 1},
     [COLLECTIVE_REDUCE_SCATTER] = {TRAFFIC_RING, 1}, [COLLECTIVE_ALL_TO_ALL] = {TRAFFIC_PAIRS, 1},
     [COLLECTIVE_BROADCAST] = {TRAFFIC_BROADCAST, 1}, [COLLECTIVE_SEND] = {TRAFFIC_SEND, 1},
+    [COLLECTIVE_HALO] = {TRAFFIC_BROADCAST, 1}, /* along the group, from end to end */
 };
 _Static_assert(COUNT_OF(TRAFFIC_OF) == COLLECTIVE_COUNT, "a collective without a kind of traffic");
 static const enum collective ASKED_FOR[] = {

@@ -239,13 +239,41 @@ struct naive {
     const struct splits *listed;
 };
 
+/* Whether the operator is a convolution, a pool or a batch norm, or shares a tensor with one. */
+static bool naive_images(const struct naive *n)
+{
+    for (int32_t i = 0; i < n->model->ops; i++) {
+        const struct op *op = &n->model->op[i];
+        bool shares = op == n->op;
+        if (op->kind != OP_CONV && op->kind != OP_POOL && op->kind != OP_BATCH_NORM)
+            continue;
+        for (int32_t k = 0; k < op->inputs; k++)
+            shares |= op->input[k].tensor == n->op->output.tensor;
+        for (int32_t k = 0; k < n->op->inputs; k++)
+            shares |= n->op->input[k].tensor == op->output.tensor;
+        if (shares)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the smallest prime of a degree could be the batch's. */
+static bool could_be_batch(const struct naive *n, int64_t degree, int64_t batch)
+{
+    for (int64_t f = 2; f <= degree; f++)
+        if (degree % f == 0)
+            return n->batch % (batch * f) == 0;
+    return false;
+}
+
 static bool naive_legal(const struct naive *n, const struct split *split)
 {
-    int64_t batch = split_degree(split, DIM_BATCH), seq = split_degree(split, DIM_SEQ);
+    int64_t batch = split_degree(split, DIM_BATCH);
     for (int32_t i = 0; i < split->parts; i++) {
         int dim = split->part[i].dim, place;
-        if (dim == DIM_KV || dim == DIM_DEPTH || dim == DIM_HEIGHT || dim == DIM_WIDTH ||
-            (dim == DIM_BATCH && i > 0) || (dim == SPLIT_COPY && n->sums))
+        bool stripes = dim == DIM_HEIGHT && naive_images(n);
+        if (dim == DIM_KV || dim == DIM_DEPTH || (dim == DIM_HEIGHT && !stripes) ||
+            dim == DIM_WIDTH || (dim == DIM_BATCH && i > 0) || (dim == SPLIT_COPY && n->sums))
             return false;
         if (dim == SPLIT_COPY)
             continue;
@@ -253,18 +281,16 @@ static bool naive_legal(const struct naive *n, const struct split *split)
         enum dim_role role = place < 0 ? ROLE_NONE : OP_KINDS[n->op->kind].dims[place].role;
         bool long_attention =
             dim == DIM_SEQ && op_find_dim(n->op->kind, DIM_KV) >= 0 && searched_cp(n->model) > 1;
-        if (role != ROLE_SPLIT && role != ROLE_REDUCE && role != ROLE_BATCH && !long_attention)
+        if (role != ROLE_SPLIT && role != ROLE_REDUCE && role != ROLE_BATCH && !long_attention &&
+            !(stripes && role == ROLE_HALO))
             return false;
         if (role != ROLE_BATCH &&
             (n->op->size[place] < 2 || !split_legal(n->model, n->op, place, split->part[i].degree)))
             return false;
     }
-    for (int64_t f = 2; f <= seq; f++) /* any prime that the batch could take instead */
-        if (seq % f == 0) {
-            if (n->batch % (batch * f) == 0)
-                return false;
-            break;
-        }
+    if (could_be_batch(n, split_degree(split, DIM_SEQ), batch) ||
+        could_be_batch(n, split_degree(split, DIM_HEIGHT), batch))
+        return false;
     return n->batch % batch == 0;
 }
 

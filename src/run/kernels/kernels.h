@@ -12,8 +12,8 @@
  *   I3  What needs other devices in the middle of an operator (a loss over a split vocabulary, a batch
  *       norm over a split batch) asks `reduce`; NULL: nobody else has part of it.
  *   I4  Storage is fp32, bf16 or fp16; sums are fp32. Statistics and gradients of weights are fp32 always.
- *   I5  In a dim that reads_whole names, inputs and their gradients are whole: a part of the outputs
- *       reads elements of other parts. Gradients of such inputs are addends, zero where not reached.
+ *   I5  In a dim that reads_whole names, inputs and their gradients are whole, or of an image the rows that `image` says:
+ *       a part of the outputs reads elements of other parts. Gradients of such inputs are addends, zero where not reached.
  */
 #ifndef WEFT_RUN_KERNELS_H
 #define WEFT_RUN_KERNELS_H
@@ -40,6 +40,7 @@ struct kernel_call {
     /* Elements from row to row of a product's outputs that only a loss reads, of a loss's inputs, and of the
      * gradients of both (cost/own_scratch.h); 0: as many as there are. */
     int64_t pitch;
+    struct image_rows image[2]; /* rows and columns that windows are given; end 0: all (I5) */
 
     const void *input[CALL_INPUTS];
     const void *weight[MAX_KIND_WEIGHTS];

@@ -6,8 +6,8 @@
  *
  *   I1  A model keeps sizes, not paddings: the padding is the least one that gives the output its
  *       size by (1), which is what every family has.
- *   I2  Of a split height or width a call has its outputs; the image is whole (kernels.h, I5), or the
- *       part under the outputs where no window reaches over a border.
+ *   I2  Of a split height or width a call has its outputs; the image has the rows that they read (kernels.h, I5), or is
+ *       the part under the outputs where no window reaches over a border.
  *
  * A model says the shape that a reshape gives, not how; so it is the plainest of what its families
  * mean, sample by sample:
@@ -51,10 +51,15 @@ static inline struct window_axis window_of(const struct kernel_call *call, int a
                             op->stride[axis], 0};
     int64_t missing = (op->size[dim] - 1) * w.stride + w.kernel - w.in;
     w.pad = missing > 0 ? ceil_div(missing, 2) : 0;
-    if (reads_whole(op, dim))
-        w.pad -= call->begin[dim] * w.stride;
-    else
+    if (!reads_whole(op, dim)) {
         w.in = w.out * w.stride;
+        return w;
+    }
+    w.pad -= call->begin[dim] * w.stride;
+    if (call->image[axis].end) {
+        w.in = call->image[axis].end - call->image[axis].first;
+        w.pad += call->image[axis].first;
+    }
     return w;
 }
 

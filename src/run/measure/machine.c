@@ -87,7 +87,7 @@ static const char *collectives_text(struct arena *keep, const struct measured_tr
 {
     struct sample *samples = ARENA_ARRAY(keep, struct sample, transfers->len + 1);
     const char *text = "", *missing = "";
-    for (int collective = 0; collective < COLLECTIVE_COUNT; collective++) {
+    for (int collective = 0; collective < COLLECTIVE_MEASURED; collective++) {
         size_t count = samples_of(transfers, (enum collective)collective, samples);
         struct fit fit;
         if (count == 0)

@@ -37,7 +37,7 @@ static const struct {
     [COLLECTIVE_BROADCAST] = {TRANSFER_COUNT, false}, /* no transport has it */
     [COLLECTIVE_SEND] = {TRANSFER_SEND, false},
 };
-_Static_assert(COUNT_OF(KINDS) == COLLECTIVE_COUNT, "a collective without a row");
+_Static_assert(COUNT_OF(KINDS) == COLLECTIVE_MEASURED, "a collective without a row");
 
 struct bench {
     struct transport *t;
@@ -324,7 +324,7 @@ static weft_status measure_group(struct bench *b, int32_t group, int32_t world, 
                                  int64_t most_bytes)
 {
     weft_status status = WEFT_OK;
-    for (int collective = 0; collective < COLLECTIVE_COUNT; collective++) {
+    for (int collective = 0; collective < COLLECTIVE_MEASURED; collective++) {
         if (!is_case((enum collective)collective, members))
             continue;
         for (int64_t bytes = LEAST_BYTES; bytes <= most_bytes; bytes *= SIZE_STEP) {
@@ -366,7 +366,7 @@ static int64_t cases_of(int32_t ranks, int64_t most_bytes)
 {
     int64_t cases = 0;
     for (int32_t members = 2; members <= ranks; members = next_members(members, ranks))
-        for (int collective = 0; collective < COLLECTIVE_COUNT; collective++)
+        for (int collective = 0; collective < COLLECTIVE_MEASURED; collective++)
             cases += is_case((enum collective)collective, members) ? sizes_up_to(most_bytes) : 0;
     return cases;
 }

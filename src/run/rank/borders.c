@@ -1,12 +1,14 @@
 /* borders.c - inputs that an operator reads beyond its own part (kernels.h, I5).
  *
- * A split dim of such an operator is undone for the call alone: the devices that differ in its digits
- * gather the input, and give back each its part of the sum of their gradients:
+ * Images have their rows exchanged between neighbours (image_borders.c). Of experts' tokens, a split dim is undone for the
+ * call alone: the devices that differ in its digits gather the input, and give back each its part of the sum of their
+ * gradients:
  *
  *   input     split -> copies          an all-gather, for every pass that reads it
  *   gradient  addends -> split         a reduce-scatter
  *
- * No step of the graph does this: the simulator takes borders for free.
+ * No step of an executed graph does this; the simulator counts what images exchange (compile/halo.c), and takes the
+ * gathering of tokens for free.
  *
  *   I1  Groups are made in the order of instances, and asked in the order of the executor's items: the
  *       same on all members.
@@ -24,11 +26,6 @@ bool reads_whole(const struct op *op, int place)
     return op->kernel[axis] > op->stride[axis] ||
            op->input[0].size[2 + axis] != op->size[place] * op->stride[axis];
 }
-
-struct border_moves {
-    int32_t group;
-    struct move gather[CALL_INPUTS], give_back[CALL_INPUTS];
-};
 
 /* The digits of the splits to undo, outermost first. */
 static struct reshard_step digits_of(const struct laid *laid)
@@ -78,6 +75,9 @@ weft_status find_border(struct rank *r, struct local_op *local_op)
     if (!step.digits)
         return WEFT_OK;
     struct border_moves *border = ARENA_NEW(r->arena, struct border_moves);
+    local_op->border = border;
+    if (local_op->laid->op->kind == OP_CONV || local_op->laid->op->kind == OP_POOL)
+        return find_image_border(r, local_op);
     if (!find_moves(local_op->laid, step, border))
         return failure("a split of %s does not fit how its inputs lie", local_op->laid->op->name);
     struct group group = step_group(&step, r->device);
@@ -85,7 +85,6 @@ weft_status find_border(struct rank *r, struct local_op *local_op)
     int32_t *member = ARENA_ARRAY(r->arena, int32_t, (size_t)count);
     for (int32_t i = 0; i < count; i++)
         member[i] = (int32_t)(first + group_device(&group, i));
-    local_op->border = border;
     return group_for(r, member, count, STREAM_COMPUTE, &border->group);
 }
 
@@ -95,6 +94,8 @@ struct value *border_gather(struct rank *r, const struct border_moves *border, i
                             struct value *value)
 {
     const struct move *move = &border->gather[operand];
+    if (border->axes)
+        return image_gather(r, border, value);
     enum dtype stored = (enum dtype)value->dtype;
     value = value_as(r, value, DTYPE_FP32);
     int64_t all = move->members * move->before_count;
@@ -116,6 +117,8 @@ struct value *border_room(struct rank *r, const struct border_moves *border, int
                           enum dtype dtype)
 {
     const struct move *move = &border->give_back[operand];
+    if (border->axes)
+        return image_room(r, border, dtype);
     return value_new(r, MEMORY_ACTIVATIONS, dtype, &move->before, move->before_count);
 }
 
@@ -123,6 +126,8 @@ struct value *border_give_back(struct rank *r, const struct border_moves *border
                                struct value *value)
 {
     const struct move *move = &border->give_back[operand];
+    if (border->axes)
+        return image_give_back(r, border, value);
     enum dtype stored = (enum dtype)value->dtype;
     value = value_as(r, value, DTYPE_FP32);
     float *blocks = floats_counted(r, MEMORY_WORKSPACE, value->count);

@@ -1,4 +1,5 @@
 /* inputs.c - the model's own inputs, read from the source of batches (inputs.h). */
+#include "run/rank/borders.h"
 #include "run/rank/inputs.h"
 
 #include <stdlib.h>
@@ -82,12 +83,15 @@ struct value *read_input(struct rank *r, int32_t micro_batch, const struct local
                          int32_t operand)
 {
     const struct operand *input = &local_op->laid->op->input[operand];
-    const struct layout *layout = &local_op->laid->input[operand];
+    const struct border_moves *border = local_op->border;
+    const struct layout *layout = border ? &border->source : &local_op->laid->input[operand];
     int64_t bytes =
         input->element == ELEMENT_INDEX ? (int64_t)sizeof(int64_t) : (int64_t)sizeof(float);
     struct value *value = value_new(r, MEMORY_ACTIVATIONS, DTYPE_FP32, layout,
                                     layout_local(layout) * bytes / (int64_t)sizeof(float));
     read_source(r, &(struct source_read){micro_batch, input_number(r->plan->model, input->tensor),
                                          input, layout, local_op->place, bytes, value->data});
+    if (border)
+        value = image_cut(r, border, value);
     return value_as(r, value, stored_as(r, input->element));
 }

@@ -51,6 +51,7 @@ static struct calling calling_of(struct rank *r, struct spot at)
                                   .dropout = r->evaluates ? 0 : r->options->dropout,
                                   .pitch = local_op->pitch,
                                   .stream = r->work};
+    image_rows_of(local_op, c.call.image);
     return c;
 }
 
@@ -96,7 +97,7 @@ static void find_input(struct calling *c, int32_t k)
     }
     if (use->joint)
         c->input[k] = fit_forward(r, use->joint, c->input[k]);
-    if (c->local_op->border)
+    if (c->local_op->border && use->source >= 0) /* image_borders.c, I2 */
         c->input[k] = border_gather(r, c->local_op->border, k, c->input[k]);
     c->call.input[k] = c->input[k]->data;
 }

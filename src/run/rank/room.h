@@ -8,7 +8,7 @@
  *   liveness.c  which tensors live when: who is the last to read each
  *   buffers.c   tensors with their layouts, counted
  *   memberships.c  what an operator computes here: local sizes, groups of its sums, its kernel's call
- *   borders.c   inputs that it reads beyond its part
+ *   borders.c   inputs that it reads beyond its part; image_borders.c rows of images
  *   items.c     operators and steps, on the tensors of one micro-batch
  *   steps.c     a step of a reshard as a transfer
  *   sends.c     sends between stages

@@ -46,6 +46,38 @@ struct layout_state_times layout_state_time(const struct layout_problem *p, cons
                                        updated};
 }
 
+/* What neighbours exchange for an operator's windows once. */
+static double halo_time(const struct layout_problem *p, const struct op *op,
+                        const struct choice *choice)
+{
+    struct reshard_step step[MAX_HALO_STEPS];
+    if (!op->input_grad) /* the model's own images come with what is lacking */
+        return 0;
+    struct layout image =
+        layout_of(op, &op->input[0], &choice->split, p->about.step_samples, FLOW_FORWARD);
+    int64_t local = layout_local(&image);
+    struct reshard halo = {.step = step};
+    halo.steps = halo_steps(op, &choice->split, FLOW_FORWARD, &local, step);
+    for (int32_t i = 0; i < halo.steps; i++)
+        halo.volume += step_volume(&step[i]);
+    return layout_by_volume(p) ? halo.volume
+                               : reshard_time(p->work->times, &halo,
+                                              element_bytes(op->input[0].element, p->about.dtype));
+}
+
+/* Forward, and where it runs again; back, beside the gradients of weights; and for these, beside those of inputs
+ * (compile/halo.c). */
+static double all_halos(const struct layout_problem *p, const struct op *op,
+                        const struct choice *choice, const struct layout_alone *alone)
+{
+    if (op_find_dim(op->kind, DIM_HEIGHT) < 0 ||
+        window_axis_of(op, op_find_dim(op->kind, DIM_HEIGHT)) < 0)
+        return 0;
+    double once = halo_time(p, op, choice), again = op_trains(op) ? once : 0;
+    return once * (choice->recompute ? 2 : 1) + fmax(0, once - alone->weights) +
+           fmax(0, again - alone->inputs);
+}
+
 static struct layout_alone compute_time(const struct layout_problem *p, int64_t instance,
                                         bool again)
 {
@@ -124,11 +156,12 @@ weft_status layout_fill_option(struct layout_problem *p, int32_t number, int32_t
     struct layout_alone alone = {0};
     if (!layout_by_volume(p))
         alone = compute_time(p, at, choice.recompute);
+    alone.halo = all_halos(p, op, &choice, &alone);
     struct layout_state_times once = {0};
     if (owns_state(p, number))
         once = layout_state_time(p, op, &choice, false);
     alone.least_update = once.updated * w->parameter_ns;
-    alone.time = w->copies[number] * (w->each * alone.pass + w->once * once.update);
+    alone.time = w->copies[number] * (w->each * (alone.pass + alone.halo) + w->once * once.update);
     alone.memory =
         w->copies[number] / p->about.stages *
         (stage_memory_state(&state) + in_flight * kept_bytes(p, number, option, &choice));
@@ -146,6 +179,6 @@ void layout_fill_sync(struct layout_problem *p, int32_t number, int32_t option)
     struct layout_state_times once =
         layout_state_time(p, &p->about.model->op[number], &choice, true);
     alone->sync = p->work->copies[number] * p->work->once * once.sync;
-    alone->time = p->work->copies[number] *
-                  (p->work->each * alone->pass + p->work->once * (once.sync + once.update));
+    alone->time = p->work->copies[number] * (p->work->each * (alone->pass + alone->halo) +
+                                             p->work->once * (once.sync + once.update));
 }

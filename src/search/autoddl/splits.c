@@ -34,15 +34,35 @@ static bool is_long_attention(const struct model *model, const struct op *op, en
     return dim == DIM_SEQ && op_find_dim(op->kind, DIM_KV) >= 0 && searched_cp(model) > 1;
 }
 
+static bool is_of_images(enum op_kind kind)
+{
+    return kind == OP_CONV || kind == OP_POOL || kind == OP_BATCH_NORM;
+}
+
+/* Whether an operator's tensors are images: its own kind says so, or one that it reads from or that reads from it. */
+static bool has_images(const struct model *model, const struct op *op)
+{
+    bool images = is_of_images(op->kind);
+    for (int32_t i = 0; i < model->ops && !images; i++) {
+        const struct op *other = &model->op[i];
+        for (int32_t k = 0; k < other->inputs && is_of_images(other->kind); k++)
+            images |= other->input[k].tensor == op->output.tensor;
+        for (int32_t k = 0; k < op->inputs && is_of_images(other->kind); k++)
+            images |= op->input[k].tensor == other->output.tensor;
+    }
+    return images;
+}
+
 /* I4 */
 static bool is_useful(const struct model *model, const struct op *op, int place)
 {
-    static const bool NEVER[DIM_COUNT] = {
-        [DIM_KV] = true, [DIM_DEPTH] = true, [DIM_HEIGHT] = true, [DIM_WIDTH] = true};
+    static const bool NEVER[DIM_COUNT] = {[DIM_KV] = true, [DIM_DEPTH] = true, [DIM_WIDTH] = true};
     enum dim_role role = OP_KINDS[op->kind].dims[place].role;
     enum dim dim = OP_KINDS[op->kind].dims[place].dim;
     bool splits = role == ROLE_SPLIT || role == ROLE_REDUCE || is_long_attention(model, op, dim);
-    return splits && op->size[place] > 1 && !NEVER[dim];
+    if (op->size[place] <= 1 || NEVER[dim])
+        return false;
+    return dim == DIM_HEIGHT ? has_images(model, op) : splits;
 }
 
 static void list_dims(struct listing *l, bool copies)
@@ -75,10 +95,10 @@ static int64_t smallest_factor(int64_t n)
 }
 
 /* I2 */
-static bool seq_for_batch(const struct listing *l, const struct split *split)
+static bool instead_of_batch(const struct listing *l, const struct split *split, enum dim dim)
 {
-    int64_t seq = split_degree(split, DIM_SEQ), batch = split_degree(split, DIM_BATCH);
-    return seq > 1 && l->has_batch && l->batch % (batch * smallest_factor(seq)) == 0;
+    int64_t degree = split_degree(split, dim), batch = split_degree(split, DIM_BATCH);
+    return degree > 1 && l->has_batch && l->batch % (batch * smallest_factor(degree)) == 0;
 }
 
 /* I5 */
@@ -118,7 +138,8 @@ static bool same_split(const void *things, int64_t value, const void *wanted)
 
 static void add_split(struct listing *l, const struct split *split)
 {
-    if (seq_for_batch(l, split) || groups_alone(l, split))
+    if (instead_of_batch(l, split, DIM_SEQ) || instead_of_batch(l, split, DIM_HEIGHT) ||
+        groups_alone(l, split))
         return;
     int64_t *at =
         hash_at_same(&l->known, l->scratch, split_hash(split), same_split, l->out->data, split);

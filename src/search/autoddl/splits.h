@@ -6,12 +6,11 @@
  *
  *   I1  Splits where the batch is not first within a level: devices may be renumbered as a whole,
  *       and the batch degrees that two neighbours share are then laid out alike.
- *   I2  Splits of a sequence's positions where samples can be split: both cost an operator the
- *       same, and bringing a tensor from one to the other gains nothing.
+ *   I2  Splits of a sequence's positions, or of an image's height, where samples can be split: both cost an operator the
+ *       same, or height more by its halo, and bringing a tensor from one to the other gains nothing.
  *   I3  Copies where something is summed over: the sum may be split instead.
- *   I4  Anything that plan_check refuses; and splits of height, width, positions attended to, and
- *       the depth of a head: neighbours would have to exchange borders, or sums over a few
- *       elements.
+ *   I4  Anything that plan_check refuses; and splits of width, positions attended to, and the depth of a head: stripes of
+ *       an image do what columns would, and neighbours would have to exchange keys, or sums over a few elements.
  *   I5  Splits of the query heads of one key/value head, unless key/value heads are split as well,
  *       outside of them.
  *   I6  On a mesh's `narrow` outer levels, splits of more than one dim besides the batch (it may be

@@ -191,6 +191,28 @@ static void failed_nics(void **state)
     part_with(&n);
 }
 
+/* A job on two nodes of each leaf. Its second run of neighbours begins with its node number 2, which is node 4 of the
+ * cluster: the uplink that is broken is its own. */
+static void uplinks_of_several_neighbours(void **state)
+{
+    (void)state;
+    static const struct degrees ALL = {
+        .dp = 32, .global_batch = 32, .micro_batch = 1, .has_overlap = true};
+    const char *faults[] = {"leaf=1:10", NULL};
+    struct neighbours n = {.arena = arena_new()};
+    n.cluster = open_cluster(WEFT_SOURCE_DIR "/data/clusters/two-leaves.yaml");
+    n.made[0] = make("gpt3-350m", "layers: 2", "dgx-a100:4", &ALL);
+    assert_int_equal(placement_read(n.arena, n.cluster, "0-1,4-5", 4, &n.job[0].placement), 0);
+    n.made[0].plan->cluster = placed_cluster(n.arena, n.cluster, &n.job[0].placement);
+    n.job[0].plan = n.made[0].plan;
+    struct jobs_result result = run(&n, 1, faults);
+    assert_true(result.job[0].slowdown > 1.5);
+    assert_non_null(strstr(result.job[0].held_at, "leaf 1"));
+    unmake(&n.made[0]);
+    cluster_free(n.cluster);
+    arena_free(n.arena);
+}
+
 /* ---- placing --------------------------------------------------------------------------------- */
 
 static void expect_places(enum placing placing, const int64_t *nodes, const char *const *expected,
@@ -243,6 +265,7 @@ int main(void)
         cmocka_unit_test(disjoint_jobs_do_not_meet),
         cmocka_unit_test(tokens_meet),
         cmocka_unit_test(failed_nics),
+        cmocka_unit_test(uplinks_of_several_neighbours),
         cmocka_unit_test(jobs_are_kept_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,9 +5,19 @@
  */
 #include "compile/block_writer.h"
 
+bool tokens_alone(const struct block_writer *w)
+{
+    return plan_schedule(w->b->plan)->passes != ORDER_PAIRED;
+}
+
+static bool tokens_stop(const struct block_writer *w, const struct item *item)
+{
+    return item->tokens && tokens_alone(w);
+}
+
 static int32_t push(struct block_writer *w, struct item item)
 {
-    bool overlaps = w->b->plan->overlap & OVERLAP_TENSOR;
+    bool overlaps = w->b->plan->overlap & OVERLAP_TENSOR && !tokens_stop(w, &item);
     int32_t at = (int32_t)w->items.len, other = item.kind == ITEM_OP ? w->last_step : w->last_op;
     if (item.kind == ITEM_OP && w->brought > item.needs) /* blocks.c, I5 */
         item.needs = w->brought;
@@ -17,6 +27,8 @@ static int32_t push(struct block_writer *w, struct item item)
         w->brought = -1;
     if (item.kind == ITEM_OP && item.needs > w->waited)
         w->waited = item.needs;
+    if (tokens_stop(w, &item))
+        w->brought = at;
     array_push(w->b->scratch, &w->items, item);
     *(item.kind == ITEM_OP ? &w->last_op : &w->last_step) = at;
     return at;

@@ -31,6 +31,8 @@ struct block_writer {
 /* ---- block_items.c ---- */
 int32_t write_op(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,
                  int32_t needs);
+/* Whether nothing runs beside tokens that are sent to experts (blocks.c, I10). */
+bool tokens_alone(const struct block_writer *w);
 /* Writes steps [first, last) of a reshard; returns the last item, or `needs` if there are none. */
 int32_t write_steps(struct block_writer *w, const struct use *use, const struct reshard *reshard,
                     int32_t first, int32_t last, enum flow flow, int32_t needs);

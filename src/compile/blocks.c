@@ -39,6 +39,9 @@
  *   I8  What is discarded (plan/recompute.c) is made again before the first that reads it, in a backward pass or when it
  *       runs again itself, as its producer leaves it or gathered; other reshards leave their reader a copy, which stays.
  *   I9  What waits in parts (parts.c) is gathered before a layer's backward pass reads it, or runs forward again.
+ *   I10 Tokens on their way to experts and back are beside nothing but by OVERLAP_EXPERTS: frameworks call them between
+ *       operators and wait (Megatron-LM, transformer/moe/moe_layer.py; torchtitan and DeepSpeed likewise). The gradient of
+ *       an expert's weights is a part of the same call as that of its input, and runs before the tokens go back.
  */
 #include "compile/block_writer.h"
 
@@ -347,6 +350,12 @@ static int32_t return_halo(struct block_writer *w, int64_t instance, int32_t at)
     return last;
 }
 
+/* I10 */
+static bool weights_first(const struct block_writer *w, const struct op *op)
+{
+    return op->kind == OP_EXPERT_LINEAR && op_trains(op) && tokens_alone(w);
+}
+
 static void backward_op(struct block_writer *w, int64_t instance, bool inputs, bool weights)
 {
     const struct build *b = w->b;
@@ -363,6 +372,11 @@ static void backward_op(struct block_writer *w, int64_t instance, bool inputs, b
         int32_t at = write_op(w, instance, PHASE_BACKWARD_INPUT, PURPOSE_BACKWARD,
                               product || gathered < needs ? needs : gathered);
         at = return_halo(w, instance, at);
+        if (weights && weights_first(w, op)) {
+            write_op(w, instance, PHASE_BACKWARD_WEIGHT, PURPOSE_BACKWARD,
+                     gathered > needs ? gathered : needs);
+            weights = false;
+        }
         for (int64_t u = b->use_first[instance]; u < b->use_first[instance + 1]; u++)
             send_back(w, u, at);
         if (ring)

@@ -12,6 +12,10 @@
  * halves of a gate; and the gradient of the score, a sum over the features of the activation. Their bytes for each element
  * of the output stand in BYTES (2): those that an elementwise kernel moves in that time.
  *
+ * Tokens that a plain all-to-all brings lie in the order of the devices that they are from. Where a device has several
+ * experts, all copies are read and written once more to lie in the order of these, and again on their way back
+ * (transformer/moe/token_dispatcher.py: sort_chunks_by_idxs; torchtitan likewise), in each pass                 (4)
+ *
  * Whatever runs the experts, kernels that send a token once to each device with some of its experts handle copy by copy: with
  * t tokens of a device, each for r of the d devices (cost/dispatch.c, 1),
  *
@@ -66,19 +70,13 @@ static double eager_bytes(const struct plan *plan, const struct op *op, enum pha
     return bytes;
 }
 
-double expert_pass_bytes(const struct plan *plan, int64_t instance, enum phase phase)
+static double eager_pass_bytes(const struct plan *plan, int64_t instance, enum phase phase)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
-    if (!by_expert(plan))
-        return 0;
     split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     return eager_bytes(plan, op, phase) * operand_elements(op, &op->output, local);
 }
-
-/* Nanoseconds: Megatron-Bridge's runs that dispatch by HybridEP, the half to fit. DeepEP alone takes 2.2 to 7.1 for a dispatch and
- * 0 to 1.6 for a combination (cost/dispatch.c). */
-#define COPY_NS 2.6
 
 /* The devices over which the experts are spread to which a dispatch sends, or from which a combination gets. */
 static int64_t expert_devices(const struct plan *plan, int64_t instance, bool away)
@@ -91,6 +89,33 @@ static int64_t expert_devices(const struct plan *plan, int64_t instance, bool aw
                ? split_degree(&plan_choice(plan, beside)->split, DIM_EXPERT)
                : 1;
 }
+
+/* (4) */
+static double regroup_bytes(const struct plan *plan, int64_t instance)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    bool away = op->kind == OP_DISPATCH;
+    int experts = op_find_dim(op->kind, DIM_EXPERT);
+    if ((!away && op->kind != OP_COMBINE) || experts < 0 ||
+        plan_token_copies(&plan->software, op) != COPIES_EXPERTS)
+        return 0;
+    int64_t local[OP_MAX_DIMS], devices = expert_devices(plan, instance, away);
+    if (devices < 2 || op->size[experts] <= devices)
+        return 0;
+    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    return 2 * dtype_bytes(plan->dtype) *
+           operand_elements(op, away ? &op->output : &op->input[0], local);
+}
+
+double expert_pass_bytes(const struct plan *plan, int64_t instance, enum phase phase)
+{
+    return regroup_bytes(plan, instance) +
+           (by_expert(plan) ? eager_pass_bytes(plan, instance, phase) : 0);
+}
+
+/* Nanoseconds: Megatron-Bridge's runs that dispatch by HybridEP, the half to fit, groups of model and device alike. DeepEP alone
+ * takes 2.2 to 7.1 for a dispatch and 0 to 1.6 for a combination (cost/dispatch.c). */
+#define COPY_NS 1.9
 
 int64_t expert_copies_ns(const struct plan *plan, int64_t instance)
 {

@@ -13,6 +13,8 @@
  *   Q6  Estimates of plans and of candidates are what is simulated, as they are with other words. The first
  *       pass, in pairs or not, waits for weights.
  *   Q9  While tokens are on their way, the other pass exchanges features; steps of one pass keep their order.
+ *   Q10 Outside of pairs nothing runs beside tokens: they leave after all that was written before them, among it the
+ *       gradients of the experts' weights, and the next operator waits for them. In pairs they leave before these.
  *   Q8  Auto tries the word where nobody says what overlaps, and only then.
  */
 #include <math.h>
@@ -373,6 +375,48 @@ static void tokens_go_once_to_a_node(void **state)
     model_free(model);
 }
 
+/* ---- Q10 ------------------------------------------------------------------------------------- */
+
+/* Of a block: tokens that something runs beside, and gradients of experts' weights after which no tokens leave. */
+static void count_beside(const struct block *block, int *beside, int *late)
+{
+    int32_t op = -1, step = -1;
+    for (int32_t i = 0; i < block->items; i++) {
+        const struct item *item = &block->item[i];
+        bool weights = item->kind == ITEM_OP && item->phase == PHASE_BACKWARD_WEIGHT;
+        if (item->tokens)
+            *beside += item->needs < op;
+        else if (item->kind == ITEM_OP)
+            *beside += item->needs < step;
+        *late += weights && i > 0 && block->item[i - 1].tokens;
+        op = item->kind == ITEM_OP ? i : op;
+        step = item->tokens ? i : item->kind == ITEM_OP ? -1 : step;
+    }
+}
+
+static void tokens_are_alone(void **state)
+{
+    struct setting *s = *state;
+    struct model *model = open_small(&MIXTURES[0]);
+    for (int paired = 0; paired < 2; paired++) {
+        struct degrees d = {.ep = 4, .micro_batch = 1, .global_batch = 16, .has_overlap = true};
+        struct plan *plan;
+        struct graph *graph;
+        int beside = 0, late = 0;
+        d.overlap = OVERLAP_ALL | (paired ? OVERLAP_EXPERTS : 0);
+        assert_int_equal(plan_from_degrees(model, s->cluster[1], &d, &plan), WEFT_OK);
+        assert_int_equal(
+            graph_compile(plan, &(struct compile_options){.fold = FOLD_ALWAYS}, &graph), WEFT_OK);
+        for (int32_t b = 0; b < graph->blocks; b++)
+            count_beside(&graph->block[b], &beside, &late);
+        assert_int_equal(beside > 0, paired);
+        assert_int_equal(late > 0, paired);
+        graph_free(graph);
+        plan_free(plan);
+    }
+    model_free(model);
+}
+
 /* ---- Q3, Q4, Q5 ------------------------------------------------------------------------------ */
 
 static void nothing_to_hide_nothing_changes(void **state)
@@ -638,6 +682,7 @@ int main(void)
         cmocka_unit_test(turns_have_every_item),
         cmocka_unit_test(tokens_go_once),
         cmocka_unit_test(tokens_go_once_to_a_node),
+        cmocka_unit_test(tokens_are_alone),
         cmocka_unit_test(nothing_to_hide_nothing_changes),
         cmocka_unit_test(one_stage_is_never_slower),
         cmocka_unit_test(micro_batches_take_the_same),

@@ -393,6 +393,35 @@ static void test_host_of_software(void **state)
     close_lab(&lab);
 }
 
+/* Tokens of a plain all-to-all are put in the order of a device's experts, if it has several: of mixtral's 8, on 4 and on 8
+ * devices. What sends a token to a device once does so on its way. */
+static void test_tokens_are_regrouped(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t ep;
+        int word, passes;
+    } CASES[] = {{4, DISPATCH_EXPERTS, 1}, {8, DISPATCH_EXPERTS, 0}, {4, DISPATCH_DEVICES, 0}};
+    static const char *const OPS[] = {"dispatch", "combine"};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct lab lab =
+            open_four("mixtral-8x7b", DTYPE_BF16, (struct degrees){.dp = 8, .ep = CASES[i].ep});
+        lab.plan->software.word[FACT_DISPATCH] = (uint8_t)CASES[i].word;
+        for (size_t k = 0; k < COUNT_OF(OPS); k++) {
+            struct work works[MAX_ITEM_WORKS];
+            int64_t at = find_op(lab.plan, OPS[k]);
+            int count = item_works(lab.plan, at, PHASE_FORWARD, works);
+            assert_int_equal(count, 1 + CASES[i].passes);
+            double copies =
+                2.0 * (double)lab.plan->step_samples / 8 * (double)lab.model->seq * 4096;
+            if (count > 1)
+                assert_true(works[1].read_bytes == 2 * copies &&
+                            works[1].write_bytes == 2 * copies);
+        }
+        close_lab(&lab);
+    }
+}
+
 /* Eight devices that share a state orthogonalise an eighth of its matrices each; AdamW none. */
 static void test_matrices_are_shared(void **state)
 {
@@ -429,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_casts_of_software),
         cmocka_unit_test(test_gradients_are_added),
         cmocka_unit_test(test_host_of_software),
+        cmocka_unit_test(test_tokens_are_regrouped),
         cmocka_unit_test(test_matrices_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

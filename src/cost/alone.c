@@ -5,6 +5,10 @@
  * stand the few parameters in which a layer of one precision differs from it on one device that has nothing else to do:
  * tiles and waves of other libraries, what the power limit leaves to a burst, how fast casts and permutations stream.
  *
+ * Why these are not the only set: bursts and training differ by more than the clock. Tiles and waves from here at training's
+ * clocks took dense models of megatron_bridge from 4.1 to 6.2 % (nvfp4 most), and inference has other libraries of attention and
+ * experts than training has. A plan is timed by calibration.c alone; these rows are for single operators (`weft validate operators`).
+ *
  *   I1  Every row is what tools/fit_operators prints, from the rows of data/profiles/aiconfigurator whose `half` is "fit".
  *   I2  A layer that has no row keeps the parameters of its device.
  */

@@ -2,6 +2,7 @@
  *
  *   work      = FLOPs / peak, of all phases                                                          (1)
  *   gradients = all-reduce of each weight's gradient along axes where it is a partial sum, divided by the micro-batches
+ *   halo      = what windows read beyond their part of an image, there, back and again for the gradients of weights
  *
  * A tensor of N bytes over the other axes goes along one axis of d devices, from what its producer holds (S split, B copies,
  * P partial sums) to what its reader wants:
@@ -24,7 +25,8 @@ enum { SMALL_BYTES = 1 << 10, LARGE_BYTES = 1 << 26 }; /* the two sizes of I2 */
 weft_status axis_lines(const struct plan *plan, struct mesh_axes *axes)
 {
     static const enum collective USED[] = {COLLECTIVE_ALL_REDUCE, COLLECTIVE_ALL_GATHER,
-                                           COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_ALL_TO_ALL};
+                                           COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_ALL_TO_ALL,
+                                           COLLECTIVE_HALO};
     weft_status status = WEFT_OK;
     for (int32_t a = 0; a < axes->count; a++)
         for (size_t k = 0; k < COUNT_OF(USED); k++) {
@@ -106,10 +108,39 @@ static double gradient_seconds(const struct plan *plan, const struct op *op,
     return seconds / (double)plan_micro_batches(plan);
 }
 
+/* Along one axis that splits height or width (model.h, halo). */
+static double halo_seconds(const struct plan *plan, const struct op *op,
+                           const struct mesh_axis *axis, const struct split *split, int place)
+{
+    int64_t local[OP_MAX_DIMS], parts = split_degree(split, OP_KINDS[op->kind].dims[place].dim);
+    struct halo halo = window_halo(op, place, parts);
+    split_local(op, split, plan->step_samples, local);
+    double row = operand_bytes(op, &op->input[0], local, plan->dtype) / (double)halo.own;
+    double times = 2 + op_trains(op);
+    if (!op->input_grad || halo.moved == 0)
+        return 0;
+    return times * time_of(axis, halo.whole ? COLLECTIVE_ALL_GATHER : COLLECTIVE_HALO,
+                           row * (double)halo.moved);
+}
+
+static double halos_seconds(const struct plan *plan, const struct op *op,
+                            const struct mesh_axes *axes, const struct split_option *option)
+{
+    double seconds = 0;
+    for (int32_t a = 0; a < axes->count; a++) {
+        int dim = option->dim[a];
+        int place = dim == SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)dim);
+        if (place >= 0 && window_axis_of(op, place) >= 0)
+            seconds += halo_seconds(plan, op, &axes->axis[a], &option->split, place);
+    }
+    return seconds;
+}
+
 double option_seconds(const struct plan *plan, const struct op *op, const struct mesh_axes *axes,
                       const struct split_option *option)
 {
-    return work_seconds(plan, op, &option->split) + gradient_seconds(plan, op, axes, option);
+    return work_seconds(plan, op, &option->split) + gradient_seconds(plan, op, axes, option) +
+           halos_seconds(plan, op, axes, option);
 }
 
 /* ---- between two ----------------------------------------------------------------------------- */

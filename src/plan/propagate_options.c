@@ -164,7 +164,8 @@ static int dims_on(const struct model *model, const struct op *op, const struct 
     for (int i = 0; i < op_dims(op->kind); i++) {
         enum dim dim = OP_KINDS[op->kind].dims[i].dim;
         enum dim_role role = OP_KINDS[op->kind].dims[i].role;
-        bool can = role == ROLE_BATCH || role == ROLE_SPLIT || role == ROLE_REDUCE;
+        bool can = role == ROLE_BATCH || role == ROLE_SPLIT || role == ROLE_REDUCE ||
+                   window_axis_of(op, i) >= 0;
         unsigned of = class_of(rows && dim == DIM_SEQ ? DIM_HEAD : (int)dim);
         if (can && axis->classes & of && (op->size[i] > 1 || role == ROLE_BATCH))
             out[count++] = dim;

@@ -5,6 +5,7 @@
  *   H3  A folded graph takes the times of the unfolded one; the estimate is within 2 % and has its memory.
  *   H4  Runs have the losses and weights of one rank, within 1e-5.
  *   H5  Heights that do not divide are refused.
+ *   H6  AutoDDL's search counts what stripes exchange; one split of height is enough for the others to follow.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -14,9 +15,11 @@
 
 #include <cmocka.h>
 
+#include "autoddl_problem.h"
 #include "compile/compile.h"
 #include "plan_text.h"
 #include "run_alone.h"
+#include "search/autoddl/layout_room.h"
 #include "search/estimate/estimate.h"
 #include "sim/sim.h"
 
@@ -283,6 +286,41 @@ static void test_files(void **state)
     plan_close(&opened);
 }
 
+/* ---- searches (H6) --------------------------------------------------------------------------- */
+
+/* One sample of 8 channels and 32 columns in 4 stripes: conv5's 3 rows there, back, and for the gradients of its weights. */
+static void test_search_by_volume(void **state)
+{
+    (void)state;
+    static const char FILE[] = WEFT_SOURCE_DIR "/data/models/wide-windows.yaml";
+    struct model *model = NULL;
+    int32_t stripes = -1, conv5 = 3;
+    assert_int_equal(model_open(FILE, NULL, &model), WEFT_OK);
+    struct layout_problem *p = open_problem(model, clusters[4], NULL, 1, 1);
+    for (size_t i = 0; i < p->splits[conv5].len; i++)
+        if (split_degree(&p->splits[conv5].data[i], DIM_HEIGHT) == 4)
+            stripes = (int32_t)i;
+    assert_true(stripes >= 0);
+    assert_int_equal((int64_t)p->work->alone[conv5][stripes].halo, 3 * 3 * 8 * 32);
+    layout_problem_free(p);
+    p = open_problem(model, clusters[4], NULL, 8, 1); /* as many samples as there are devices */
+    for (size_t i = 0; i < p->splits[conv5].len; i++)
+        assert_int_equal(split_degree(&p->splits[conv5].data[i], DIM_HEIGHT), 1);
+    layout_problem_free(p);
+    model_free(model);
+}
+
+static void test_propagation(void **state)
+{
+    (void)state;
+    struct opened_plan opened;
+    if (plan_load(WEFT_SOURCE_DIR "/data/plans/stripes.yaml", &opened) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    expect_split(opened.plan, "features.2", "batch:2 height:4");
+    expect_split(opened.plan, "features.22", "batch:2 height:4");
+    plan_close(&opened);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +332,8 @@ int main(void)
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_runs),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_search_by_volume),
+        cmocka_unit_test(test_propagation),
     };
     return cmocka_run_group_tests(tests, open_run_models, close_run_models);
 }

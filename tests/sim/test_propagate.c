@@ -149,9 +149,9 @@ static const char *draw_split(struct rng *rng, struct arena *keep, const struct 
         enum dim_role role = OP_KINDS[op->kind].dims[place].role;
         int64_t degree = chance(rng, 2) ? 2 : left;
         left /= degree;
-        bool legal =
-            role == ROLE_BATCH || (role != ROLE_WHOLE && role != ROLE_HALO && op->size[place] > 1 &&
-                                   split_legal(model, op, place, degree));
+        bool legal = role == ROLE_BATCH ||
+                     (role != ROLE_WHOLE && (role != ROLE_HALO || window_axis_of(op, place) >= 0) &&
+                      op->size[place] > 1 && split_legal(model, op, place, degree));
         if (!legal || used >> place & 1)
             continue;
         used |= 1U << place;

@@ -145,8 +145,8 @@ static void links_are_as_busy_in_part(void **state)
     struct prediction *part, *whole = predicted(m.plan, FOLD_ALWAYS);
     assert_int_equal(simulate(m.plan, &briefly, &part), WEFT_OK);
     assert_true(plan_micro_batches(part->graph->plan) < 1000);
-    assert_true(link_loads(m.arena, part, 1, &some) == 1 &&
-                link_loads(m.arena, whole, 1, &all) == 1);
+    assert_int_equal(link_loads(m.arena, part, 1, &some), 1);
+    assert_int_equal(link_loads(m.arena, whole, 1, &all), 1);
     assert_true(fabs(some->busy / all->busy - 1) < 0.2);
     prediction_free(part);
     prediction_free(whole);

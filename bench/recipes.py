@@ -23,9 +23,13 @@ CASES = {
     # Megatron-Bridge 26.08 on GB200: pp 4 of 4 pieces, ep 64, 256 devices of 4 racks
     "racks": (f"deepseek-v3 gb200-nvl72:256gpus --dtype fp8 --global-batch 4096 {STATE}-gradients",
               "--pp 4 --virtual 4 --ep 64 --zero 1 --recompute mla_up_proj,moe_act"),
-    # a usual layout of Megatron-Bridge's kind: experts over four nodes, not divided
+    # Megatron-Bridge's recipe (perf_recipes/qwen/h100/qwen3_moe.py): plain all-to-alls over four nodes, beside another
+    # micro-batch's pass; nothing recomputed; its batch is 8,192, 2,048 here
     "qwen": (f"qwen3-235b-a22b dgx-h100:32 --global-batch 2048 {STATE}",
-             "--tp 2 --sp --pp 8 --virtual 4 --ep 32 --etp 1 --zero 1 --recompute moe_act,layernorm"),
+             "--tp 2 --sp --pp 8 --virtual 4 --ep 32 --etp 1 --zero 1 --overlap all,experts"),
+    # the same with DeepEP, which the recipe does not use
+    "qwen-deepep": (f"qwen3-235b-a22b dgx-h100:32 --global-batch 2048 {NODES}",
+                    "--tp 2 --sp --pp 8 --virtual 4 --ep 32 --etp 1 --zero 1 --overlap all,experts"),
 }
 
 

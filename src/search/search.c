@@ -234,6 +234,11 @@ static weft_status find(const struct planner *planner, const struct plan_request
         return bad_argument("the planners auto and megatron take it",
                             "%s numbers devices tp-cp-ep-dp-pp, not %.40s", planner->name,
                             request->pins.order);
+    if (request->pins.recompute_layers && planner->joins != JOINS_NEVER)
+        return bad_argument("the planners auto and megatron take it",
+                            "%s says of each layer whether it is recomputed, and takes no "
+                            "recompute-layers %lld",
+                            planner->name, (long long)request->pins.recompute_layers);
     if (!planner->pools)
         TRY(cluster_refuse_pools(request->cluster, planner->name));
     if (request->target)

@@ -6,11 +6,14 @@
  *   L4  Where activations are too large, the plan found recomputes a list, is faster than the best without lists, and the
  *       answer says which list that is.
  *   L5  Aceso and Galvatron keep a list that is pinned; Galvatron's layers choose one of their own where the software has them.
+ *   L6  Where nothing recomputed does not fit and all layers do, auto and Megatron's grid find the fewest layers that fit;
+ *       a pinned number stays, and planners that choose layer by layer refuse it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -261,6 +264,83 @@ static void layers_choose_a_list(void **state)
     close_both(&o);
 }
 
+/* ---- L6 -------------------------------------------------------------------------------------- */
+
+static struct plan_request ask_for_layers(const struct opened *o)
+{
+    struct plan_request request = ask(o, "megatron-core-0.16");
+    request.pins.dp = 8;
+    request.pins.tp = request.pins.pp = request.pins.cp = 1;
+    request.pins.micro_batch = 2;
+    request.pins.has_shard = true;
+    request.pins.shard = 1;
+    request.pins.memory.limit_bytes = INT64_C(28) << 30;
+    request.options.quick = true;
+    return request;
+}
+
+/* The fewest, each number simulated by itself. */
+static int64_t fewest_layers(const struct opened *o, const struct plan_request *request)
+{
+    for (int64_t n = 1; n <= o->model->layers; n++) {
+        struct degrees d = request->pins;
+        d.recompute = RECOMPUTE_FULL;
+        d.recompute_layers = n;
+        struct plan *plan = plan_of(o, d);
+        struct prediction *p;
+        assert_int_equal(simulate(plan, &(struct simulate_options){0}, &p), WEFT_OK);
+        bool fits = p->fits;
+        prediction_free(p);
+        plan_free(plan);
+        if (fits)
+            return n;
+    }
+    return 0;
+}
+
+static void the_fewest_layers_are_found(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3.2-1b", "seq: 8192", "dgx-a100:1");
+    struct plan_request request = ask_for_layers(&o);
+    int64_t fewest = fewest_layers(&o, &request);
+    assert_true(fewest > 1 && fewest < o.model->layers);
+    static const char *const PLANNERS[] = {"auto", "megatron"};
+    for (size_t i = 0; i < COUNT_OF(PLANNERS); i++) {
+        struct planned *planned;
+        char words[32];
+        snprintf(words, sizeof words, "recompute-layers %lld", (long long)fewest);
+        assert_int_equal(plan_search(planner_find(PLANNERS[i]), &request, &planned), WEFT_OK);
+        if (!strstr(planned->trials.data[0].text, words))
+            fail_msg("%s: %s, not %s", PLANNERS[i], planned->trials.data[0].text, words);
+        assert_true(planned->trials.data[0].fits);
+        planned_free(planned);
+    }
+    close_both(&o);
+}
+
+static void a_number_of_layers_stays(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3.2-1b", "seq: 8192", "dgx-a100:1");
+    struct plan_request request = ask_for_layers(&o);
+    struct planned *planned;
+    request.pins.has_recompute = true;
+    request.pins.recompute = RECOMPUTE_FULL;
+    request.pins.recompute_layers = 15;
+    assert_int_equal(plan_search(planner_find("auto"), &request, &planned), WEFT_OK);
+    for (size_t i = 0; i < planned->trials.len; i++)
+        assert_int_equal(planned->trials.data[i].degrees.recompute_layers, 15);
+    planned_free(planned);
+    request.options.quick = false;
+    assert_int_equal(plan_search(planner_find("galvatron"), &request, &planned), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message,
+                        "galvatron says of each layer whether it is recomputed, and takes no "
+                        "recompute-layers 15");
+    error_clear();
+    close_both(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +351,8 @@ int main(void)
         cmocka_unit_test(a_list_is_found_and_named),
         cmocka_unit_test(other_planners_keep_a_list),
         cmocka_unit_test(layers_choose_a_list),
+        cmocka_unit_test(the_fewest_layers_are_found),
+        cmocka_unit_test(a_number_of_layers_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

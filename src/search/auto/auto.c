@@ -10,7 +10,8 @@
  *   4. every planner of the table that joins, each with an equal share of the remaining budget;
  *      those that take seconds, or minutes on many devices, join unless the search is a quick one
  *   5. their plans crossed (cross.c)
- *   6. for encoders of images, the best with more replicas of the encoder (encoders.c); for mixtures of
+ *   6. the best with some layers of each part recomputed, where the software has such a number (blocks.c);
+ *      for encoders of images, the best with more replicas of the encoder (encoders.c); for mixtures of
  *      experts, the best with the tokens' transfers hidden (overlap_experts.c)
  *   7. if nothing fits, the grid again with what layers keep in host memory (offload_layers.c)
  *   8. if nothing fits, changes to the request, cheapest first, until one makes a plan fit
@@ -137,13 +138,19 @@ static bool takes_degrees(const struct plan_request *request)
     return request->target && !request->target->layerwise && !request->target->any;
 }
 
+/* Whether something is pinned that plans of the planners that look further do not keep. */
+static bool only_degrees_keep(const struct degrees *pins)
+{
+    return pins_encoder(pins) || pins->recompute_layers;
+}
+
 /* Whether other numbers of stages are worth a start of their own. */
 static bool looks_around(const struct plan_request *request)
 {
     bool table =
         request->target && request->options.quick; /* little of what Aceso finds runs there */
     return !table && !request->cluster->pools && !request->options.batch_auto &&
-           !request->pins.pp && !pins_encoder(&request->pins) && !join_has_time(request) &&
+           !request->pins.pp && !only_degrees_keep(&request->pins) && !join_has_time(request) &&
            !takes_degrees(request);
 }
 
@@ -451,8 +458,10 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
         TRY(tune_pools(&join));
     else if (takes_degrees(request))
         TRY(tune_numbers(&join));
-    else if (!request->pins.order && !pins_encoder(&request->pins)) /* which only degrees have */
+    else if (!request->pins.order && !only_degrees_keep(&request->pins))
         TRY(look_further(&join));
+    if (!takes_degrees(request))
+        TRY(recompute_blocks(&join));
     TRY(spread_encoders(&join));
     TRY(hide_tokens(&join));
     TRY(share_in_groups(&join));

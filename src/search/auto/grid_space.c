@@ -54,6 +54,7 @@ static struct degrees degrees_of(const struct grid_space *space, const struct gr
     d.pieces = d.segments = d.micro_batch = 1;
     d.shard = 0;
     d.recompute = RECOMPUTE_NONE;
+    d.recompute_layers = 0; /* simulations know it */
     d.schedule = NULL;
     return d;
 }

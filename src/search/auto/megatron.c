@@ -9,10 +9,11 @@
  *   I1  more recomputation is tried only if less of it does not fit: it saves memory and costs
  *       time;
  *   I2  a larger micro-batch is not tried if a smaller one does not fit even with everything
- *       recomputed: it only makes the activations larger.
+ *       recomputed: it only makes the activations larger;
+ *   I3  where some of it fits, and nothing recomputed does not, the fewest layers that fit are found by bisection
+ *       (blocks.c), unless they cannot be faster than the best.
  */
-#include "search/auto/auto.h"
-#include "search/planner/planner.h"
+#include "search/auto/room.h"
 
 enum { MOST_PIECES = 4 };
 
@@ -40,11 +41,24 @@ static void report(struct megatron_grid *grid, const struct trial *trial)
         grid->request->progress(grid->request->context, progress);
 }
 
+/* I3 */
+static weft_status try_some_layers(struct megatron_grid *grid, struct degrees degrees,
+                                   struct block_times times)
+{
+    struct join join = {.request = grid->request,
+                        .out = grid->out,
+                        .cost = grid->cost,
+                        .began_s = wall_seconds(),
+                        .progress = grid->progress};
+    return has_blocks(grid->request) ? blocks_try(&join, degrees, times) : WEFT_OK;
+}
+
 /* Tries recomputation by I1; *fits is true if one of its kinds fits. */
 static weft_status try_recompute(struct megatron_grid *grid, struct degrees degrees, bool *fits)
 {
     const struct plan_request *request = grid->request;
     weft_status status = WEFT_OK;
+    struct block_times times = {0};
     *fits = false;
     for (int r = 0; r < grid->levels.len && !*fits && !plan_stopped(grid->request); r++) {
         const struct trial *trial;
@@ -55,7 +69,11 @@ static weft_status try_recompute(struct megatron_grid *grid, struct degrees degr
             continue;
         report(grid, trial);
         *fits = trial->fits;
+        if (degrees.recompute == RECOMPUTE_NONE)
+            times = block_times(trial);
     }
+    if (*fits && degrees.recompute != RECOMPUTE_NONE && times.none_ns > 0)
+        TRY(try_some_layers(grid, degrees, times));
 done:
     return status;
 }

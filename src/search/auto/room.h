@@ -3,6 +3,7 @@
  *   auto.c             the grid, the planners that join, who found what
  *   refine.c           Aceso from the plans of other planners
  *   tune.c             what a target takes besides degrees
+ *   blocks.c           recomputation of some layers of each part
  *   tune_pools.c       the layers of stages on different devices
  *   pools_alone.c      each pool of a cluster by itself
  *   cross.c            the ideas of one planner in the plans of another
@@ -66,6 +67,23 @@ weft_status refine_to_the_end(struct join *join, const struct trial *trial,
 
 /* Tunes what the request's target takes besides degrees, starting from the best degrees so far. */
 weft_status tune_numbers(struct join *join);
+
+/* ---- some layers (blocks.c) -------------------------------------------------------------------- */
+
+/* Whether the search may choose how many layers are recomputed. */
+bool has_blocks(const struct plan_request *request);
+/* The least that degrees can take with nothing recomputed, and with all layers. */
+struct block_times {
+    double none_ns, all_ns;
+};
+struct block_times block_times(const struct trial *trial);
+/* Whether n layers of each part recomputed would be slower than the best. */
+bool blocks_beaten(const struct join *join, const struct degrees *d, struct block_times times,
+                   int64_t n);
+/* Finds the fewest recomputed layers with which the degrees fit, if that can be faster than the best. */
+weft_status blocks_try(struct join *join, struct degrees d, struct block_times times);
+/* The same for the most promising of the trials so far. */
+weft_status recompute_blocks(struct join *join);
 
 /* Where stages are on different devices: gives each as many layers as it has time for (tune_pools.c). */
 weft_status tune_pools(struct join *join);

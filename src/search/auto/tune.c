@@ -1,14 +1,8 @@
 /* tune.c - what a framework takes besides degrees (room.h): recomputation of a few layers of each
  * part, and parts with different numbers of layers.
  *
- * The first n layers of each part are recomputed. Memory falls and time grows with n, so the least
- * n that fits is the fastest. It is found by bisection, from degrees that fit with all layers
- * recomputed. Or all but attention and every second product is recomputed. All L layers of a part recomputed take at
- * most R = RECOMPUTED_AT_MOST times as long as none, so few degrees are worth it, and a bisection ends where
- *
- *   time of n layers >= time of L layers * (1 / R + (1 - 1 / R) * n / L)                        (0)
- *
- * is no faster than the best for the fewest layers that may still fit: one more than what does not.
+ * How many layers of each part are recomputed: blocks.c, from degrees that fit with all layers recomputed. Or all but
+ * attention and every second product is recomputed.
  *
  * If the embedding counts as a layers, and norm, head and loss as b, L + a + b units are shared out
  * evenly,
@@ -21,8 +15,6 @@
 
 #include "search/auto/room.h"
 
-/* One more forward pass, which is a third of the work. */
-static const double RECOMPUTED_AT_MOST = 4.0 / 3;
 /* How many degrees are tuned, the fastest first. */
 enum { MOST_BLOCKS = 24, MOST_LAYOUTS = 4 };
 /* After the first of these only degrees are tuned that fill less than ROOMY of memory: they gain most. */
@@ -57,52 +49,16 @@ static weft_status try_tuned(struct join *join, const struct degrees *d, const i
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static int64_t layers_per_part(const struct plan_request *request, const struct degrees *d)
+/* Products that are kept instead of layers may take as little time as nothing recomputed. */
+static weft_status try_recomputed(struct join *join, struct degrees d, struct block_times times)
 {
-    return ceil_div(request->model->layers, d->pp * d->pieces);
-}
-
-/* Whether n of all the layers of a part would be slower than the best, by (0). */
-static bool is_beaten(const struct join *join, double full_ns, int64_t n, int64_t all)
-{
-    const struct trial *best = join_best(join->out, NULL);
-    double none = 1 / RECOMPUTED_AT_MOST, least = none + (1 - none) * (double)n / (double)all;
-    return best && full_ns * least > (double)best->iteration_ns;
-}
-
-/* Whether nothing that is tuned here can make a point faster than the best. Products that are kept instead of
- * layers may take as little time as nothing recomputed. */
-static bool is_hopeless(const struct join *join, const struct grid_point *point)
-{
-    int64_t all = layers_per_part(join->request, &point->degrees);
-    int64_t fewest = join->request->target->can.products ? 0 : 1;
-    return is_beaten(join, (double)point->iteration_ns, fewest, all);
-}
-
-/* Finds the least block that fits by bisection; where the target can keep products instead, that is tried, too. */
-static weft_status try_blocks(struct join *join, struct degrees d, double full_ns)
-{
-    /* `low` does not fit, `high` does */
     const struct abilities *can = &join->request->target->can;
-    int64_t all = layers_per_part(join->request, &d), low = 0, high = can->block ? all : 0;
     const struct trial *kept;
     weft_status status = WEFT_OK;
-    d.recompute = RECOMPUTE_FULL;
     if (can->products)
         TRY(try_tuned(join, &d, NULL, BLOCK_PRODUCTS, ", all but products", &kept));
-    while (high - low > 1 && !is_beaten(join, full_ns, low + 1, all) && !join_over(join)) {
-        int64_t middle = (low + high) / 2;
-        const struct trial *trial;
-        const char *words =
-            arena_printf(join->out->arena, ", of each part %s", counted(middle, "layer").s);
-        TRY(try_tuned(join, &d, NULL, middle, words, &trial));
-        if (!trial)
-            break;
-        if (trial->fits)
-            high = middle;
-        else
-            low = middle;
-    }
+    if (can->block)
+        TRY(blocks_try(join, d, times));
 done:
     return status;
 }
@@ -117,6 +73,7 @@ static weft_status tune_blocks(struct join *join)
     struct arena *scratch = arena_new();
     struct plan_request request = *join->request;
     struct grid grid;
+    int64_t fewest = request.target->can.products ? 0 : 1;
     weft_status status;
     request.pins.has_recompute = true;
     request.pins.recompute = RECOMPUTE_FULL;
@@ -124,11 +81,12 @@ static weft_status tune_blocks(struct join *join)
     for (size_t i = 0; i < grid.best.len && !join_over(join); i++) {
         const struct grid_point *point = &grid.best.data[i];
         const struct trial *trial;
-        if (!point->fits || is_hopeless(join, point))
+        struct trial full = {.degrees = point->degrees, .iteration_ns = point->iteration_ns};
+        if (!point->fits || blocks_beaten(join, &full.degrees, block_times(&full), fewest))
             continue;
         TRY(join_try(join, &request, &point->degrees, &trial));
         if (trial && trial->fits && (i < MOST_FULL_BLOCKS || is_roomy(trial)))
-            TRY(try_blocks(join, point->degrees, (double)trial->iteration_ns));
+            TRY(try_recomputed(join, full.degrees, block_times(trial)));
     }
 done:
     arena_free(scratch);

@@ -454,6 +454,8 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
     else
         TRY(join_grid(&join, request));
     say_grid(&join);
+    if (request->options.budget_ns)
+        TRY(hide_tokens(&join));
     if (request->cluster->pools) /* I4 */
         TRY(tune_pools(&join));
     else if (takes_degrees(request))

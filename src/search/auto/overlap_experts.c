@@ -6,6 +6,8 @@
  *   I2  The fastest plan with hidden tokens is not always found this way: when tokens are hidden,
  *       plans may be best that send them further than the plans that were found without. A user who
  *       wants to know asks with --overlap all,experts.
+ *   I3  With a budget this comes before the planners that may take all of it, and again, for what they found, if there is
+ *       time left: a trial is a base once.
  */
 #include <string.h>
 
@@ -16,6 +18,8 @@ static const int64_t PIECES[] = {0, 2, 4}; /* 0: the plan's own number */
 
 static bool sends_tokens(const struct trial *trial)
 {
+    if (trial->plan && trial->plan->overlap & OVERLAP_EXPERTS)
+        return false; /* they are hidden already */
     if (!trial->plan)
         return trial->degrees.ep > 1;
     for (int32_t i = 0; i < trial->plan->choices; i++)
@@ -24,11 +28,11 @@ static bool sends_tokens(const struct trial *trial)
     return false;
 }
 
-/* The best trials that fit and have tokens to hide, the best first. */
-static size_t list_best(const struct planned *planned, struct trial out[MOST_BASES])
+/* The best trials from this one on that fit and have tokens to hide, the best first. */
+static size_t list_best(const struct planned *planned, size_t first, struct trial out[MOST_BASES])
 {
     size_t count = 0;
-    for (size_t i = 0; i < planned->trials.len; i++) {
+    for (size_t i = first; i < planned->trials.len; i++) {
         const struct trial *trial = &planned->trials.data[i];
         size_t at = count;
         while (at > 0 && ns_per_sample(trial) < ns_per_sample(&out[at - 1]))
@@ -103,7 +107,8 @@ weft_status hide_tokens(struct join *join)
         mixture |= op_find_dim(request->model->op[i].kind, DIM_EXPERT) >= 0;
     if (!mixture || request->pins.has_overlap) /* I1 */
         return WEFT_OK;
-    size_t count = list_best(join->out, base);
+    size_t count = list_best(join->out, join->hidden, base);
+    join->hidden = join->out->trials.len;
     for (size_t i = 0; i < count && !join_over(join); i++) {
         struct plan *own = NULL;
         if (!base[i].plan)

@@ -40,8 +40,9 @@
  *       runs again itself, as its producer leaves it or gathered; other reshards leave their reader a copy, which stays.
  *   I9  What waits in parts (parts.c) is gathered before a layer's backward pass reads it, or runs forward again.
  *   I10 Tokens on their way to experts and back are beside nothing but by OVERLAP_EXPERTS: frameworks call them between
- *       operators and wait (Megatron-LM, transformer/moe/moe_layer.py; torchtitan and DeepSpeed likewise). The gradient of
- *       an expert's weights is a part of the same call as that of its input, and runs before the tokens go back.
+ *       operators and wait (Megatron-LM, transformer/moe/moe_layer.py; torchtitan and DeepSpeed likewise), also before they
+ *       make again what was discarded. The gradient of an expert's weights is a part of the same call as that of its input, and
+ *       runs before the tokens go back.
  */
 #include "compile/block_writer.h"
 

@@ -14,7 +14,7 @@
  *       pass, in pairs or not, waits for weights.
  *   Q9  While tokens are on their way, the other pass exchanges features; steps of one pass keep their order.
  *   Q10 Outside of pairs nothing runs beside tokens: they leave after all that was written before them, among it the
- *       gradients of the experts' weights, and the next operator waits for them. In pairs they leave before these.
+ *       gradients of the experts' weights, and the next operator waits, also one that runs again. In pairs they leave before.
  *   Q8  Auto tries the word where nobody says what overlaps, and only then.
  */
 #include <math.h>
@@ -399,7 +399,12 @@ static void tokens_are_alone(void **state)
     struct setting *s = *state;
     struct model *model = open_small(&MIXTURES[0]);
     for (int paired = 0; paired < 2; paired++) {
-        struct degrees d = {.ep = 4, .micro_batch = 1, .global_batch = 16, .has_overlap = true};
+        struct degrees d = {.ep = 4,
+                            .micro_batch = 1,
+                            .global_batch = 16,
+                            .has_overlap = true,
+                            .recompute = RECOMPUTE_SELECTIVE,
+                            .modules = module_from_name("moe_act")};
         struct plan *plan;
         struct graph *graph;
         int beside = 0, late = 0;

@@ -1,4 +1,5 @@
-/* test_run_state.c - weights that are frozen, and matrices that Muon updates: several ranks compute what one does.
+/* test_run_state.c - weights that are frozen, matrices that Muon updates, inputs that are read ahead: several ranks compute
+ * what one does.
  *
  *   S1  Losses and weights are within 1e-5 of one rank's; weights of runs with Muon, within 1e-4 on CPUs, whatever
  *       their BLAS, and 3e-5 on a GPU.
@@ -68,6 +69,31 @@ static void expect_as_one(const struct model *model, struct degrees d, enum opti
         fail_msg("%s: %s is off by %.1e", name, where, error);
     trained_free(one);
     trained_free(all);
+}
+
+/* 4 images of 48 KiB are read ahead, by a thread, and 2 or 1 of them are not: the samples are the same. */
+static void images_are_read_ahead(void **state)
+{
+    (void)state;
+    static const struct small_model VIT = {
+        "vit", "{layers: 1, hidden: 16, heads: 2, ffn: 16, image: 64, patch: 32, classes: 8}"};
+    enum { STEPS = 4 };
+    struct model *model = open_small(&VIT);
+    struct degrees degrees[] = {{.micro_batch = 4, .global_batch = 8},
+                                {.micro_batch = 1, .global_batch = 8},
+                                {.dp = 2, .micro_batch = 1, .global_batch = 8}};
+    struct trained *run[COUNT_OF(degrees)];
+    const char *where = "";
+    for (size_t i = 0; i < COUNT_OF(degrees); i++) {
+        run[i] =
+            run_with(model, degrees[i], degrees[i].dp ? degrees[i].dp : 1, OPTIMIZER_SGD, STEPS);
+        for (int k = 0; k < STEPS; k++)
+            assert_true(fabs(run[i]->loss[k] / run[0]->loss[k] - 1) <= 1e-5);
+        assert_true(weight_error(run[0], run[i], &where) <= 1e-5);
+    }
+    for (size_t i = 0; i < COUNT_OF(degrees); i++)
+        trained_free(run[i]);
+    model_free(model);
 }
 
 static void frozen_weights_stay(void **state)
@@ -181,6 +207,7 @@ static void matrices_are_updated_as_on_one_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(images_are_read_ahead),
         cmocka_unit_test(frozen_weights_stay),
         cmocka_unit_test(adapters_train_as_on_one_rank),
         cmocka_unit_test(diagonals_are_made_orthogonal),

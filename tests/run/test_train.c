@@ -29,6 +29,7 @@ enum { STEPS = 8, HALF = STEPS / 2, MOST_STEPS = 64 };
 static const struct row {
     const char *name, *cluster;
     struct degrees degrees;
+    bool delayed; /* in fp8, with the scales of earlier steps */
 } ROWS[] = {
     {"one rank", "dgx-a100:1x1", {.global_batch = 4, .micro_batch = 2}},
     {"dp 2", "dgx-a100:1x2", {.dp = 2, .global_batch = 4}},
@@ -53,6 +54,11 @@ static struct opened_plan open_row(const struct row *row)
         cluster_open(row->cluster, &opened.cluster) ||
         plan_from_degrees(opened.model, opened.cluster, &degrees, &opened.plan))
         fail_msg("%s: %s", row->name, weft_last_error()->message);
+    if (row->delayed) {
+        opened.plan->dtype = DTYPE_FP8;
+        opened.plan->policy = policy_for(DTYPE_FP8);
+        opened.plan->software.word[FACT_FP8_RECIPE] = RECIPE_DELAYED;
+    }
     return opened;
 }
 
@@ -280,6 +286,29 @@ static void test_resumes_deferred(void **state)
     run_half(*state, &ROWS[ROW_AIAO], folder, 0);
     go_on(*state, &ROWS[ROW_AIAO], folder, 0, &whole);
     go_on(*state, &ROWS[ROW_ONE], folder, 0, &whole);
+}
+
+/* Scales of the steps before are in the checkpoint: the losses are the same bit by bit. Under another plan the first step scales
+ * by its own tensors. */
+static void test_resumes_scales(void **state)
+{
+    static const struct row DELAYED = {
+        "dp 2, delayed", "dgx-a100:1x2", {.dp = 2, .global_batch = 4}, true};
+    struct row other = DELAYED;
+    struct told whole, rest;
+    struct training_options options = common(*state, &whole);
+    const char *folder = scratch_path(*state, "saved");
+    must_run(&DELAYED, &options);
+    run_half(*state, &DELAYED, folder, 0.5F);
+    other.degrees.shard = 1;
+    for (int i = 0; i < 2; i++) {
+        options = common(*state, &rest);
+        options.resume = folder;
+        must_run(i ? &other : &DELAYED, &options);
+        bool same = memcmp(rest.loss + HALF + 1, whole.loss + HALF + 1,
+                           (STEPS - HALF) * sizeof *rest.loss) == 0;
+        assert_int_equal(same, i == 0);
+    }
 }
 
 static void test_keeps_newest(void **state)
@@ -645,6 +674,7 @@ int main(void)
         TEST(test_validation),
         TEST(test_resumes_under_other_plans),
         TEST(test_resumes_deferred),
+        TEST(test_resumes_scales),
         TEST(test_keeps_newest),
         TEST(test_stops),
         TEST(test_not_a_number),

@@ -25,7 +25,8 @@
  *   I6  While a folder is locked no other run saves there. The system keeps the lock (flock) and takes
  *       it from a run that ends, however it ends; the file NAME/.lock says who has it and stays.
  *
- * Optimizer state is made of tensors like others, named after the weight: NAME.moment1.
+ * Optimizer state is made of tensors like others, named after the weight: NAME.moment1. Of plans that scale casts to fp8 by
+ * earlier steps each rank has a history, rank-00000.fp8_history, which is for a run under the same plan.
  */
 #ifndef WEFT_RUN_CHECKPOINT_H
 #define WEFT_RUN_CHECKPOINT_H
@@ -36,6 +37,9 @@
 
 #define MOMENT1_SUFFIX ".moment1"
 #define MOMENT2_SUFFIX ".moment2"
+#define HISTORY_SUFFIX ".fp8_history"
+/* Whether a tensor is state of a run, and no weight. */
+bool is_run_state(const char *name);
 
 /* ---- before the first step ------------------------------------------------------------------- */
 

@@ -84,13 +84,6 @@ static void add_part(struct arena *scratch, const struct public_tensor *of, int 
                                   .context = t};
 }
 
-static bool is_state(const char *name)
-{
-    size_t len = strlen(name), end = strlen(MOMENT1_SUFFIX);
-    return len > end && (strcmp(name + len - end, MOMENT1_SUFFIX) == 0 ||
-                         strcmp(name + len - end, MOMENT2_SUFFIX) == 0);
-}
-
 static weft_status list_tensors(struct arena *scratch, const struct model *model,
                                 struct checkpoint *checkpoint, struct tensor_values *out,
                                 size_t *count)
@@ -103,7 +96,7 @@ static weft_status list_tensors(struct arena *scratch, const struct model *model
         struct public_tensor t = {.checkpoint = checkpoint,
                                   .own = tensor[i].name,
                                   .shard = shard_whole(tensor[i].axes, tensor[i].shape)};
-        if (is_state(tensor[i].name))
+        if (is_run_state(tensor[i].name))
             continue;
         TRY(public_place_of(scratch, model, t.own, tensor[i].shape[0], columns, &t.place));
         for (int part = 0; part < t.place.parts; part++)

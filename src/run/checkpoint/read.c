@@ -179,10 +179,15 @@ static bool ends_with(const char *text, const char *end)
     return len >= tail && strcmp(text + len - tail, end) == 0;
 }
 
+bool is_run_state(const char *name)
+{
+    return ends_with(name, MOMENT1_SUFFIX) || ends_with(name, MOMENT2_SUFFIX) ||
+           ends_with(name, HISTORY_SUFFIX);
+}
+
 static bool is_wanted(const struct checkpoint_tensor *tensor, enum consolidate what)
 {
-    return what == CONSOLIDATE_ALL ||
-           !(ends_with(tensor->name, MOMENT1_SUFFIX) || ends_with(tensor->name, MOMENT2_SUFFIX));
+    return what == CONSOLIDATE_ALL || !is_run_state(tensor->name);
 }
 
 static size_t list_whole(struct checkpoint *checkpoint, enum consolidate what,

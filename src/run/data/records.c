@@ -1,6 +1,7 @@
 /* records.c - a file of records, field by field (records.h). */
 #include "run/data/records.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,19 +203,29 @@ uint64_t records_fingerprint(const struct records *r)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static double number_at(enum record_kind kind, const uint8_t *at)
+/* Numbers of a record lie at any byte. */
+static int64_t whole_at(enum record_kind kind, const uint8_t *at)
+{
+    uint16_t pair;
+    int32_t word;
+    if (kind == RECORD_U8)
+        return *at;
+    if (kind == RECORD_U16) {
+        memcpy(&pair, at, sizeof pair);
+        return le16toh(pair);
+    }
+    memcpy(&word, at, sizeof word);
+    return (int32_t)le32toh((uint32_t)word);
+}
+
+static float real_at(enum record_kind kind, const uint8_t *at)
 {
     float real;
-    uint32_t bits = (uint32_t)little(at, KIND_BYTES[kind]);
+    if (kind != RECORD_F32)
+        return (float)whole_at(kind, at);
+    uint32_t bits = (uint32_t)whole_at(RECORD_I32, at);
     memcpy(&real, &bits, sizeof real);
-    switch (kind) {
-    case RECORD_F32:
-        return (double)real;
-    case RECORD_I32:
-        return (double)(int32_t)bits;
-    default:
-        return (double)bits;
-    }
+    return real;
 }
 
 static weft_status check_index(const struct records *r, const struct sample_field *field,
@@ -258,13 +269,12 @@ weft_status records_read(const struct records *r, int64_t record, int32_t input,
         return WEFT_OK;
     }
     for (int64_t i = 0; i < field->numbers; i++, at += KIND_BYTES[kind]) {
-        double x = number_at(kind, at);
-        if (field->index) {
-            ((int64_t *)out)[i] = (int64_t)x;
-            TRY(check_index(r, field, record, (int64_t)x));
-        } else {
-            ((float *)out)[i] = (float)x;
+        if (!field->index) {
+            ((float *)out)[i] = real_at(kind, at);
+            continue;
         }
+        ((int64_t *)out)[i] = whole_at(kind, at);
+        TRY(check_index(r, field, record, ((int64_t *)out)[i]));
     }
 done:
     return status;

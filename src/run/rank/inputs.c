@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "run/rank/read_ahead.h"
+
 /* The model's inputs are numbered in the order of its tensors. */
 static int32_t input_number(const struct model *model, int32_t tensor)
 {
@@ -45,12 +47,26 @@ static int64_t run_in_sample(const struct layout *layout, int64_t place, int64_t
     return run > 0 ? run : 1;
 }
 
-void gather_source(const struct rank *r, const struct source_read *read)
+struct gathering gathering_of(const struct rank *r, const struct source_read *read)
 {
-    const struct batch_source *source = &r->source;
-    int64_t each = elements_per_sample(read->operand), now = -1, bytes = read->bytes;
-    int64_t first = r->first_sample + read->micro_batch * r->plan->step_samples;
-    int64_t run = run_in_sample(read->layout, read->place, each);
+    return (struct gathering){*read, r->source,
+                              r->first_sample + read->micro_batch * r->plan->step_samples};
+}
+
+/* Whole samples are read where they go. */
+static void gather_samples(const struct gathering *g, int64_t each)
+{
+    const struct source_read *read = &g->read;
+    for (int64_t i = 0; i < layout_local(read->layout); i += each)
+        g->source.read(g->source.context,
+                       g->first + layout_element(read->layout, read->place, i) / each, read->input,
+                       (char *)read->out + i * read->bytes);
+}
+
+static void gather_parts(const struct gathering *g, int64_t each, int64_t run)
+{
+    const struct source_read *read = &g->read;
+    int64_t now = -1, bytes = read->bytes;
     char *whole = malloc((size_t)(each * bytes));
     if (!whole)
         memory_ran_out((size_t)(each * bytes));
@@ -58,7 +74,7 @@ void gather_source(const struct rank *r, const struct source_read *read)
         int64_t element = layout_element(read->layout, read->place, i);
         if (element / each != now) {
             now = element / each;
-            source->read(source->context, first + now, read->input, whole);
+            g->source.read(g->source.context, g->first + now, read->input, whole);
         }
         memcpy((char *)read->out + i * bytes, whole + element % each * bytes,
                (size_t)(run * bytes));
@@ -66,16 +82,64 @@ void gather_source(const struct rank *r, const struct source_read *read)
     free(whole);
 }
 
+void gather(const struct gathering *g)
+{
+    int64_t each = elements_per_sample(g->read.operand);
+    int64_t run = run_in_sample(g->read.layout, g->read.place, each);
+    if (run == each)
+        gather_samples(g, each);
+    else
+        gather_parts(g, each, run);
+}
+
+void gather_source(struct rank *r, const struct source_read *read)
+{
+    struct gathering g = gathering_of(r, read);
+    const void *ready = read_ahead(r, read);
+    if (!ready) {
+        gather(&g);
+        return;
+    }
+    memcpy(read->out, ready, (size_t)(layout_local(read->layout) * read->bytes));
+    read_ahead_next(r, read, NULL);
+}
+
+/* Few numbers, through memory of the moment. */
+static void read_few(struct rank *r, const struct source_read *read, void *out)
+{
+    int64_t bytes = layout_local(read->layout) * read->bytes;
+    struct host_view here = host_view(rank_device(r), r->work, out, bytes, false);
+    struct gathering g = gathering_of(r, read);
+    g.read.out = here.at;
+    if (!here.at)
+        memory_ran_out((size_t)bytes);
+    gather(&g);
+    host_view_end(rank_device(r), r->work, &here, true);
+}
+
+/* What is recorded is copied from where the record says. */
+static void read_many(struct rank *r, const struct source_read *read, const void *ready, void *out)
+{
+    const struct compute_device *device = rank_device(r);
+    int64_t bytes = layout_local(read->layout) * read->bytes;
+    if (r->replay.recording) {
+        device->upload(r->work, out, ready, bytes);
+        read_ahead_next(r, read, NULL);
+        return;
+    }
+    device->copy(r->work, COPY_FROM_HOST, out, ready, bytes);
+    read_ahead_next(r, read, device_record(device, r->work));
+}
+
 void read_source(struct rank *r, const struct source_read *wanted)
 {
-    int64_t all = layout_local(wanted->layout) * wanted->bytes;
-    struct host_view here = host_view(rank_device(r), r->work, wanted->out, all, false);
     struct source_read read = *wanted;
-    read.out = here.at;
-    if (!here.at)
-        memory_ran_out((size_t)all);
-    gather_source(r, &read);
-    host_view_end(rank_device(r), r->work, &here, true);
+    const void *ready = read_ahead(r, wanted);
+    read.out = NULL; /* of the host's */
+    if (ready)
+        read_many(r, &read, ready, wanted->out);
+    else
+        read_few(r, &read, wanted->out);
     replay_note_read(r, &read);
 }
 

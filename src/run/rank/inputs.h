@@ -13,6 +13,16 @@ struct value *read_input(struct rank *r, int32_t micro_batch, const struct local
                          int32_t operand);
 
 /* The host's part of that. */
-void gather_source(const struct rank *r, const struct source_read *read);
+void gather_source(struct rank *r, const struct source_read *read);
+
+/* A read of samples from `first` on. */
+struct gathering {
+    struct source_read read;
+    struct batch_source source;
+    int64_t first;
+};
+struct gathering gathering_of(const struct rank *r, const struct source_read *read);
+/* Into the host's memory; any thread may. */
+void gather(const struct gathering *g);
 
 #endif

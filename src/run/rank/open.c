@@ -1,4 +1,5 @@
 /* open.c - the functions of rank.h: opening a rank, running its steps, showing its weights. */
+#include "run/rank/read_ahead.h"
 #include "run/rank/scales.h"
 #include "run/rank/stretch.h"
 #include "run/rank/times.h"
@@ -156,6 +157,7 @@ void run_close(struct rank *r)
     if (!r)
         return;
     replay_free(r);
+    read_ahead_free(r);
     times_free(r);
     free_values(r);
     free_stores(r);
@@ -258,8 +260,7 @@ static struct run_weight part_of(const struct rank *r, const struct held_weight 
     return weight;
 }
 
-/* Numbers of the device's as the host sees them, until others are shown. */
-static float *show(struct rank *r, float *memory, int64_t count)
+float *show_floats(struct rank *r, float *memory, int64_t count)
 {
     int64_t bytes = count * (int64_t)sizeof *memory;
     if (!memory || rank_device(r)->shared)
@@ -311,9 +312,9 @@ weft_status run_weights(struct rank *r, void (*visit)(void *context, struct run_
             continue;
         weight.value = stored_as(r, ELEMENT_COMPUTE) != DTYPE_FP32 && is_frozen(s, held)
                            ? show_stored(r, held, weight.first, weight.count)
-                           : show(r, master_data(r, held, weight.first), weight.count);
-        weight.moment1 = show(r, moment_of(s, held, 1), weight.count);
-        weight.moment2 = show(r, moment_of(s, held, 2), weight.count);
+                           : show_floats(r, master_data(r, held, weight.first), weight.count);
+        weight.moment1 = show_floats(r, moment_of(s, held, 1), weight.count);
+        weight.moment2 = show_floats(r, moment_of(s, held, 2), weight.count);
         visit(context, &weight);
     }
 done:

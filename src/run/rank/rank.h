@@ -106,6 +106,10 @@ weft_status run_weights(struct rank *rank, void (*visit)(void *context, struct r
 weft_status run_fill(struct rank *rank,
                      weft_status (*visit)(void *context, const struct run_weight *weight),
                      void *context);
+/* Of plans that scale casts to fp8 by earlier steps, this rank's history of them (scales.c): how many numbers, and those, which
+ * are the rank's until others are shown; 0: it has none. They are set before the first step, which then is like any other. */
+int64_t run_history(struct rank *rank, const float **out);
+void run_set_history(struct rank *rank, const float *history);
 /* The number in the whole of element i of those that a device holds. */
 int64_t layout_element(const struct layout *layout, int64_t device, int64_t i);
 

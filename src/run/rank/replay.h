@@ -13,12 +13,18 @@ struct source_read {
     int64_t bytes; /* of an element */
     void *out;     /* in the host's memory */
 };
+/* read_ahead.c */
+struct ahead_input;
+struct read_ahead {
+    ARRAY(struct ahead_input *) inputs;
+};
 /* replay.c */
 struct rank_replay {
     int32_t warm; /* iterations so far */
     bool refused, recording;
     struct device_replay *recorded; /* NULL: not yet */
     ARRAY(struct source_read) reads;
+    struct read_ahead ahead;
 };
 
 bool replay_iteration(struct rank *r); /* false: its work is to be given to the device */

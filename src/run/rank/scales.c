@@ -6,7 +6,8 @@
  *
  *   I1  A step is told apart by its place alone, so kernels that were recorded (replay.c) find theirs when they are
  *       replayed: between steps everything moves by one place.
- *   I2  Histories are not saved: a run that goes on from a checkpoint begins as any run does (kernels/fp8.h, I4).
+ *   I2  Between two steps the newest place is empty; the others are what a checkpoint has. A run that goes on from one under
+ *       another plan, whose parts of tensors are others, begins as any run does (kernels/fp8.h, I4).
  */
 #include "run/rank/scales.h"
 
@@ -18,6 +19,7 @@ static bool is_delayed(const struct rank *r)
 struct scale_history {
     float *most, *spare;
     int64_t stride, floats;
+    bool set; /* from a checkpoint */
 };
 
 void make_scales(struct rank *r)
@@ -49,7 +51,7 @@ struct fp8_history history_of(const struct rank *r, const struct local_op *local
     if (!local_op->fp8 || !h)
         return (struct fp8_history){0};
     return (struct fp8_history){h->most + local_op->scale * FP8_OPERAND_COUNT, h->stride,
-                                r->step == r->options->first_step};
+                                !h->set && r->step == r->options->first_step};
 }
 
 void advance_scales(struct rank *r)
@@ -64,4 +66,25 @@ void advance_scales(struct rank *r)
         device->copy(r->work, COPY_ON_DEVICE, h->most + h->stride, h->spare, rest);
     }
     device->clear(r->work, h->most, step);
+}
+
+/* I2 */
+static int64_t earlier_floats(const struct scale_history *h)
+{
+    return h ? h->floats - h->stride : 0;
+}
+
+int64_t run_history(struct rank *r, const float **out)
+{
+    int64_t count = earlier_floats(r->scales);
+    *out = count ? show_floats(r, r->scales->most + r->scales->stride, count) : NULL;
+    return count;
+}
+
+void run_set_history(struct rank *r, const float *history)
+{
+    struct scale_history *h = r->scales;
+    rank_device(r)->upload(r->work, h->most + h->stride, history,
+                           earlier_floats(h) * (int64_t)sizeof *history);
+    h->set = true;
 }

@@ -13,4 +13,7 @@ struct fp8_history history_of(const struct rank *r, const struct local_op *local
 /* After an iteration: what it found is that of the step before. An evaluation leaves nothing. */
 void advance_scales(struct rank *r);
 
+/* Numbers of the device's as the host sees them, until others are shown (open.c). */
+float *show_floats(struct rank *r, float *memory, int64_t count);
+
 #endif

@@ -25,6 +25,21 @@ static void collect_weight(void *context, struct run_weight *weight)
     collect(c, arena_printf(c->arena, "%s%s", name, MOMENT2_SUFFIX), weight, weight->moment2);
 }
 
+static const char *history_name(struct arena *keep, int32_t rank)
+{
+    return arena_printf(keep, "rank-%05d%s", rank, HISTORY_SUFFIX);
+}
+
+static void collect_history(struct collected *c, struct rank *rank, int32_t number)
+{
+    const float *history;
+    int64_t count = run_history(rank, &history);
+    struct shard_values values = {history_name(c->arena, number), STORED_F32,
+                                  shard_whole(1, &count), history};
+    if (count)
+        array_push(c->arena, &c->shards, values);
+}
+
 static weft_status save_files(struct rank *rank, const struct rank_agreement *agreement,
                               const struct checkpoint_place *place, int64_t step,
                               struct arena *scratch, struct written *files)
@@ -35,6 +50,7 @@ static weft_status save_files(struct rank *rank, const struct rank_agreement *ag
     weft_status status;
     TRY(agreement_reach(agreement, number == 0 ? checkpoint_begin(place, step) : WEFT_OK));
     TRY(run_weights(rank, collect_weight, &collected));
+    collect_history(&collected, rank, number);
     TRY(agreement_reach(agreement, checkpoint_save(place, step, number, collected.shards.data,
                                                    collected.shards.len, &written)));
     TRY(agreement_gather(agreement, &written, sizeof written, files));
@@ -86,10 +102,30 @@ done:
     return status;
 }
 
-weft_status load_state(struct rank *rank, struct checkpoint *checkpoint)
+/* Nothing where the checkpoint has none: of another recipe, or from before there were any. */
+static weft_status load_history(struct rank *rank, int32_t number, const struct loading *l)
+{
+    const char *name = history_name(l->scratch, number);
+    const float *shown;
+    int64_t count = run_history(rank, &shown);
+    if (!count || !checkpoint_find(l->checkpoint, name))
+        return WEFT_OK;
+    struct shard shard = shard_whole(1, &count);
+    float *history = ARENA_ARRAY(l->scratch, float, (size_t)count);
+    weft_status status;
+    TRY(checkpoint_read(l->checkpoint, name, &shard, history));
+    run_set_history(rank, history);
+done:
+    return status;
+}
+
+weft_status load_state(struct rank *rank, int32_t number, bool same_plan,
+                       struct checkpoint *checkpoint)
 {
     struct loading loading = {checkpoint, arena_new()};
     weft_status status = run_fill(rank, load_weight, &loading);
+    if (status == WEFT_OK && same_plan)
+        status = load_history(rank, number, &loading);
     if (status == WEFT_BAD_INPUT)
         error_hint("%s is of %s; resume with its model and --optimizer",
                    checkpoint_folder(checkpoint), checkpoint_state(checkpoint)->model);

@@ -14,7 +14,8 @@ weft_status load_public(struct rank *rank, const struct model *model, const char
 /* The last checkpoint as such a folder. */
 weft_status save_public(const struct model *model, const struct checkpoint_place *place,
                         const char *saved, const char *folder);
-/* Weights and moments of this rank, before its first step. */
-weft_status load_state(struct rank *rank, struct checkpoint *checkpoint);
+/* Weights and moments of rank `number`, before its first step, and where the plan is the same its history of casts. */
+weft_status load_state(struct rank *rank, int32_t number, bool same_plan,
+                       struct checkpoint *checkpoint);
 
 #endif

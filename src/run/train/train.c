@@ -25,7 +25,8 @@ struct training {
     int lock;                       /* of the checkpoints' folder, on rank 0; -1: none */
     double started_s;
     struct training_result *out;
-    bool agreed; /* the error is known to all */
+    bool agreed;    /* the error is known to all */
+    bool same_plan; /* as that of the checkpoint */
 };
 
 static bool is_first(const struct training *t)
@@ -109,10 +110,10 @@ static weft_status check_settings(struct training *t)
     const struct training_state *before = checkpoint_state(t->checkpoint);
     const char *folder = checkpoint_folder(t->checkpoint);
     TRY(settings_check(scratch, folder, before, &t->settings, t->o->allowed, &changed));
-    bool same = strcmp(before->plan, plan_write(scratch, t->o->plan)) == 0;
-    note(t,
-         arena_printf(scratch, "goes on from %s%s%s%s", folder, same ? "" : ", under another plan",
-                      *changed ? "; it was of " : "", changed));
+    t->same_plan = strcmp(before->plan, plan_write(scratch, t->o->plan)) == 0;
+    note(t, arena_printf(scratch, "goes on from %s%s%s%s", folder,
+                         t->same_plan ? "" : ", under another plan", *changed ? "; it was of " : "",
+                         changed));
 done:
     arena_free(scratch);
     return status;
@@ -207,7 +208,7 @@ static weft_status open_rank(void *context)
     if (run_cannot_replay(t->rank))
         note(t, arena_printf(t->keep, "work is not replayed: %s", run_cannot_replay(t->rank)));
     if (t->checkpoint)
-        TRY(load_state(t->rank, t->checkpoint));
+        TRY(load_state(t->rank, run.transport->rank, t->same_plan, t->checkpoint));
     else if (o->from)
         TRY(load_public(t->rank, o->plan->model, o->from));
 done:

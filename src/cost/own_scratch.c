@@ -62,6 +62,66 @@ int64_t own_cast_bytes(int64_t rows, int64_t inputs, int64_t outputs)
     return most * (whole ? 1 : dtype_bytes(DTYPE_BF16)) + BESIDES;
 }
 
+/* Places of a scan's dims in its kind's row. */
+enum { SCAN_BATCH, SCAN_GROUP, SCAN_SEQ, SCAN_DEPTH };
+
+struct own_scan own_scan(const struct op *op, const int64_t *local)
+{
+    enum { SUMS = 3 };
+    int64_t seq = local[SCAN_SEQ], heads = local[SCAN_GROUP] * op->scan_heads,
+            state = op->scan_state;
+    int64_t one = local[SCAN_DEPTH] / op->scan_heads * state;
+    struct own_scan s = {.chunk = 1};
+    while (s.chunk * s.chunk < seq)
+        s.chunk *= 2;
+    int64_t floats = one * (ceil_div(seq, s.chunk) + s.chunk + 1) + s.chunk * 2 * state + SUMS;
+    int64_t each = heads * floats * dtype_bytes(DTYPE_FP32);
+    int64_t most = each && each < MOST_BYTES ? MOST_BYTES / each : 1;
+    s.at_once = most < local[SCAN_BATCH] ? most : local[SCAN_BATCH];
+    s.bytes = s.at_once * each; /* (4) */
+    return s;
+}
+
+/* Places of a convolution's dims in its kind's row. */
+enum { CONV_BATCH, CONV_IN, CONV_OUT, CONV_HEIGHT, CONV_WIDTH };
+
+bool convolution_is_fused(const struct op *op, const int64_t *local, enum dtype dtype)
+{
+    bool whole = op->groups == 1 || local[CONV_OUT] == op->size[CONV_OUT];
+    return is_half(dtype) && whole && local[CONV_BATCH] > 0 && local[CONV_IN] > 0 &&
+           local[CONV_OUT] > 0 && local[CONV_HEIGHT] > 0 && local[CONV_WIDTH] > 0;
+}
+
+static int64_t window_pixels(const struct op *op)
+{
+    return op->kernel[0] * op->kernel[1];
+}
+
+static int64_t fused_conv_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
+{
+    int64_t image = op->input[0].size[2] * op->input[0].size[3];
+    int64_t pixels = local[CONV_HEIGHT] * local[CONV_WIDTH], window = window_pixels(op);
+    int64_t weights = local[CONV_OUT] * (local[CONV_IN] / op->groups) * window;
+    int64_t inputs = ceil_div(local[CONV_IN], UNIT) * UNIT * image,
+            outputs = local[CONV_OUT] * pixels;
+    bool plain = window == 1 && op->stride[0] == 1 && op->stride[1] == 1;
+    int64_t moved = plain ? 0 : local[CONV_BATCH] * (inputs + outputs);
+    return (moved + weights) * dtype_bytes(dtype); /* (5) */
+}
+
+struct own_columns own_columns(const struct op *op, const int64_t *local, enum dtype dtype)
+{
+    enum { MOST_COLUMNS = 64 << 20, ALIGNED = 256 }; /* bytes */
+    int64_t pixels = local[CONV_HEIGHT] * local[CONV_WIDTH];
+    int64_t each =
+        local[CONV_IN] / op->groups * window_pixels(op) * pixels * dtype_bytes(DTYPE_FP32);
+    int64_t most = each && each < MOST_COLUMNS ? MOST_COLUMNS / each : 1;
+    struct own_columns c = {.at_once = most < local[CONV_BATCH] ? most : local[CONV_BATCH]};
+    c.columns = ceil_div(c.at_once * each, ALIGNED) * ALIGNED;
+    c.bytes = OWN_WORKSPACE + c.columns + c.at_once * local[CONV_OUT] * pixels * dtype_bytes(dtype);
+    return c; /* (6) */
+}
+
 int64_t own_scratch_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
 {
     bool cast = dtype_is_cast(dtype) && op->kind == OP_LINEAR;
@@ -69,6 +129,11 @@ int64_t own_scratch_bytes(const struct op *op, const int64_t *local, enum dtype 
         dtype = DTYPE_BF16;
     if (op->kind == OP_ATTENTION && attention_is_fused(op, local, dtype))
         return attention_scratch(local);
+    if (op->kind == OP_SCAN || op->kind == OP_DELTA)
+        return own_scan(op, local).bytes;
+    if (op->kind == OP_CONV)
+        return convolution_is_fused(op, local, dtype) ? fused_conv_bytes(op, local, dtype)
+                                                      : own_columns(op, local, dtype).bytes;
     if (op->kind != OP_LINEAR)
         return OWN_WORKSPACE;
     struct padded_rows padded = padded_rows(dtype, local[0] * local[1], local[3], op->weights);

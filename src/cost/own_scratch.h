@@ -16,6 +16,21 @@
  * Products in fp8 (run/kernels/fp8.h) cast both operands before each of the three phases:
  *
  *   bytes = max(rows * in + in * out, rows * out + in * out, rows * (in + out))                       (3)
+ *
+ * A scan's backward pass keeps the states of a head, depth * state numbers, before each chunk of positions and after each
+ * position of one chunk, what a head adds to the gradients that heads share there, and some sums, in fp32, of some samples'
+ * heads at once:
+ *
+ *   bytes = samples * heads * (depth * state * (chunks + chunk + 1) + chunk * 2 * state + 3) * 4      (4)
+ *
+ * cuDNN's convolutions of windows of more than one pixel lay images and outputs out with their channels last (on an H200:
+ * images of 3 channels as of 8), and write gradients of weights in 16 bits first:
+ *
+ *   bytes = samples * (inputs * image + outputs * pixels) * 2 + weights * 2                             (5)
+ *
+ * Others write the windows of some samples as columns, in fp32, beside their outputs:
+ *
+ *   bytes = OWN_WORKSPACE + samples * pixels * (inputs * window * 4 + outputs * element)                (6)
  */
 #ifndef WEFT_COST_OWN_SCRATCH_H
 #define WEFT_COST_OWN_SCRATCH_H
@@ -39,7 +54,21 @@ bool attention_is_fused(const struct op *op, const int64_t *local, enum dtype dt
 /* (3): both operands of a product in fp8, as they are cast; at most twice as much where they are not multiplied so. */
 int64_t own_cast_bytes(int64_t rows, int64_t inputs, int64_t outputs);
 
-/* (1), (2) and (3) of an operator with these local sizes, that computes in this type; without the sums of columns, below a hundredth of it. */
+/* Of a scan or a delta rule (run/kernels/cuda/scan_shape.h): positions of a chunk, samples of a backward pass at once, and (4). */
+struct own_scan {
+    int64_t chunk, at_once, bytes;
+};
+struct own_scan own_scan(const struct op *op, const int64_t *local);
+
+/* Of a convolution (run/kernels/cuda, conv.c): samples whose windows are columns at once, bytes of those, and (6). */
+struct own_columns {
+    int64_t at_once, columns, bytes;
+};
+struct own_columns own_columns(const struct op *op, const int64_t *local, enum dtype dtype);
+/* Whether cuDNN is asked for a convolution with these local sizes. */
+bool convolution_is_fused(const struct op *op, const int64_t *local, enum dtype dtype);
+
+/* (1) to (6) of an operator with these local sizes, that computes in this type; without the sums of columns, below a hundredth of it. */
 int64_t own_scratch_bytes(const struct op *op, const int64_t *local, enum dtype dtype);
 
 #endif

@@ -1,13 +1,14 @@
-/* conv.c - convolution on a GPU (kernels/cpu/conv.c): windows are written as the columns of a matrix C, which
+/* conv.c - convolution on a GPU (kernels/cpu/conv.c): in 16 bits by cuDNN (fused_conv.h); else windows are written as the columns of a matrix C, which
  * cuBLASLt multiplies (products.c says how what lies by rows is given to it).
  *
  *   Y = W C     as   Y' = C' W'             dC = W^T dY   as   dC' = dY' W'^T
  *   dW += dY C^T  as   dW' += C'^T dY'
  *
- *   I1  Some samples at a time: their columns take no more than MOST_BYTES, or one sample's.
+ *   I1  Some samples at a time (own_columns).
  *   I2  Outputs and gradients of inputs are products of each sample; for the weights' gradient the columns of
  *       all samples stand beside each other, and it is one product.
  */
+#include "run/kernels/cuda/fused_conv.h"
 #include "run/kernels/cuda/gemm.h"
 #include "run/kernels/cuda/images.h"
 
@@ -18,7 +19,7 @@ GPU_KERNEL(CHANNELS_FIRST, images, "channels_first");
 GPU_KERNEL(ADD_CHANNEL_BIAS, images, "add_channel_bias");
 GPU_KERNEL(CHANNEL_SUMS, images, "channel_sums");
 
-enum { THREADS = 512, MOST_BYTES = 64 << 20 };
+enum { THREADS = 512 };
 
 /* As in images.cu. */
 struct column_shape {
@@ -30,7 +31,7 @@ struct gpu_conv {
     struct image_shape shape;
     int64_t batch, in, out;       /* local channels */
     int64_t inner, pixels, image; /* rows and columns of C; elements of an input */
-    int64_t at_once;              /* samples */
+    struct own_columns columns;
 };
 
 static struct gpu_conv conv_of(const struct kernel_call *call)
@@ -40,23 +41,21 @@ static struct gpu_conv conv_of(const struct kernel_call *call)
     c.inner = c.in / call->op->groups * s->kernel[0] * s->kernel[1];
     c.pixels = s->out[0] * s->out[1];
     c.image = c.in * s->in[0] * s->in[1];
-    int64_t each = c.inner * c.pixels * (int64_t)sizeof(float);
-    int64_t most = each < MOST_BYTES ? MOST_BYTES / (each ? each : 1) : 1;
-    c.at_once = most < c.batch ? most : c.batch;
+    c.columns = own_columns(call->op, call->size, call->dtype);
     return c;
 }
 
-/* The columns' bytes, as fp32: gradients are. */
-static int64_t column_bytes(const struct gpu_conv *c)
-{
-    return ceil_div(c->at_once * c->inner * c->pixels * (int64_t)sizeof(float), 256) * 256;
-}
-
+/* Of all phases, those that cuDNN has no kernel for by columns. */
 static int64_t conv_scratch(const struct kernel_call *call)
 {
-    struct gpu_conv c = conv_of(call);
-    return WORKSPACE + column_bytes(&c) +
-           c.at_once * c.out * c.pixels * dtype_bytes(call->dtype); /* I2 */
+    int64_t most = 0;
+    for (int phase = 0; phase < PHASE_COUNT; phase++) {
+        int64_t bytes = fused_conv_bytes(call, (enum phase)phase);
+        if (bytes < 0)
+            bytes = own_columns(call->op, call->size, call->dtype).bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
 }
 
 static char *columns_at(const struct kernel_call *call)
@@ -87,7 +86,7 @@ static void write_columns(const struct kernel_call *call, const struct gpu_conv 
 
 static int64_t samples_from(const struct gpu_conv *c, int64_t first)
 {
-    return c->batch - first < c->at_once ? c->batch - first : c->at_once;
+    return c->batch - first < c->columns.at_once ? c->batch - first : c->columns.at_once;
 }
 
 /* Calls `step` for every group's outputs of every few samples. */
@@ -95,7 +94,7 @@ static void for_groups(const struct kernel_call *call, const struct gpu_conv *c,
                        void (*step)(const struct kernel_call *, const struct gpu_conv *,
                                     int64_t first, int64_t samples, struct group_outputs o))
 {
-    for (int64_t first = 0; first < c->batch; first += c->at_once)
+    for (int64_t first = 0; first < c->batch; first += c->columns.at_once)
         for (struct group_outputs o = group_outputs(call, 0); o.count > 0;
              o = group_outputs(call, o.first + o.count))
             step(call, c, first, samples_from(c, first), o);
@@ -123,7 +122,8 @@ static void conv_forward(const struct kernel_call *call)
 {
     struct gpu_conv c = conv_of(call);
     int64_t planes = c.batch * c.out;
-    for_groups(call, &c, forward_group);
+    if (!fused_conv(call, PHASE_FORWARD))
+        for_groups(call, &c, forward_group);
     if (call->op->weights > 1 && call->adds_once)
         CUDA_LAUNCH(call->stream, &ADD_CHANNEL_BIAS, call->dtype, cuda_elements(planes * c.pixels),
                     &call->output, &call->weight[1], &planes, &c.out, &c.pixels);
@@ -154,7 +154,7 @@ static void input_group(const struct kernel_call *call, const struct gpu_conv *c
 static void conv_input(const struct kernel_call *call)
 {
     struct gpu_conv c = conv_of(call);
-    if (!call->input_gradient[0])
+    if (!call->input_gradient[0] || fused_conv(call, PHASE_BACKWARD_INPUT))
         return;
     CUDA_DEVICE.clear(call->stream, call->input_gradient[0],
                       c.batch * c.image * dtype_bytes(call->dtype));
@@ -173,7 +173,7 @@ static void weight_group(const struct kernel_call *call, const struct gpu_conv *
     g.k = g.a_step = g.b_step = columns.row_step;
     g.a_turned = true;
     const void *dy = moved(call, call->output_gradient, first * c->out * c->pixels);
-    void *turned = columns_at(call) + column_bytes(c);
+    void *turned = columns_at(call) + c->columns.columns;
     write_columns(call, c, first, &columns);
     CUDA_LAUNCH(call->stream, &CHANNELS_FIRST, call->dtype,
                 cuda_elements(samples * o.count * c->pixels), &dy, &turned, &samples, &c->out,
@@ -185,7 +185,8 @@ static void weight_group(const struct kernel_call *call, const struct gpu_conv *
 static void conv_weight(const struct kernel_call *call)
 {
     struct gpu_conv c = conv_of(call);
-    for_groups(call, &c, weight_group);
+    if (!fused_conv(call, PHASE_BACKWARD_WEIGHT))
+        for_groups(call, &c, weight_group);
     if (call->op->weights > 1)
         CUDA_LAUNCH(call->stream, &CHANNEL_SUMS, call->dtype, row_grid(c.out, THREADS),
                     &call->output_gradient, &c.batch, &c.out, &c.pixels, &call->weight_gradient[1]);

@@ -1,7 +1,7 @@
 /* dnn.c - chains of operations that cuDNN computes as one kernel (dnn.h), through its backend interface.
  *
- * The library is opened when the first recipe is written; a program that was built without cuDNN's headers, and
- * a machine without cuDNN, have none.
+ * The library is opened when the first recipe is written; a program that was built without cuDNN's headers
+ * (dnn_none.c), and a machine without cuDNN, have none.
  */
 #include "run/kernels/cuda/dnn.h"
 
@@ -63,6 +63,7 @@ typedef cudnnBackendDescriptor_t descriptor;
 
 struct dnn_recipe {
     bool refused; /* I2 */
+    bool repeats; /* I3 */
     int tensors, operations, descriptors, places;
     descriptor tensor[DNN_MOST], operation[DNN_MOST];
     struct dnn_tensor shape[DNN_MOST];
@@ -275,6 +276,66 @@ void dnn_view(struct dnn_recipe *recipe, int x, int y)
     add_operation(recipe, d);
 }
 
+/* What cuDNN calls each pass and its operands. */
+static const struct {
+    cudnnBackendDescriptorType_t kind;
+    cudnnBackendAttributeName_t how, x, w, y, alpha, beta;
+} PASSES[] = {
+    [DNN_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    [DNN_INPUT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+    [DNN_WEIGHT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+};
+_Static_assert(COUNT_OF(PASSES) == DNN_PASS_COUNT, "a pass without a row");
+
+static descriptor describe_window(struct dnn_recipe *r, const struct dnn_window *window)
+{
+    const int64_t axes = 2, near[] = {1, 1};
+    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    descriptor d = begin(r, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    set(r, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &IN_FP32);
+    set(r, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    set(r, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes);
+    set(r, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, axes, near);
+    set(r, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, axes, window->stride);
+    set(r, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, axes, window->before);
+    set(r, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, axes, window->after);
+    finish(r, d);
+    return d;
+}
+
+void dnn_convolution(struct dnn_recipe *recipe, enum dnn_pass pass, const struct dnn_window *window,
+                     int x, int w, int y)
+{
+    const float alpha = 1, beta = 0;
+    descriptor how = describe_window(recipe, window), d = begin(recipe, PASSES[pass].kind);
+    set_part(recipe, d, PASSES[pass].how, how);
+    set_part(recipe, d, PASSES[pass].x, recipe->tensor[x]);
+    set_part(recipe, d, PASSES[pass].w, recipe->tensor[w]);
+    set_part(recipe, d, PASSES[pass].y, recipe->tensor[y]);
+    set(recipe, d, PASSES[pass].alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
+    set(recipe, d, PASSES[pass].beta, CUDNN_TYPE_FLOAT, 1, &beta);
+    recipe->repeats = true;
+    add_operation(recipe, d);
+}
+
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 static descriptor all_operations(struct dnn_recipe *r)
@@ -306,9 +367,31 @@ static int64_t propose(struct dnn_recipe *r, descriptor operations, descriptor *
     return r->refused ? 0 : count < CHOICES ? count : CHOICES;
 }
 
+/* I3 */
+static bool repeats(struct dnn_recipe *r, descriptor choice)
+{
+    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t engines = 0, notes = 0;
+    descriptor engine = begin(r, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    if (!engine || DNN(cudnnBackendGetAttribute)(choice, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engines,
+                                                 (void *)&engine) != CUDNN_STATUS_SUCCESS)
+        return false;
+    if (DNN(cudnnBackendGetAttribute)(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                      CUDNN_TYPE_NUMERICAL_NOTE, COUNT_OF(note), &notes,
+                                      note) != CUDNN_STATUS_SUCCESS)
+        return false;
+    for (int64_t i = 0; i < notes && i < (int64_t)COUNT_OF(note); i++)
+        if (note[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
+            return false;
+    return true;
+}
+
 /* Whether a proposed kernel can be had; not every one can. */
 static bool try_choice(struct dnn_recipe *r, descriptor choice, descriptor *plan)
 {
+    if (r->repeats && !repeats(r, choice))
+        return false;
     *plan = begin(r, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     if (!*plan)
         return false;
@@ -364,72 +447,13 @@ bool dnn_run(const struct dnn_plan *plan, struct device_stream *stream,
         check(&pack, DNN(cudnnBackendExecute)(dnn.handle, plan->plan, d));
     pthread_mutex_unlock(&dnn.lock);
     if (pack.refused)
-        cuda_fail("attention", "cuDNN refuses it");
+        cuda_fail("a kernel of cuDNN", "cuDNN refuses it");
     forget_descriptors(&pack);
     return !pack.refused;
 }
 
 #else
 
-struct dnn_recipe *dnn_recipe_new(void)
-{
-    return NULL;
-}
-
-void dnn_recipe_free(struct dnn_recipe *recipe)
-{
-    free(recipe);
-}
-
-int dnn_given(struct dnn_recipe *recipe, const struct dnn_tensor *tensor)
-{
-    (void)recipe, (void)tensor;
-    return 0;
-}
-
-int dnn_number(struct dnn_recipe *recipe)
-{
-    (void)recipe;
-    return 0;
-}
-
-int dnn_between(struct dnn_recipe *recipe, const struct dnn_tensor *tensor)
-{
-    (void)recipe, (void)tensor;
-    return 0;
-}
-
-void dnn_product(struct dnn_recipe *recipe, int a, int b, int c)
-{
-    (void)recipe, (void)a, (void)b, (void)c;
-}
-
-void dnn_each(struct dnn_recipe *recipe, enum dnn_operation operation, int x, int b, int t, int y)
-{
-    (void)recipe, (void)operation, (void)x, (void)b, (void)t, (void)y;
-}
-
-void dnn_reduce(struct dnn_recipe *recipe, enum reduce how, int x, int y)
-{
-    (void)recipe, (void)how, (void)x, (void)y;
-}
-
-void dnn_view(struct dnn_recipe *recipe, int x, int y)
-{
-    (void)recipe, (void)x, (void)y;
-}
-
-void dnn_plan(struct dnn_recipe *recipe, struct dnn_plan *out)
-{
-    (void)recipe;
-    *out = (struct dnn_plan){0};
-}
-
-bool dnn_run(const struct dnn_plan *plan, struct device_stream *stream,
-             const struct dnn_place *places, void *workspace)
-{
-    (void)plan, (void)stream, (void)places, (void)workspace;
-    return false;
-}
+typedef int no_dnn; /* dnn_none.c */
 
 #endif

@@ -6,6 +6,7 @@
  *   I1  All tensors have four dims. Where one has size 1 it is repeated.
  *   I2  The first thing that cuDNN refuses is kept: what is added afterwards does nothing, and no plan comes of
  *       it. That is no error: the caller has kernels of its own.
+ *   I3  Of convolutions, kernels whose sums do not repeat bit for bit are left out.
  */
 #ifndef WEFT_RUN_KERNELS_CUDA_DNN_H
 #define WEFT_RUN_KERNELS_CUDA_DNN_H
@@ -65,6 +66,15 @@ void dnn_each(struct dnn_recipe *recipe, enum dnn_operation operation, int x, in
 void dnn_reduce(struct dnn_recipe *recipe, enum reduce how, int x, int y);
 /* y = x with other steps: what is a row becomes a column. */
 void dnn_view(struct dnn_recipe *recipe, int x, int y);
+
+/* A convolution: steps of its windows along height and width, and pixels of padding before and after. */
+enum dnn_pass { DNN_FORWARD, DNN_INPUT, DNN_WEIGHT, DNN_PASS_COUNT };
+struct dnn_window {
+    int64_t stride[2], before[2], after[2];
+};
+/* Of images x, weights w and outputs y: the pass says which of them is computed from the others. I3. */
+void dnn_convolution(struct dnn_recipe *recipe, enum dnn_pass pass, const struct dnn_window *window,
+                     int x, int w, int y);
 
 /* Looks for a kernel: can take a second. The plan lives as long as the program. */
 void dnn_plan(struct dnn_recipe *recipe, struct dnn_plan *out);

@@ -5,6 +5,8 @@ extern struct cuda_code CUDA_CODE_images;
 GPU_KERNEL(POOL_FORWARD, images, "pool_forward");
 GPU_KERNEL(POOL_INPUT, images, "pool_input");
 
+enum { THREADS = 256 };
+
 static int64_t planes_of(const struct kernel_call *call)
 {
     return call->size[0] * call->size[1];
@@ -38,9 +40,8 @@ static void pool_input(const struct kernel_call *call)
     int64_t planes = planes_of(call);
     void *places = places_of(call);
     if (call->input_gradient[0])
-        CUDA_LAUNCH(call->stream, &POOL_INPUT, call->dtype,
-                    cuda_elements(planes * s.in[0] * s.in[1]), &call->output_gradient, &places,
-                    &call->input_gradient[0], &planes, &s);
+        CUDA_LAUNCH(call->stream, &POOL_INPUT, call->dtype, row_grid(planes, THREADS),
+                    &call->output_gradient, &places, &call->input_gradient[0], &s);
 }
 
 const struct gpu_kind GPU_POOL = {

@@ -123,13 +123,14 @@ __device__ void interaction_forward(const T *d, const T *e, T *z, const pairs &p
         out[i] = here ? vector_at(d, e, p, 0)[i - p.first] : narrow<T>(0);
     }
     int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (int64_t n = warp; n < p.vectors * p.vectors; n += warps) {
-        int64_t i = n / p.vectors, k = n % p.vectors;
+    int vectors = (int)p.vectors, width = (int)p.width;
+    for (int n = warp; n < vectors * vectors; n += warps) {
+        int i = n / vectors, k = n % vectors;
         if (k >= i)
             continue;
         const T *x = vector_at(d, e, p, i), *y = vector_at(d, e, p, k);
         float sum = 0;
-        for (int64_t f = lane; f < p.width; f += 32)
+        for (int f = lane; f < width; f += 32)
             sum += wide(x[f]) * wide(y[f]);
         sum = warp_sum(sum);
         if (lane == 0)
@@ -143,14 +144,17 @@ BOTH(interaction_forward, INTERACTION_FORWARD, (d, e, z, p))
 template <class T>
 __device__ void interaction_input(const T *d, const T *e, const T *dz, T *dd, T *de, const pairs &p)
 {
-    const T *slope = dz + blockIdx.x * p.out;
-    for (int64_t n = threadIdx.x; n < p.vectors * p.width; n += blockDim.x) {
-        int64_t i = n / p.width, f = n % p.width;
-        float sum = i ? 0 : wide(slope[p.first + f]);
-        for (int64_t k = 0; k < p.vectors; k++)
-            if (k != i)
-                sum += wide(slope[p.whole + (i > k ? pair_at(i, k) : pair_at(k, i))]) *
-                       wide(vector_at(d, e, p, k)[f]);
+    int vectors = (int)p.vectors, width = (int)p.width;
+    const T *slope = dz + blockIdx.x * p.out, *pair = slope + p.whole;
+    const T *dense = vector_at(d, e, p, 0), *rows = vector_at(d, e, p, 1);
+    for (int n = threadIdx.x; n < vectors * width; n += blockDim.x) {
+        int i = n / width, f = n % width, at = i * (i + 1) / 2 + i; /* pair_at(i + 1, i) */
+        const T *own = pair + i * (i - 1) / 2;
+        float sum = i ? wide(own[0]) * wide(dense[f]) : wide(slope[p.first + f]);
+        for (int k = 1; k < i; k++)
+            sum += wide(own[k]) * wide(rows[(k - 1) * width + f]);
+        for (int k = i + 1; k < vectors; at += k, k++)
+            sum += wide(pair[at]) * wide(rows[(k - 1) * width + f]);
         if (i == 0 && dd)
             dd[blockIdx.x * p.width + f] = narrow<T>(sum);
         if (i && de)

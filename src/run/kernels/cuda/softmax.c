@@ -15,11 +15,20 @@ static struct cuda_kernel SOFTMAX_SINKS = {.code = &CUDA_CODE_softmax, .name = "
 
 _Static_assert(BIAS_DISTANCES == FARTHEST + 1, "distances beyond are in the last bucket");
 
-enum { THREADS = 256 };
+enum { THREADS = 256, LONGEST_BIASED = 16384 }; /* keys of a row in shared memory */
 
 static int64_t rows_of(const struct kernel_call *call)
 {
     return call->size[0] * call->size[1] * call->size[2];
+}
+
+/* A warp for each row that it can hold, else a block. */
+static struct cuda_grid key_grid(const struct kernel_call *call)
+{
+    int64_t rows = rows_of(call), keys = call->size[3];
+    if (keys > SOFTMAX_HELD)
+        return row_grid(rows, row_threads(keys));
+    return (struct cuda_grid){ceil_div(32 * rows, THREADS), 1, 1, THREADS, 0};
 }
 
 /* ---- the bias -------------------------------------------------------------------------------- */
@@ -30,6 +39,8 @@ static const char *gpu_softmax_refuses(const struct op *op)
     const char *why = softmax_refuses(op);
     if (!why && bias.buckets && !bias.side && buckets_each_way(op, &bias) >= 2 * FARTHEST)
         why = "its bias has more buckets than there are distances";
+    if (!why && bias.buckets && op->size[3] > LONGEST_BIASED)
+        why = "the GPU's biased softmax takes up to 16384 keys";
     return why;
 }
 
@@ -73,26 +84,25 @@ static int64_t softmax_scratch(const struct kernel_call *call)
 static void softmax_forward(const struct kernel_call *call)
 {
     int64_t keys = call->size[3], seq = call->size[2], heads = call->size[1];
-    int64_t first = call->begin[2];
+    int64_t first = call->begin[2], rows = rows_of(call);
     const void *sinks = call->op->sinks ? call->weight[0] : NULL;
-    struct cuda_grid grid = row_grid(rows_of(call), row_threads(keys));
+    struct cuda_grid grid = key_grid(call);
     struct bias_shape s = bias_shape(call);
     int causal = call->op->causal;
     if (s.buckets)
         CUDA_LAUNCH(call->stream, &SOFTMAX_BIASED, call->dtype, grid, &call->input[0],
-                    &call->weight[0], &call->output, &s);
+                    &call->weight[0], &call->output, &rows, &s);
     else
         CUDA_LAUNCH(call->stream, &SOFTMAX_FORWARD, call->dtype, grid, &call->input[0], &sinks,
-                    &call->output, &keys, &seq, &heads, &first, &causal);
+                    &call->output, &rows, &keys, &seq, &heads, &first, &causal);
 }
 
 static void softmax_input(const struct kernel_call *call)
 {
-    int64_t keys = call->size[3];
+    int64_t keys = call->size[3], rows = rows_of(call);
     if (call->input_gradient[0])
-        CUDA_LAUNCH(call->stream, &SOFTMAX_INPUT, call->dtype,
-                    row_grid(rows_of(call), row_threads(keys)), &call->output,
-                    &call->output_gradient, &call->input_gradient[0], &keys);
+        CUDA_LAUNCH(call->stream, &SOFTMAX_INPUT, call->dtype, key_grid(call), &call->output,
+                    &call->output_gradient, &call->input_gradient[0], &rows, &keys);
 }
 
 static void sinks_gradient(const struct kernel_call *call)
@@ -102,6 +112,17 @@ static void sinks_gradient(const struct kernel_call *call)
                 &batch, &heads, &seq, &call->weight_gradient[0]);
 }
 
+/* As many warps as have room for a row and the bias's numbers beside the spans of each. */
+static struct cuda_grid bias_grid(const struct bias_shape *s, int64_t parts)
+{
+    enum { MOST_WARPS = 8, MOST_BYTES = 48 << 10, SPAN_BYTES = 2 * 2 * (int)sizeof(int64_t) };
+    int64_t spans = s->buckets * SPAN_BYTES, each = (s->buckets + s->keys) * (int64_t)sizeof(float);
+    int64_t warps = (MOST_BYTES - spans) / each;
+    warps = warps > MOST_WARPS ? MOST_WARPS : warps > 1 ? warps : 1;
+    return (struct cuda_grid){s->heads, parts, 1, (int32_t)(32 * warps),
+                              (int32_t)(spans + warps * each)};
+}
+
 static void bias_gradient(const struct kernel_call *call)
 {
     struct bias_shape s = bias_shape(call);
@@ -109,7 +130,7 @@ static void bias_gradient(const struct kernel_call *call)
     int64_t alike = ceil_div(s.local, s.heads);
     int64_t each = parts ? ceil_div(s.batch * alike * s.seq, parts) : 0;
     void *part = (float *)call->scratch + rows_of(call);
-    struct cuda_grid grid = {numbers, parts, 1, THREADS, 0};
+    struct cuda_grid grid = bias_grid(&s, parts);
     CUDA_LAUNCH(call->stream, &SOFTMAX_BIAS_PARTS, call->dtype, grid, &call->output,
                 &call->output_gradient, &call->scratch, &s, &each, &part);
     add_parts(call, part, parts, numbers, call->weight_gradient[0]);
@@ -117,14 +138,13 @@ static void bias_gradient(const struct kernel_call *call)
 
 static void softmax_weight(const struct kernel_call *call)
 {
-    int64_t keys = call->size[3];
+    int64_t keys = call->size[3], rows = rows_of(call);
     void *dot = call->op->sinks ? NULL : call->scratch;
     void *sink = call->op->sinks ? call->scratch : NULL;
     if (!call->op->weights)
         return;
-    CUDA_LAUNCH(call->stream, &SOFTMAX_DOTS, call->dtype,
-                row_grid(rows_of(call), row_threads(keys)), &call->output, &call->output_gradient,
-                &keys, &dot, &sink);
+    CUDA_LAUNCH(call->stream, &SOFTMAX_DOTS, call->dtype, key_grid(call), &call->output,
+                &call->output_gradient, &rows, &keys, &dot, &sink);
     if (call->op->sinks)
         sinks_gradient(call);
     else

@@ -1,31 +1,48 @@
-/* softmax.cu - softmax over the keys of plain attention (kernels/cpu/softmax.c, 1 and 2). */
+/* softmax.cu - softmax over the keys of plain attention (kernels/cpu/softmax.c, 1 and 2).
+ *
+ *   I1  A row of up to SOFTMAX_HELD keys is a warp's, which holds it in registers and reads it once; a longer one a block's.
+ */
 #include "../../device/cuda/elements.cuh"
 #include "softmax_bias.h"
 
-/* ---- which number of a bias ------------------------------------------------------------------ */
+/* ---- rows (I1) ------------------------------------------------------------------------------- */
 
-static __device__ __forceinline__ int64_t bucket_at(const bias_shape &s, int64_t distance)
+enum { LANE_KEYS = SOFTMAX_HELD / 32 };
+
+static __device__ __forceinline__ int64_t row_of(int64_t keys)
 {
-    return distance < BIAS_DISTANCES ? s.bucket[distance] : s.each - 1;
+    return keys > SOFTMAX_HELD ? blockIdx.x : thread_index() / 32;
 }
 
-/* Of a key that a query sees; both by their places in the whole. */
-static __device__ __forceinline__ int64_t entry_at(const bias_shape &s, int64_t query, int64_t key)
+static __device__ __forceinline__ int lane_of()
 {
-    if (s.side) {
-        int64_t dy = key / s.side - query / s.side, dx = key % s.side - query % s.side;
-        return (dy + s.side - 1) * (2 * s.side - 1) + dx + s.side - 1;
+    return threadIdx.x % 32;
+}
+
+#define FOR_KEYS(i, n, keys)                                                                       \
+    _Pragma("unroll") for (int i = 0, n = lane_of(); i < LANE_KEYS; i++, n += 32) if (32 * i < (keys))
+
+/* ---- which number of a bias ------------------------------------------------------------------ */
+
+/* Of a key that a query sees; both by their places in the whole. `bucket` is that of s, where threads look it up. */
+static __device__ __forceinline__ int entry_at(const bias_shape &s, const uint8_t *bucket, int query,
+                                               int key)
+{
+    int side = (int)s.side, distance = key > query ? key - query : query - key;
+    if (side) {
+        int dy = key / side - query / side, dx = key % side - query % side;
+        return (dy + side - 1) * (2 * side - 1) + dx + side - 1;
     }
-    int64_t bucket = bucket_at(s, key > query ? key - query : query - key);
-    return key > query && !s.causal && s.buckets > 1 ? bucket + s.buckets / 2 : bucket;
+    int own = distance < BIAS_DISTANCES ? bucket[distance] : (int)s.each - 1;
+    return key > query && !s.causal && s.buckets > 1 ? own + (int)s.buckets / 2 : own;
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* p of `keys` numbers x(i), of which the first `seen` are seen, beside a sink; a block for each row. */
+/* p of `keys` numbers score(i), of which the first `seen` are seen, beside a sink. */
 template <class T, class SCORE>
-static __device__ __forceinline__ void softmax_row(T *out, int64_t keys, int64_t seen, float sink,
-                                                   SCORE score)
+static __device__ __forceinline__ void long_row(T *out, int64_t keys, int64_t seen, float sink,
+                                                SCORE score)
 {
     float most = -INFINITY, sum = 0;
     for (int64_t i = threadIdx.x; i < seen; i += blockDim.x)
@@ -40,72 +57,151 @@ static __device__ __forceinline__ void softmax_row(T *out, int64_t keys, int64_t
         out[i] = narrow<T>(i < seen ? __expf(score(i) - shift) * share : 0);
 }
 
+template <class T, class SCORE>
+static __device__ __forceinline__ void held_row(T *out, int keys, int seen, float sink, SCORE score)
+{
+    float x[LANE_KEYS], most = -INFINITY, sum = 0;
+    FOR_KEYS(i, n, keys)
+    {
+        x[i] = n < seen ? score(n) : -INFINITY;
+        most = fmaxf(most, x[i]);
+    }
+    most = fmaxf(warp_most(most), sink);
+    float shift = most > -INFINITY ? most : 0;
+    FOR_KEYS(i, n, keys)
+    {
+        x[i] = n < seen ? __expf(x[i] - shift) : 0;
+        sum += x[i];
+    }
+    sum = warp_sum(sum) + __expf(sink - shift);
+    float share = sum > 0 || isnan(sum) ? 1 / sum : 0;
+    FOR_KEYS(i, n, keys)
+    {
+        if (n < keys)
+            out[n] = narrow<T>(x[i] * share);
+    }
+}
+
+template <class T, class SCORE>
+static __device__ __forceinline__ void softmax_row(T *out, int64_t keys, int64_t seen, float sink,
+                                                   SCORE score)
+{
+    if (keys > SOFTMAX_HELD)
+        long_row(out, keys, seen, sink, score);
+    else
+        held_row(out, (int)keys, (int)seen, sink, score);
+}
+
 /* sinks: one for each local head, or NULL. */
 template <class T>
-__device__ void softmax_forward(const T *x, const T *sinks, T *y, int64_t keys, int64_t seq,
-                                int64_t heads, int64_t first, int causal)
+__device__ void softmax_forward(const T *x, const T *sinks, T *y, int64_t rows, int64_t keys,
+                                int64_t seq, int64_t heads, int64_t first, int causal)
 {
-    int64_t row = blockIdx.x, seen = causal ? first + row % seq + 1 : keys;
+    int64_t row = row_of(keys), seen = causal ? first + row % seq + 1 : keys;
+    if (row >= rows)
+        return;
     const T *in = x + row * keys;
     float sink = sinks ? wide(sinks[row / seq % heads]) : -INFINITY;
     softmax_row(y + row * keys, keys, seen < keys ? seen : keys, sink,
                 [&](int64_t i) { return wide(in[i]); });
 }
 #define SOFTMAX_FORWARD(T)                                                                         \
-    (const T *x, const T *sinks, T *y, int64_t keys, int64_t seq, int64_t heads, int64_t first,    \
-     int causal)
-BOTH(softmax_forward, SOFTMAX_FORWARD, (x, sinks, y, keys, seq, heads, first, causal))
+    (const T *x, const T *sinks, T *y, int64_t rows, int64_t keys, int64_t seq, int64_t heads,     \
+     int64_t first, int causal)
+BOTH(softmax_forward, SOFTMAX_FORWARD, (x, sinks, y, rows, keys, seq, heads, first, causal))
 
 template <class T>
-__device__ void softmax_biased(const T *x, const T *bias, T *y, const bias_shape &s)
+__device__ void softmax_biased(const T *x, const T *bias, T *y, int64_t rows, const bias_shape &s)
 {
-    int64_t row = blockIdx.x, query = s.first_query + row % s.seq;
-    int64_t head = (s.first_head + row / s.seq % s.local) % s.heads;
+    __shared__ uint8_t bucket[BIAS_DISTANCES];
+    for (int i = threadIdx.x; i < BIAS_DISTANCES; i += blockDim.x)
+        bucket[i] = s.bucket[i];
+    __syncthreads();
+    int64_t row = row_of(s.keys), query = s.first_query + row % s.seq;
+    if (row >= rows)
+        return;
     int64_t seen = s.causal && query + 1 < s.keys ? query + 1 : s.keys;
-    const T *in = x + row * s.keys;
+    const T *in = x + row * s.keys, *own = bias + (s.first_head + row / s.seq % s.local) % s.heads;
     softmax_row(y + row * s.keys, s.keys, seen, -INFINITY, [&](int64_t i) {
-        return wide(in[i]) + wide(bias[entry_at(s, query, i) * s.heads + head]);
+        return wide(in[i]) + wide(own[entry_at(s, bucket, (int)query, (int)i) * s.heads]);
     });
 }
-#define SOFTMAX_BIASED(T) (const T *x, const T *bias, T *y, bias_shape s)
-BOTH(softmax_biased, SOFTMAX_BIASED, (x, bias, y, s))
+#define SOFTMAX_BIASED(T) (const T *x, const T *bias, T *y, int64_t rows, bias_shape s)
+BOTH(softmax_biased, SOFTMAX_BIASED, (x, bias, y, rows, s))
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-template <class T> __device__ void softmax_input(const T *p, const T *dy, T *dx, int64_t keys)
+template <class T>
+static __device__ __forceinline__ void long_input(const T *p, const T *dy, T *dx, int64_t keys)
 {
-    int64_t at = blockIdx.x * keys;
     float dot = 0;
     for (int64_t i = threadIdx.x; i < keys; i += blockDim.x)
-        dot += wide(p[at + i]) * wide(dy[at + i]);
+        dot += wide(p[i]) * wide(dy[i]);
     dot = block_sum(dot);
     for (int64_t i = threadIdx.x; i < keys; i += blockDim.x)
-        dx[at + i] = narrow<T>(wide(p[at + i]) * (wide(dy[at + i]) - dot));
+        dx[i] = narrow<T>(wide(p[i]) * (wide(dy[i]) - dot));
 }
-#define SOFTMAX_INPUT(T) (const T *p, const T *dy, T *dx, int64_t keys)
-BOTH(softmax_input, SOFTMAX_INPUT, (p, dy, dx, keys))
 
-/* Of every row the sum of p dy, and what a sink's gradient is of it, (2): a block for each row. */
 template <class T>
-__device__ void softmax_dots(const T *p, const T *dy, int64_t keys, float *dot, float *sink)
+static __device__ __forceinline__ void held_input(const T *p, const T *dy, T *dx, int keys)
 {
-    int64_t at = blockIdx.x * keys;
+    T share[LANE_KEYS], slope[LANE_KEYS];
+    float dot = 0;
+    FOR_KEYS(i, n, keys)
+    {
+        share[i] = n < keys ? p[n] : narrow<T>(0);
+        slope[i] = n < keys ? dy[n] : narrow<T>(0);
+        dot += wide(share[i]) * wide(slope[i]);
+    }
+    dot = warp_sum(dot);
+    FOR_KEYS(i, n, keys)
+    {
+        if (n < keys)
+            dx[n] = narrow<T>(wide(share[i]) * (wide(slope[i]) - dot));
+    }
+}
+
+template <class T>
+__device__ void softmax_input(const T *p, const T *dy, T *dx, int64_t rows, int64_t keys)
+{
+    int64_t row = row_of(keys), at = row * keys;
+    if (row >= rows)
+        return;
+    if (keys > SOFTMAX_HELD)
+        long_input(p + at, dy + at, dx + at, keys);
+    else
+        held_input(p + at, dy + at, dx + at, (int)keys);
+}
+#define SOFTMAX_INPUT(T) (const T *p, const T *dy, T *dx, int64_t rows, int64_t keys)
+BOTH(softmax_input, SOFTMAX_INPUT, (p, dy, dx, rows, keys))
+
+/* Of every row the sum of p dy, and what a sink's gradient is of it, (2). */
+template <class T>
+__device__ void softmax_dots(const T *p, const T *dy, int64_t rows, int64_t keys, float *dot,
+                             float *sink)
+{
+    bool shared = keys > SOFTMAX_HELD;
+    int64_t row = row_of(keys), at = row * keys;
+    int first = shared ? threadIdx.x : lane_of(), step = shared ? blockDim.x : 32;
     float along = 0, sum = 0;
-    for (int64_t i = threadIdx.x; i < keys; i += blockDim.x) {
+    if (row >= rows)
+        return;
+    for (int64_t i = first; i < keys; i += step) {
         along += wide(p[at + i]) * wide(dy[at + i]);
         sum += wide(p[at + i]);
     }
-    along = block_sum(along);
-    sum = block_sum(sum);
-    if (threadIdx.x)
+    along = shared ? block_sum(along) : warp_sum(along);
+    sum = shared ? block_sum(sum) : warp_sum(sum);
+    if (first)
         return;
     if (dot)
-        dot[blockIdx.x] = along;
+        dot[row] = along;
     if (sink)
-        sink[blockIdx.x] = -(1 - sum) * along;
+        sink[row] = -(1 - sum) * along;
 }
-#define SOFTMAX_DOTS(T) (const T *p, const T *dy, int64_t keys, float *dot, float *sink)
-BOTH(softmax_dots, SOFTMAX_DOTS, (p, dy, keys, dot, sink))
+#define SOFTMAX_DOTS(T)                                                                            \
+    (const T *p, const T *dy, int64_t rows, int64_t keys, float *dot, float *sink)
+BOTH(softmax_dots, SOFTMAX_DOTS, (p, dy, rows, keys, dot, sink))
 
 /* A block for each local head: over all samples and queries. */
 extern "C" __global__ void softmax_sinks(const float *row, int64_t batch, int64_t heads,
@@ -161,37 +257,73 @@ static __device__ __forceinline__ void spans_of(const bias_shape &s, int64_t ent
         out[0] = {y * s.side + x, y * s.side + x + 1};
 }
 
-/* The gradient of number (entry, head) of a bias, from `each` of its rows: a block for each number (x) and each
- * part of the rows (y); a warp takes a row at a time. Every element of p is read once by all of them. */
+/* The number of a bias's entries that lanes sum, and of a row's keys, in a warp's shared memory. */
+struct warp_room {
+    float *entry, *key;
+};
+
+/* Adds what the keys of one row give to each entry: a lane takes every 32nd entry. */
+static __device__ __forceinline__ void add_row(const bias_shape &s, const key_span *span,
+                                               int64_t query, warp_room room)
+{
+    for (int64_t entry = lane_of(); entry < s.buckets; entry += 32) {
+        key_span seen[2];
+        float sum = 0;
+        spans_of(s, entry, query, span[2 * entry], span[2 * entry + 1], seen);
+        for (int k = 0; k < 2; k++)
+            for (int64_t j = seen[k].first; j < seen[k].end; j++)
+                sum += room.key[j];
+        room.entry[entry] += sum;
+    }
+}
+
+/* The distances of every entry, back and ahead. */
+static __device__ __forceinline__ void find_spans(const bias_shape &s, key_span *span)
+{
+    for (int64_t entry = threadIdx.x; entry < s.buckets; entry += blockDim.x) {
+        int64_t ahead = s.causal || s.side ? s.buckets : s.buckets > 1 ? entry - s.buckets / 2 : entry;
+        bool back = !s.side && entry < s.each, forward = ahead >= 0 && ahead < s.each;
+        span[2 * entry] = back ? distances_of(s, entry) : key_span{0, 0};
+        span[2 * entry + 1] = forward ? distances_of(s, ahead) : key_span{0, 0};
+    }
+}
+
+/* Gradients of a head's numbers of a bias from `each` of its rows: a block for each head (x) and each part of the rows (y), a
+ * warp for a row at a time. Shared: spans of all entries, then each warp's sums and the keys of its row. */
 template <class T>
 __device__ void softmax_bias_parts(const T *p, const T *dy, const float *dot, const bias_shape &s,
                                    int64_t each, float *part)
 {
-    int64_t entry = blockIdx.x / s.heads, head = blockIdx.x % s.heads, none = s.buckets;
-    int64_t lead = (head - s.first_head % s.heads + s.heads) % s.heads;
+    extern __shared__ char shared[];
+    int64_t head = blockIdx.x, lead = (head - s.first_head % s.heads + s.heads) % s.heads;
     int64_t alike = lead < s.local ? (s.local - 1 - lead) / s.heads + 1 : 0;
-    int64_t forward = s.causal || s.side ? none : s.buckets > 1 ? entry - s.buckets / 2 : entry;
-    __shared__ key_span span[2];
-    if (threadIdx.x == 0) {
-        span[0] = !s.side && entry < s.each ? distances_of(s, entry) : key_span{0, 0};
-        span[1] = forward >= 0 && forward < s.each ? distances_of(s, forward) : key_span{0, 0};
-    }
-    __syncthreads();
     int64_t rows = s.batch * alike * s.seq, begin = blockIdx.y * each;
     int64_t end = begin + each < rows ? begin + each : rows;
-    float sum = 0;
-    for (int64_t i = begin + threadIdx.x / 32; i < end; i += blockDim.x / 32) {
+    int warps = blockDim.x / 32;
+    key_span *span = (key_span *)shared;
+    float *sums = (float *)(span + 2 * s.buckets);
+    warp_room room = {sums + threadIdx.x / 32 * s.buckets,
+                      sums + warps * s.buckets + threadIdx.x / 32 * s.keys};
+    find_spans(s, span);
+    for (int64_t i = lane_of(); i < s.buckets; i += 32)
+        room.entry[i] = 0;
+    __syncthreads();
+    for (int64_t i = begin + threadIdx.x / 32; i < end; i += warps) {
         int64_t local = lead + i / s.seq % alike * s.heads, sample = i / s.seq / alike;
         int64_t row = (sample * s.local + local) * s.seq + i % s.seq, at = row * s.keys;
-        key_span seen[2];
-        spans_of(s, entry, s.first_query + i % s.seq, span[0], span[1], seen);
-        for (int k = 0; k < 2; k++)
-            for (int64_t j = seen[k].first + threadIdx.x % 32; j < seen[k].end; j += 32)
-                sum += wide(p[at + j]) * (wide(dy[at + j]) - dot[row]);
+        for (int64_t j = lane_of(); j < s.keys; j += 32)
+            room.key[j] = wide(p[at + j]) * (wide(dy[at + j]) - dot[row]);
+        __syncwarp();
+        add_row(s, span, s.first_query + i % s.seq, room);
+        __syncwarp();
     }
-    sum = block_sum(sum);
-    if (threadIdx.x == 0)
-        part[blockIdx.y * (int64_t)gridDim.x + blockIdx.x] = sum;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < s.buckets; i += blockDim.x) {
+        float sum = 0;
+        for (int k = 0; k < warps; k++)
+            sum += sums[k * s.buckets + i];
+        part[(blockIdx.y * s.buckets + i) * s.heads + head] = sum;
+    }
 }
 #define SOFTMAX_BIAS_PARTS(T)                                                                      \
     (const T *p, const T *dy, const float *dot, bias_shape s, int64_t each, float *part)

@@ -21,8 +21,8 @@ static void copy_rows(const struct kernel_call *call, struct row_copy rows, cons
 
 /* ---- concat ---------------------------------------------------------------------------------- */
 
-/* Part i lies in rows of `run` elements, one in each `step` of the output. */
-static void concat_forward(const struct kernel_call *call)
+/* Part i lies in rows of `run` elements, one in each `step` of the output: to there, or its gradient back. */
+static void move_parts(const struct kernel_call *call, bool back)
 {
     const struct op *op = call->op;
     int axis = joined_axis(op);
@@ -30,25 +30,24 @@ static void concat_forward(const struct kernel_call *call)
     int64_t rows = call->size[0] * elements_from(&op->output, 1) / step;
     for (int i = 0; i < op->inputs; i++) {
         int64_t run = elements_from(&op->input[i], axis);
-        copy_rows(call, (struct row_copy){rows, run, run, step}, call->input[i],
-                  moved(call, call->output, at));
-        at += run;
-    }
-}
-
-static void concat_input(const struct kernel_call *call)
-{
-    const struct op *op = call->op;
-    int axis = joined_axis(op);
-    int64_t step = elements_from(&op->output, axis), at = 0;
-    int64_t rows = call->size[0] * elements_from(&op->output, 1) / step;
-    for (int i = 0; i < op->inputs; i++) {
-        int64_t run = elements_from(&op->input[i], axis);
-        if (call->input_gradient[i])
+        if (!back)
+            copy_rows(call, (struct row_copy){rows, run, run, step}, call->input[i],
+                      moved(call, call->output, at));
+        else if (call->input_gradient[i])
             copy_rows(call, (struct row_copy){rows, run, step, run},
                       moved(call, call->output_gradient, at), call->input_gradient[i]);
         at += run;
     }
+}
+
+static void concat_forward(const struct kernel_call *call)
+{
+    move_parts(call, false);
+}
+
+static void concat_input(const struct kernel_call *call)
+{
+    move_parts(call, true);
 }
 
 const struct gpu_kind GPU_CONCAT = {

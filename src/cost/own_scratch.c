@@ -122,9 +122,37 @@ struct own_columns own_columns(const struct op *op, const int64_t *local, enum d
     return c; /* (6) */
 }
 
+/* Places of an expert's product's dims in its kind's row, and of a router's. */
+enum { EXPERT_BATCH, EXPERT_COUNT, EXPERT_SEQ, EXPERT_IN, EXPERT_OUT };
+enum { ROUTER_BATCH, ROUTER_SEQ, ROUTER_IN, ROUTER_EXPERT };
+
+static int64_t expert_cast_bytes(const struct op *op, const int64_t *local)
+{
+    int64_t each = op->input[0].size[1] / op->size[EXPERT_COUNT] * local[EXPERT_SEQ];
+    int64_t rows = local[EXPERT_BATCH] * local[EXPERT_COUNT] * (each / op->size[EXPERT_SEQ]);
+    int64_t in = rows * local[EXPERT_IN], out = rows * local[EXPERT_OUT];
+    int64_t weights = local[EXPERT_COUNT] * local[EXPERT_IN] * local[EXPERT_OUT];
+    int64_t wider = in > out ? in : out,
+            most = in + out > wider + weights ? in + out : wider + weights;
+    return most * dtype_bytes(DTYPE_BF16); /* (7) */
+}
+
+int64_t own_router_rows(int64_t rows, int64_t inputs)
+{
+    enum { WIDENED = 64 << 20 }; /* bytes */
+    int64_t most = WIDENED / (inputs * dtype_bytes(DTYPE_FP32));
+    return most < 1 ? 1 : most < rows ? most : rows;
+}
+
+static int64_t router_bytes(const int64_t *local)
+{
+    int64_t rows = own_router_rows(local[ROUTER_BATCH] * local[ROUTER_SEQ], local[ROUTER_IN]);
+    return (local[ROUTER_EXPERT] + rows) * local[ROUTER_IN] * dtype_bytes(DTYPE_FP32); /* (8) */
+}
+
 int64_t own_scratch_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
 {
-    bool cast = dtype_is_cast(dtype) && op->kind == OP_LINEAR;
+    bool cast = dtype_is_cast(dtype);
     if (dtype_is_cast(dtype))
         dtype = DTYPE_BF16;
     if (op->kind == OP_ATTENTION && attention_is_fused(op, local, dtype))
@@ -134,6 +162,10 @@ int64_t own_scratch_bytes(const struct op *op, const int64_t *local, enum dtype 
     if (op->kind == OP_CONV)
         return convolution_is_fused(op, local, dtype) ? fused_conv_bytes(op, local, dtype)
                                                       : own_columns(op, local, dtype).bytes;
+    if (op->kind == OP_EXPERT_LINEAR && cast)
+        return OWN_WORKSPACE + expert_cast_bytes(op, local);
+    if (op->kind == OP_ROUTER)
+        return OWN_WORKSPACE + router_bytes(local);
     if (op->kind != OP_LINEAR)
         return OWN_WORKSPACE;
     struct padded_rows padded = padded_rows(dtype, local[0] * local[1], local[3], op->weights);

@@ -31,6 +31,12 @@
  * Others write the windows of some samples as columns, in fp32, beside their outputs:
  *
  *   bytes = OWN_WORKSPACE + samples * pixels * (inputs * window * 4 + outputs * element)                (6)
+ *
+ * Experts' products in fp8 cast what (3) says, of all experts, to 8 bits or, where they are not multiplied so, to the same numbers
+ * in 16, for which there is room; routers widen their weights and up to 64 MiB of their inputs:
+ *
+ *   bytes = OWN_WORKSPACE + max(rows (in + out), rows in + weights, rows out + weights) * 2           (7)
+ *   bytes = OWN_WORKSPACE + (experts + rows at once) * in * 4                                         (8)
  */
 #ifndef WEFT_COST_OWN_SCRATCH_H
 #define WEFT_COST_OWN_SCRATCH_H
@@ -68,7 +74,10 @@ struct own_columns own_columns(const struct op *op, const int64_t *local, enum d
 /* Whether cuDNN is asked for a convolution with these local sizes. */
 bool convolution_is_fused(const struct op *op, const int64_t *local, enum dtype dtype);
 
-/* (1) to (6) of an operator with these local sizes, that computes in this type; without the sums of columns, below a hundredth of it. */
+/* Rows of a router's inputs that are widened to fp32 at once, (8). */
+int64_t own_router_rows(int64_t rows, int64_t inputs);
+
+/* (1) to (8) of an operator with these local sizes, that computes in this type; without the sums of columns, below a hundredth of it. */
 int64_t own_scratch_bytes(const struct op *op, const int64_t *local, enum dtype dtype);
 
 #endif

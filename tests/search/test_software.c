@@ -540,17 +540,65 @@ static void scratch_of_own_kernels(void **state)
     assert_true(software_issue(&(struct software){0}) == 1);
 }
 
+/* ResNet's 3 x 3 windows over 32 images of 64 x 56 x 56. cuDNN: images and outputs with their channels last, 2 x 32 x 64 x 3136 x 2
+ * bytes, and 64 x 64 x 9 weights in 16 bits. In fp32 columns: 64 x 9 x 3136 x 4 bytes of a sample, of which 9 take up to 64 MiB, their
+ * outputs, and 32 MiB. A scan of 2 samples with 8 heads of 16 x 32 states and 256 positions, 16 chunks of 16: 33 states, 16
+ * positions of 2 x 32 shared numbers and 3 sums of each head. */
+static void scratch_of_windows_and_scans(void **state)
+{
+    (void)state;
+    static const int64_t IMAGES[OP_MAX_DIMS] = {32, 64, 64, 56, 56};
+    static const int64_t TOKENS[OP_MAX_DIMS] = {2, 2, 256, 64};
+    struct operand image = {.axes = 4, .size = {1, 64, 56, 56}};
+    struct op conv = {
+        .kind = OP_CONV, .groups = 1, .kernel = {3, 3}, .stride = {1, 1}, .input = &image};
+    struct op scan = {.kind = OP_SCAN, .scan_heads = 4, .scan_state = 32};
+    assert_int_equal(own_scratch_bytes(&conv, IMAGES, DTYPE_BF16), 25690112 + 73728);
+    assert_int_equal(own_columns(&conv, IMAGES, DTYPE_FP32).at_once, 9);
+    assert_int_equal(own_scratch_bytes(&conv, IMAGES, DTYPE_FP32), (32 << 20) + 65028096 + 7225344);
+    assert_int_equal(own_scan(&scan, TOKENS).chunk, 16);
+    assert_int_equal(own_scratch_bytes(&scan, TOKENS, DTYPE_BF16),
+                     2 * 8 * (33 * 512 + 1024 + 3) * 4);
+}
+
+/* Products in fp8 of 4 experts, half of 8, with 2 samples of 64 places each, 32 x 16: 512 rows of 48 numbers, or of 32 beside 2048
+ * weights, in 16 bits. A router of 2 x 16 rows widens those and its 8 rows of weights. */
+static void scratch_of_experts(void **state)
+{
+    (void)state;
+    static const int64_t EXPERTS[OP_MAX_DIMS] = {2, 4, 256, 32, 16};
+    static const int64_t ROWS[OP_MAX_DIMS] = {2, 16, 32, 8};
+    struct operand places = {.axes = 3, .size = {1, 512, 32}};
+    struct op expert = {.kind = OP_EXPERT_LINEAR, .weights = 1, .input = &places};
+    struct op router = {.kind = OP_ROUTER, .weights = 1};
+    expert.size[1] = 8;
+    expert.size[2] = 256;
+    assert_int_equal(own_scratch_bytes(&expert, EXPERTS, DTYPE_FP8), (32 << 20) + 512 * 48 * 2);
+    assert_int_equal(own_scratch_bytes(&expert, EXPERTS, DTYPE_BF16), 32 << 20);
+    assert_int_equal(own_scratch_bytes(&router, ROWS, DTYPE_BF16), (32 << 20) + 40 * 32 * 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_read_back),       cmocka_unit_test(wrong_words_are_named),
-        cmocka_unit_test(plan_files_have_it),        cmocka_unit_test(document_is_complete),
-        cmocka_unit_test(profiles_have_their_facts), cmocka_unit_test(megatron_buckets_grow),
-        cmocka_unit_test(casts_of_a_product),        cmocka_unit_test(checkpoints_that_stop_early),
-        cmocka_unit_test(kernels_of_experts),        cmocka_unit_test(copies_of_tokens),
-        cmocka_unit_test(passes_of_experts),         cmocka_unit_test(estimates_follow),
-        cmocka_unit_test(heads_are_padded),          cmocka_unit_test(scratch_of_own_kernels),
-        cmocka_unit_test(outputs_of_experts),        cmocka_unit_test(weights_as_they_were_cast),
+        cmocka_unit_test(texts_are_read_back),
+        cmocka_unit_test(wrong_words_are_named),
+        cmocka_unit_test(plan_files_have_it),
+        cmocka_unit_test(document_is_complete),
+        cmocka_unit_test(profiles_have_their_facts),
+        cmocka_unit_test(megatron_buckets_grow),
+        cmocka_unit_test(casts_of_a_product),
+        cmocka_unit_test(checkpoints_that_stop_early),
+        cmocka_unit_test(kernels_of_experts),
+        cmocka_unit_test(copies_of_tokens),
+        cmocka_unit_test(passes_of_experts),
+        cmocka_unit_test(estimates_follow),
+        cmocka_unit_test(heads_are_padded),
+        cmocka_unit_test(scratch_of_own_kernels),
+        cmocka_unit_test(scratch_of_windows_and_scans),
+        cmocka_unit_test(scratch_of_experts),
+        cmocka_unit_test(outputs_of_experts),
+        cmocka_unit_test(weights_as_they_were_cast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -259,11 +259,9 @@ struct gpu_router {
 
 static struct gpu_router router_of(const struct kernel_call *call)
 {
-    enum { WIDENED = 64 << 20 }; /* bytes of rows */
     struct gpu_router r = {
         .rows = call->size[0] * call->size[1], .in = call->size[2], .experts = call->size[3]};
-    r.at_once = WIDENED / (r.in * (int64_t)sizeof(float));
-    r.at_once = r.at_once < 1 ? 1 : r.at_once < r.rows ? r.at_once : r.rows;
+    r.at_once = own_router_rows(r.rows, r.in);
     r.weight = (float *)(void *)((char *)call->scratch + WORKSPACE);
     r.wide = r.weight + ceil_div(r.experts * r.in, 64) * 64;
     return r;

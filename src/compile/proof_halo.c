@@ -79,6 +79,19 @@ static int32_t halos_of(const struct proof *p, const struct reading *r)
     return elements_of(p, r, elements);
 }
 
+/* The operator that a halo is for: what it finds there, its halo's steps find, too. */
+static struct at operator_after(const struct symbolic_machine *m, struct at at)
+{
+    const struct block *block = &m->p->graph->block[at.block];
+    int64_t instance = block->item[at.item].instance;
+    for (int32_t i = at.item + 1; i < block->items; i++)
+        if (item_runs(&block->item[i]) && block->item[i].instance == instance) {
+            at.item = i;
+            return at;
+        }
+    return at;
+}
+
 weft_status proof_halo(struct symbolic_machine *m, const struct reading *r, struct at at)
 {
     const struct item *item = &m->p->graph->block[at.block].item[at.item];
@@ -87,7 +100,7 @@ weft_status proof_halo(struct symbolic_machine *m, const struct reading *r, stru
     size_t here = row(m, at.device, at.micro_batch, m->p->readings) + (size_t)(r - m->p->reading);
     weft_status status = WEFT_OK;
     if (item->phase == FLOW_FORWARD) {
-        TRY(need_input(m, r, at));
+        TRY(need_input(m, r, operator_after(m, at)));
         next = m->haloed[here]++;
     } else {
         if (!m->pending[here] || !m->owed[here])

@@ -126,6 +126,18 @@ static void stages_are_cut_at_the_tower(void **state)
     close_both(&o);
 }
 
+/* 32 layers on 6,400 patches work as long as the decoder's four, and weigh nothing all the same. */
+static void a_heavy_encoder_weighs_nothing(void **state)
+{
+    (void)state;
+    struct opened o = open_both(
+        "qwen2.5-vl-72b", "layers: 4, seq: 2048, images: 1, vision_image: 1120", "dgx-h100:1");
+    struct plan *plan = plan_of(&o, (struct degrees){.tp = 4, .pp = 2});
+    assert_int_equal(first_of(plan, 1), at(plan, "layers.2.attn.norm"));
+    plan_free(plan);
+    close_both(&o);
+}
+
 /* A stage that has the end of the encoder and layers of the decoder is none of the encoder's own, and then no stage
  * is. */
 static void a_shared_stage_is_not_the_towers(void **state)
@@ -285,6 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encoders_lie_as_degrees_say),
         cmocka_unit_test(stages_are_cut_at_the_tower),
+        cmocka_unit_test(a_heavy_encoder_weighs_nothing),
         cmocka_unit_test(a_shared_stage_is_not_the_towers),
         cmocka_unit_test(plans_say_their_encoder),
         cmocka_unit_test(the_usual_degree_suits_the_encoder),

@@ -167,6 +167,9 @@ bool dtype_is_cast(enum dtype dtype);
  * not cast. */
 double dtype_cast_bytes(enum dtype dtype);
 bool dtype_from_name(const char *name, enum dtype *out);
+/* A name, or PyTorch's word for the type (float32, bfloat16, half). Files of ours have names; people and other
+ * programs write words. */
+bool dtype_from_word(const char *word, enum dtype *out);
 
 /* ---- units: a number with its unit is read, and written the same way --------------------------
  * Sizes: 1024-based KiB MiB GiB TiB, 1000-based kB MB GB TB, plain bytes. Rates: sizes per second

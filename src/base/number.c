@@ -81,6 +81,20 @@ bool dtype_from_name(const char *name, enum dtype *out)
     return at >= 0;
 }
 
+bool dtype_from_word(const char *word, enum dtype *out)
+{
+    static const struct {
+        const char *name;
+        enum dtype dtype;
+    } TORCH[] = {{"float32", DTYPE_FP32}, {"float", DTYPE_FP32},    {"float16", DTYPE_FP16},
+                 {"half", DTYPE_FP16},    {"bfloat16", DTYPE_BF16}, {"float8", DTYPE_FP8},
+                 {"fp4", DTYPE_NVFP4}};
+    int at = NAME_INDEX(word, TORCH);
+    if (at >= 0)
+        *out = TORCH[at].dtype;
+    return at >= 0 || dtype_from_name(word, out);
+}
+
 /* splitmix64 spreads the seed; xoshiro256** (Blackman, Vigna 2018) continues from there. */
 void rng_seed(struct rng *rng, uint64_t seed)
 {

@@ -197,23 +197,10 @@ enum collective take_collective(struct argp_state *state, const char *arg)
     return collective;
 }
 
-/* Torch's words for types, and short ones. */
-static const struct {
-    const char *word, *name;
-} DTYPE_WORDS[] = {{"float32", "fp32"},
-                   {"bfloat16", "bf16"},
-                   {"float16", "fp16"},
-                   {"half", "fp16"},
-                   {"fp4", "nvfp4"}};
-
 enum dtype take_dtype(struct argp_state *state, const char *arg)
 {
     enum dtype dtype = DTYPE_COUNT;
-    const char *name = arg;
-    for (size_t i = 0; i < COUNT_OF(DTYPE_WORDS); i++)
-        if (strcmp(DTYPE_WORDS[i].word, arg) == 0)
-            name = DTYPE_WORDS[i].name;
-    if (!dtype_from_name(name, &dtype))
+    if (!dtype_from_word(arg, &dtype))
         argp_error(state, "--dtype is '%s', expected " DTYPE_NAMES "%s", arg,
                    strstr(arg, "fp8") ? "; fp8 is MXFP8 on devices that have it, and other recipes "
                                         "are --software NAME,fp8_recipe=WORD"

@@ -171,11 +171,13 @@ static weft_status translate(struct hf_reading *r, const struct hf_row *row,
 static weft_status rule_dtype(struct hf_reading *r, const struct hf_row *row,
                               const struct doc *value)
 {
-    static const struct words WORDS[] = {
-        {"float32", "fp32"}, {"float16", "fp16"}, {"bfloat16", "bf16"}};
+    enum dtype dtype = DTYPE_COUNT;
     if (doc_get(r->options, "dtype"))
         return WEFT_OK; /* given under its older name */
-    return translate(r, row, value, WORDS, COUNT_OF(WORDS));
+    if (!dtype_from_word(value->text, &dtype))
+        return translate(r, row, value, NULL, 0);
+    add_text(r, row->option, value, DOC_TEXT, dtype_name(dtype));
+    return WEFT_OK;
 }
 
 static weft_status rule_act(struct hf_reading *r, const struct hf_row *row, const struct doc *value)

@@ -17,6 +17,7 @@
  * I2  Without `input`, an operator reads the output of the item above it.
  * I3  Within a repeat, `carry` is what the previous copy passes on.
  */
+#include "model/blocks.h"
 #include "model/yaml_ops.h"
 
 #include <stdio.h>
@@ -316,13 +317,11 @@ struct operators_root {
     int64_t layers, seq;
     int dtype;
 };
-static const char *const DTYPES[] = {"fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4", NULL};
-_Static_assert(COUNT_OF(DTYPES) == DTYPE_COUNT + 1, "a dtype without a word");
 static const struct field ROOT_FIELDS[] = {
     {"name", FIELD_TEXT, offsetof(struct operators_root, name)},
     {"layers", FIELD_COUNT, offsetof(struct operators_root, layers)},
     {"seq", FIELD_COUNT, offsetof(struct operators_root, seq)},
-    {"dtype", FIELD_CHOICE, offsetof(struct operators_root, dtype), .choices = DTYPES},
+    {"dtype", FIELD_CHOICE, offsetof(struct operators_root, dtype), .choices = DTYPE_WORDS},
     {"inputs", FIELD_DOC, offsetof(struct operators_root, inputs)},
     {"operators", FIELD_DOC, offsetof(struct operators_root, operators), .required = true},
 };

@@ -17,12 +17,21 @@ static bool says_nothing(const char *text)
     return has_word("- n/a na nan null ?", text) || *text == '\0';
 }
 
+struct lower_case {
+    char text[32]; /* longer words are cut: none of ours is as long */
+};
+
+static struct lower_case lower_case(const char *text)
+{
+    struct lower_case lower = {""};
+    for (size_t i = 0; text[i] && i + 1 < sizeof lower.text; i++)
+        lower.text[i] = (char)tolower((unsigned char)text[i]);
+    return lower;
+}
+
 static bool is_one_of(const char *words, const char *text)
 {
-    char lower[32] = "";
-    for (size_t i = 0; text[i] && i + 1 < sizeof lower; i++)
-        lower[i] = (char)tolower((unsigned char)text[i]);
-    return has_word(words, lower);
+    return has_word(words, lower_case(text).text);
 }
 
 /* ---- readers, one for each kind: NULL, or what was expected ------------------------------------ */
@@ -110,24 +119,22 @@ static const char *read_dtype(struct arena *keep, const struct heading_column *c
                               const char *text, struct run_fields *out)
 {
     static const struct {
-        const char *words;
+        const char *words; /* of Composer, Lightning, torchao and Megatron-Bridge */
         enum dtype dtype;
-    } WORDS[] = {
-        {"fp32 float32 float full", DTYPE_FP32},
-        {"tf32", DTYPE_TF32},
-        {"fp16 float16 half amp_fp16 16-mixed", DTYPE_FP16},
-        {"bf16 bfloat16 amp_bf16 bf16-mixed bf16_mixed", DTYPE_BF16},
-        {"fp8 mxfp8 float8 amp_fp8 fp8_mx fp8-tensorwise fp8-rowwise fp8_cs", DTYPE_FP8},
-        {"nvfp4 fp4", DTYPE_NVFP4},
+    } RECIPES[] = {
+        {"full", DTYPE_FP32},
+        {"amp_fp16 16-mixed", DTYPE_FP16},
+        {"amp_bf16 bf16-mixed bf16_mixed", DTYPE_BF16},
+        {"mxfp8 amp_fp8 fp8_mx fp8-tensorwise fp8-rowwise fp8_cs", DTYPE_FP8},
     };
     (void)keep, (void)column;
-    for (size_t i = 0; i < COUNT_OF(WORDS); i++)
-        if (is_one_of(WORDS[i].words, text)) {
-            out->degrees.has_dtype = true;
-            out->degrees.dtype = WORDS[i].dtype;
-            return NULL;
-        }
-    return DTYPE_NAMES;
+    enum dtype *dtype = &out->degrees.dtype;
+    bool known = dtype_from_word(lower_case(text).text, dtype);
+    for (size_t i = 0; !known && i < COUNT_OF(RECIPES); i++)
+        if ((known = is_one_of(RECIPES[i].words, text)))
+            *dtype = RECIPES[i].dtype;
+    out->degrees.has_dtype |= known;
+    return known ? NULL : DTYPE_NAMES;
 }
 
 static const char *read_policy(struct arena *keep, const struct heading_column *column,

@@ -18,8 +18,8 @@ struct plan_arguments {
     const char *name[2]; /* PLAN, or MODEL and CLUSTER */
     int names;
     bool named_elsewhere; /* the command takes the names itself */
-    const char
-        *profile; /* the database of --profile: its layers say how fast the devices are; or NULL */
+    /* the database of --profile: its layers say how fast the devices are; or NULL */
+    const char *profile;
 };
 
 /* Parses the options and the names; its input is a struct plan_arguments. */

@@ -6,8 +6,8 @@
 
 struct fit_runs_options {
     const char *runs; /* the file of runs */
-    const char
-        *cluster; /* what the cluster file is made from; NULL: the largest cluster of the runs */
+    /* what the cluster file is made from; NULL: the largest cluster of the runs */
+    const char *cluster;
     const char *output; /* the cluster file; NULL: it is printed */
     bool json;
 };

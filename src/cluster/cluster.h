@@ -48,9 +48,8 @@ struct device {
     const char *arch; /* "ampere": the key of the analytic defaults */
     int64_t memory_bytes;
     int64_t context_bytes; /* taken by driver and libraries before the first tensor */
-    int64_t
-        connection_bytes; /* buffers of one channel of a communicator, to a peer and from one, in
-                                  a node; 0: they are not in the device's memory */
+    /* buffers of one channel of a communicator, to a peer and from one, in a node; 0: they are not in the device's memory */
+    int64_t connection_bytes;
     double flops[DTYPE_COUNT]; /* dense matrix peak per second; 0: not supported */
     double vector_flops;       /* fp32 outside matrix units, per second */
     double memory_bytes_per_s;

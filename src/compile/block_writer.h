@@ -24,8 +24,8 @@ struct block_writer {
     int32_t brought;
     bool recomputing; /* whether items are written that recompute */
     bool *remade;     /* per instance of the part: whether its run has been written again */
-    int32_t
-        *whole; /* per instance: the step after which its output is whole again (parts.c), or -1 */
+    /* per instance: the step after which its output is whole again (parts.c), or -1 */
+    int32_t *whole;
 };
 
 /* ---- block_items.c ---- */

@@ -100,8 +100,8 @@ struct bucket {
     int64_t parameters;  /* likewise */
     int64_t first, last; /* instances, in the order of the walk */
     int32_t pattern;     /* the devices over which the gradients are partial sums or copies */
-    int32_t
-        across; /* with plan->replicate, the groups of these that then add up their shares; -1: none */
+    /* with plan->replicate, the groups of these that then add up their shares; -1: none */
+    int32_t across;
     uint8_t shard;        /* 0: all-reduce; 1-3: reduce-scatter, and gathers of the weights */
     int64_t gather_bytes; /* of weights in the compute dtype, whole */
     int64_t most;         /* bytes of gradients at which it is full; 0: never */

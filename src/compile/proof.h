@@ -21,8 +21,8 @@ struct reading {
     int32_t next;           /* another reading of the same source, -1: none */
     int32_t want, gradient; /* numbers of the layouts of the input and of its gradient */
     bool part;              /* whether the input is part of a fused tensor */
-    bool
-        across; /* whether the source is on another stage, or on the stage's devices the other way round */
+    /* whether the source is on another stage, or on the stage's devices the other way round */
+    bool across;
     bool differentiable; /* whether its gradient goes back to the source */
 };
 
@@ -132,8 +132,8 @@ struct symbolic_machine {
     int32_t task; /* the current one, for errors */
     uint8_t *made;
     struct chain *chain;
-    struct chain *
-        mended; /* per instance: its output on the way from parts to the whole; NULL: none is kept in parts */
+    /* per instance: its output on the way from parts to the whole; NULL: none is kept in parts */
+    struct chain *mended;
     int32_t *received; /* per reading: the layout of what a send brought */
     /* gradients of inputs that their reader has made and that have not been sent on */
     bool *pending;

@@ -169,8 +169,8 @@ weft_status profile_model_ends(struct profile *profile, const char *device, cons
 struct layer_pace {
     double pace, overlap_slowdown;
     int64_t layers;
-    bool
-        has_slowdown; /* the profile has the factor by which computing and sending slow each other down */
+    /* the profile has the factor by which computing and sending slow each other down */
+    bool has_slowdown;
 };
 weft_status layer_pace(const char *profile_path, const struct device *device,
                        const struct model *model, enum dtype dtype, struct layer_pace *out);
@@ -375,8 +375,8 @@ enum dtype kernel_dtype(const struct software *software, const struct model *mod
 /* What a framework holds beside weights, gradients and state, or does not hold all the time (op_memory.c, 4). */
 struct policy_memory {
     double moment; /* bytes per parameter of either of Adam's moments */
-    double
-        gradient_copy; /* bytes per parameter of gradients that are copied for the optimizer's step */
+    /* bytes per parameter of gradients that are copied for the optimizer's step */
+    double gradient_copy;
     bool no_weight_shares; /* with shard 3, no 16-bit shares beside those in fp32 */
     bool adds_whole;       /* with shard 2, gradients of several micro-batches are added up whole */
     bool frees_gradients;  /* there are none before the first backward pass */

@@ -73,8 +73,8 @@ struct jobs_request {
     int32_t jobs;
     const struct network_fault *fault;
     int32_t faults;
-    int32_t
-        iterations; /* of the slowest job, fewer if the graph is too large; others run until it is done */
+    /* of the slowest job, fewer if the graph is too large; others run until it is done */
+    int32_t iterations;
     const char *profile; /* as in simulate_options */
     const struct stop *stop;
 };
@@ -84,8 +84,8 @@ struct job_result {
     int64_t longest_ns; /* of the iterations counted in (1) */
     int32_t iterations; /* n_j */
     double slowdown;    /* (2) */
-    const char
-        *held_at; /* the link at which its transfers lost most: "uplink of leaf 0"; NULL: nowhere */
+    /* the link at which its transfers lost most: "uplink of leaf 0"; NULL: nowhere */
+    const char *held_at;
     int64_t held_ns;    /* what all its transfers lost there, in one iteration */
     double iteration_s; /* of the whole plan: its own time, slowed down by (2) */
 };

@@ -28,8 +28,8 @@ struct rule {
     int64_t vocab;          /* for rows that have none */
     int64_t etp, replicate; /* 0 if not given */
     int64_t zero;           /* -1 if not given */
-    struct degrees
-        exchanges; /* dtype, policy, overlap, bucket and recomputation, if has_... is set */
+    /* dtype, policy, overlap, bucket and recomputation, if has_... is set */
+    struct degrees exchanges;
     unsigned also_overlap;
     const char *facts; /* about the software, after those that it has; NULL if not given */
 };

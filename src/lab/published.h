@@ -88,8 +88,8 @@ struct dataset {
     const char *name, *summary, *source;
     bool compares; /* it compares systems with each other, or ranks strategies */
     bool planned;  /* runs of large models, which are planned again */
-    bool
-        functional_tests; /* of tiny models with settings for debugging: their times are not of training */
+    /* of tiny models with settings for debugging: their times are not of training */
+    bool functional_tests;
     bool copied_times;    /* a time that also stands at another device was copied, not measured */
     const char *gains_of; /* the system whose gain over the others is shown; or NULL */
     const char *halves; /* what decides a row's half, as in rules: whole groups; NULL: how it ran */

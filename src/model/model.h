@@ -202,8 +202,8 @@ struct routing {
     bool balance_bias;           /* of each expert's score, moved after every step (DeepSeek-V3) */
     int64_t groups, group_top_k; /* experts come from the best so many of so many groups; 0: any */
     double scale;                /* of the weights of the chosen ones */
-    double
-        skew; /* the exponent of the power law by which experts are chosen (popularity.c); 0: evenly */
+    /* the exponent of the power law by which experts are chosen (popularity.c); 0: evenly */
+    double skew;
 };
 /* Softmax of the chosen ones and a loss over the batch of weight 0.01, as Megatron-LM recommends. */
 #define ROUTING_DEFAULTS .balance_weight = 0.01, .scale = 1
@@ -271,8 +271,8 @@ struct op {
     /* rotary: features of one head (0: not known); features of one key/value head's share (its
      * queries, its key, its value), and how many of them, from the first, are rotated */
     int64_t head_depth, head_share, head_turned;
-    double
-        rope_base; /* rotary: pair i of a head turns by position * rope_base^(-2 i / head_depth) */
+    /* rotary: pair i of a head turns by position * rope_base^(-2 i / head_depth) */
+    double rope_base;
     struct routing routing;               /* router */
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */

@@ -220,8 +220,8 @@ enum fate { FATE_ELSEWHERE, FATE_KEPT, FATE_MADE_AGAIN, FATE_SAVED, FATE_DISCARD
 
 struct memory_walk {
     const struct plan *plan;
-    double *
-        share; /* per operator: of its output, what each device keeps; that of its latest copy in this part (I7) */
+    /* per operator: of its output, what each device keeps; that of its latest copy in this part (I7) */
+    double *share;
     int64_t *counted;     /* per tensor: copy + 1 of the instance that counted it last */
     uint8_t *fate;        /* enum fate, per operator: that of its latest copy in this part */
     const uint8_t *rerun; /* enum rerun, per instance */

@@ -176,8 +176,8 @@ struct plan {
     /* Sharded state is divided inside groups of replicas and copied across so many of them (HSDP; Megatron's
      * distributed-optimizer instances); 0 or 1: it is divided by all. */
     int64_t replicate;
-    double
-        optimizer_offload; /* of parameters, whose state is in host memory and updated there: 0 to 1 */
+    /* of parameters, whose state is in host memory and updated there: 0 to 1 */
+    double optimizer_offload;
     /* Devices of a stage that are neighbours in the cluster: runs of so many, with those of the other stages in
      * between (device_order.h); 0: all of them. */
     int64_t stage_run;

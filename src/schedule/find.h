@@ -70,8 +70,8 @@ int64_t find_bound(const struct order_search *f);
 
 /* How one list schedule decides. */
 struct list_rules {
-    double
-        wait; /* in shares of a pass of weight gradients: how long to wait for another pass instead */
+    /* in shares of a pass of weight gradients: how long to wait for another pass instead */
+    double wait;
     double ahead;  /* forward passes that run ahead, in stages left; 0: as many as memory allows */
     double jitter; /* by how much, at random, a stage's rules differ from these */
     bool forward_first; /* of a forward and a backward pass that are ready, the forward pass */

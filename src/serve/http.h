@@ -19,8 +19,8 @@ struct server {
     const struct http_library *http;
     const struct serve_options *options;
     struct watch watch;
-    struct reserved_cache
-        *reserved; /* what simulations keep for each other: a drag comes back to most stages */
+    /* what simulations keep for each other: a drag comes back to most stages */
+    struct reserved_cache *reserved;
     pthread_mutex_t lock; /* protects what follows */
     pthread_cond_t freed;
     int working, most_working, searching;

@@ -20,8 +20,8 @@ struct pool {
 /* Addresses that the driver set aside for segments; they fill upwards. */
 struct driver_chunk {
     int64_t address, bytes, used;
-    int32_t
-        above; /* the number of the next one above that had room when it was new, from 1; 0: none */
+    /* the number of the next one above that had room when it was new, from 1; 0: none */
+    int32_t above;
 };
 
 /* Where memory comes from: separate segments, or one that expands. */
@@ -46,8 +46,8 @@ struct allocator {
     int32_t unused;
     struct pool pool[POOL_COUNT];
     ARRAY(struct driver_chunk) chunks; /* in descending order of addresses */
-    int32_t
-        open_chunk; /* the number of the lowest that had room when it was new, from 1; 0: none */
+    /* the number of the lowest that had room when it was new, from 1; 0: none */
+    int32_t open_chunk;
     struct chunk_hint {
         int32_t newest, found;
     } hint[CHUNK_STEPS]; /* by size of segment: where the last search ended (segments.c) */

@@ -111,13 +111,13 @@ struct simulate_options {
     struct flow_cache *flows;
     /* what simulations keep for each other about the allocator; NULL: nothing */
     struct reserved_cache *reserved;
-    bool
-        times_only; /* nobody asks what fits: no allocator is simulated, and reserved is the peak */
-    bool points;    /* also memory over time */
-    bool
-        briefly; /* while somebody waits: extrapolated from as few micro-batches as show it (continued.c, I5) */
-    bool
-        returning; /* also what is reserved when a full device gets free segments back (stage_peak) */
+    /* nobody asks what fits: no allocator is simulated, and reserved is the peak */
+    bool times_only;
+    bool points; /* also memory over time */
+    /* while somebody waits: extrapolated from as few micro-batches as show it (continued.c, I5) */
+    bool briefly;
+    /* also what is reserved when a full device gets free segments back (stage_peak) */
+    bool returning;
     bool shared_network; /* others use it, too (compile_options); with FOLD_NEVER */
     /* when it asks to stop there is no prediction: WEFT_NO_ANSWER; NULL: never */
     const struct stop *stop;

@@ -151,8 +151,8 @@ struct target {
     bool (*one_stage)(const struct model *model);
     /* the profile that predictions for it are made with (cost/software.h); NULL: none in particular */
     const char *software;
-    const struct listed_flag
-        *flags; /* the arguments that it takes (flags.c); NULL: they are not listed */
+    /* the arguments that it takes (flags.c); NULL: they are not listed */
+    const struct listed_flag *flags;
     struct release_words words;
     const struct decision *decides; /* what it does otherwise than a plan may say (decisions.c) */
 };

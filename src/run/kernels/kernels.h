@@ -104,8 +104,8 @@ struct kernels {
     int64_t (*scratch_bytes)(const struct kernel_call *call); /* the most of its phases */
     void (*run)(const struct kernel_call *call, enum phase phase);
     void (*optimize)(const struct optimizer_step *step);
-    bool
-        pads_logits; /* it takes calls with a pitch, and of a loss those whose gradient is its input */
+    /* it takes calls with a pitch, and of a loss those whose gradient is its input */
+    bool pads_logits;
     const struct muon_kernels *muon;
 };
 extern const struct kernels CPU_KERNELS;

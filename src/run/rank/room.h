@@ -238,8 +238,8 @@ struct errand {
     int64_t *counts;
     /* Of gradients and weights: how much of it has gone. */
     int64_t at, end;
-    bool
-        ahead; /* its slices follow each other on the stream of their group (bucket_transfers.c, I1) */
+    /* its slices follow each other on the stream of their group (bucket_transfers.c, I1) */
+    bool ahead;
     bool marked;                  /* the last of them has been given to it */
     struct device_stream *stream; /* what packs and unpacks them */
 };

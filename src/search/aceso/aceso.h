@@ -15,8 +15,8 @@ struct aceso_study {
      * second; 0: no such limit. */
     int64_t least_micro_batch, most_step;
     bool every_stages; /* leave out no number of stages because its plans are slower */
-    bool
-        memory_last; /* memory is ranked last where all fits, not by a stage's share (heuristic 2) */
+    /* memory is ranked last where all fits, not by a stage's share (heuristic 2) */
+    bool memory_last;
     const struct memory_count *count; /* how to count what stages hold; NULL: as Weft does */
 };
 /* The request's study, or one that changes nothing. */

@@ -83,8 +83,8 @@ struct assign_options {
     enum assign_search search;
     uint64_t seed;
     double beta; /* of mh: what is slower by a share x is accepted with exp(-beta x); 0: 50 */
-    int64_t
-        rounds; /* restarts of cd, steps of mh, draws; 0: as many as the search is known to need */
+    /* restarts of cd, steps of mh, draws; 0: as many as the search is known to need */
+    int64_t rounds;
     /* When it says so, the search answers with the best so far; NULL: never. */
     const struct stop *stop;
 };

@@ -45,8 +45,8 @@ struct layout_case {
     const struct cluster *cluster;
     struct cost *cost;         /* NULL with LAYOUT_VOLUME */
     struct reshards *reshards; /* reshards found for other cases by the same thread; NULL: none */
-    struct step_times
-        *times; /* of other cases with as many stages, by the same thread; NULL: none */
+    /* of other cases with as many stages, by the same thread; NULL: none */
+    struct step_times *times;
     enum dtype dtype;
     enum policy policy;
     int64_t global_batch, step_samples;

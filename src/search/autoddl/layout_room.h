@@ -32,8 +32,8 @@ struct layout_laid {
 struct layout_alone {
     /* One copy, one micro-batch; of that, the gradients of inputs and of weights. */
     double pass, inputs, weights;
-    double
-        halo; /* what its neighbours exchange for it beside that, as far as its products do not hide it */
+    /* what its neighbours exchange for it beside that, as far as its products do not hide it */
+    double halo;
     double least_update; /* one copy's optimizer step (layout_floor.c, I4) */
     double time, sync;   /* (1), and the synchronisation in it with e = 1 */
     double memory;       /* (3) */

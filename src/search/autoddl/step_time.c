@@ -26,8 +26,8 @@ struct step_times {
     int64_t devices;
     ARRAY(struct known_step *) entries;
     struct hash_map numbers; /* indices of those by their keys */
-    struct step_times
-        *patterns; /* where entries of patterns are: here, or in those of other steps */
+    /* where entries of patterns are: here, or in those of other steps */
+    struct step_times *patterns;
     weft_status status;
 };
 

@@ -132,9 +132,8 @@ weft_status table_find(struct tables *tables, const struct table_key *key,
 struct seam {
     const struct row_table *before, *after;
     int64_t before_device, after_device;
-    int64_t
-        apart; /* not 0: the runs are in two parts, even if on one stage; APART_TURNED: the second the other way round
-                    * (plan_place) */
+    /* not 0: the runs are in two parts, even if on one stage; APART_TURNED: the second the other way round (plan_place) */
+    int64_t apart;
 };
 enum { APART = 1, APART_TURNED = 2 };
 struct borders; /* of one seam, by kind of place */

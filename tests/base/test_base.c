@@ -151,6 +151,19 @@ static void dtypes_have_names(void **state)
     enum dtype unused;
     assert_false(dtype_from_name("fp64", &unused));
     assert_false(dtype_from_name("", &unused));
+    static const struct {
+        const char *word;
+        enum dtype dtype;
+    } WORDS[] = {{"float32", DTYPE_FP32},  {"float16", DTYPE_FP16}, {"half", DTYPE_FP16},
+                 {"bfloat16", DTYPE_BF16}, {"bf16", DTYPE_BF16},    {"float8", DTYPE_FP8},
+                 {"fp4", DTYPE_NVFP4}};
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++) {
+        enum dtype dtype = DTYPE_COUNT;
+        assert_true(dtype_from_word(WORDS[i].word, &dtype));
+        assert_int_equal(dtype, WORDS[i].dtype);
+    }
+    assert_false(dtype_from_word("float64", &unused));
+    assert_false(dtype_from_name("bfloat16", &unused)); /* files of ours have names */
 }
 
 /* The sequence of xoshiro256** seeded by splitmix64 from 0, as other implementations have it. */

@@ -127,7 +127,7 @@ static void measure_ranking(void)
     for (size_t c = 0; c < COUNT_OF(CASES); c++) {
         struct asked a = ask(CASES[c][0], CASES[c][1], 1536, "paper");
         struct answer early = best_within(a.request, 0.2), late = best_within(a.request, 0);
-        a.request.extension = &memory_last;
+        a.request.aceso_study = &memory_last;
         struct answer early_last = best_within(a.request, 0.2),
                       last_ranked = best_within(a.request, 0);
         printf("%-10s %-13s by share: %8.3f s early, %8.3f s at the end (%lld configs); last: "

@@ -239,7 +239,7 @@ static weft_status open_setup(struct arena *keep, const struct contest_family *f
                      &out->cluster));
     out->request.model = out->model;
     out->request.cluster = out->cluster;
-    out->request.extension = &out->study;
+    out->request.aceso_study = &out->study;
 done:
     return status;
 }

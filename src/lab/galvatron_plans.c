@@ -105,7 +105,7 @@ static weft_status plan_stages(struct arena *keep, const struct galvatron_model 
         struct galvatron_study study = {.micro_batches = chunks[i]};
         request.pins.pp = pp;
         request.pins.global_batch = ceil_div(samples, chunks[i]) * chunks[i] * group;
-        request.extension = &study;
+        request.galvatron_study = &study;
         TRY(take_answer(keep, &request, cell));
     }
 done:

@@ -19,14 +19,14 @@ static const struct planner PLANNERS[] = {
      .find = megatron_find},
     {.name = "galvatron",
      .summary = "a strategy for every layer and uneven stages, by dynamic programming",
-     .takes =
-         1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET | 1U << TAKES_EXTENSION,
+     .takes = 1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET |
+              1U << TAKES_GALVATRON_STUDY,
      .joins = JOINS_ALWAYS,
      .find = galvatron_find},
     {.name = "aceso",
      .summary = "iterative bottleneck alleviation: operators, devices and degrees stage by stage",
      .takes = 1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
-              1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE | 1U << TAKES_EXTENSION,
+              1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE | 1U << TAKES_ACESO_STUDY,
      .joins = JOINS_IN_TIME,
      .goes_on = true,
      .find = aceso_find},
@@ -168,11 +168,13 @@ static weft_status check_options(const struct planner *planner, const struct pla
         [TAKES_SEED] = "--seed",
         [TAKES_THREADS] = "--threads",
         [TAKES_FORBID] = "--forbid",
-        [TAKES_EXTENSION] = "an extension",
+        [TAKES_ACESO_STUDY] = "a study of Aceso's search",
+        [TAKES_GALVATRON_STUDY] = "a study of Galvatron's search",
         [TAKES_ENCODER] = "the degrees of an encoder",
     };
     _Static_assert(COUNT_OF(FLAGS) == TAKES_COUNT, "an option without a flag");
-    unsigned given = request->options.given | (request->extension ? 1U << TAKES_EXTENSION : 0) |
+    unsigned given = request->options.given | (request->aceso_study ? 1U << TAKES_ACESO_STUDY : 0) |
+                     (request->galvatron_study ? 1U << TAKES_GALVATRON_STUDY : 0) |
                      (pins_encoder(&request->pins) ? 1U << TAKES_ENCODER : 0);
     unsigned foreign = given & ~planner->takes;
     if (!foreign)

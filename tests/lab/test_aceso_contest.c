@@ -252,7 +252,7 @@ static void grid_as_chosen(void **state)
         struct plan_request request = {.model = stand.model, .cluster = stand.cluster, .pins = d};
         assert_int_equal(contest_run_plan(arena, family, &request, &run, &theirs), WEFT_OK);
         struct memory_count count = footprints_count(stand.prints);
-        request.extension = &(struct aceso_study){.count = &count};
+        request.aceso_study = &(struct aceso_study){.count = &count};
         assert_int_equal(contest_grid_plan(arena, family, &request, &best, &ours), WEFT_OK);
         assert_string_equal(ours, theirs);
         plan_free(run);
@@ -309,7 +309,7 @@ static void searches_count_as_plans_do(void **state)
                                    .cluster = stand.cluster,
                                    .pins = d,
                                    .options = {.space = "artifact"},
-                                   .extension = &study};
+                                   .aceso_study = &study};
     assert_int_equal(plan_search(planner_find("aceso"), &request, &planned), WEFT_OK);
     assert_true(planned->trials.data[0].fits);
     for (size_t t = 0; t < planned->trials.len; t++) {
@@ -457,7 +457,7 @@ static void steps_within_bounds(void **state)
         .cluster = cluster,
         .pins = {.global_batch = 48},
         .options = {.space = "paper", .threads = 1},
-        .extension = &(struct aceso_study){.least_micro_batch = 2, .most_step = 6}};
+        .aceso_study = &(struct aceso_study){.least_micro_batch = 2, .most_step = 6}};
     assert_int_equal(plan_search(planner_find("aceso"), &request, &planned), WEFT_OK);
     for (size_t t = 0; t < planned->trials.len; t++) {
         struct plan *plan = planned->trials.data[t].plan;

@@ -18,6 +18,7 @@
 #include "run/run.h"
 #include "run/measure/rig.h"
 #include "run/measure/sampling.h"
+#include "sim/item_cost.h"
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 
@@ -52,8 +53,21 @@ static int64_t find_ask(const struct asks *asks, const struct work *work)
     return -1;
 }
 
-/* Every phase of every instance with work, straight from the model: in the list, and nothing else is
- * but optimizers. */
+/* Tokens that came by plain all-to-alls are put in the order of experts (expert_kernels.c, 4). */
+static void see_passes(const struct plan *plan, int64_t instance, enum phase phase,
+                       const struct asks *asks, bool *seen)
+{
+    struct work work[MAX_ITEM_WORKS];
+    int count = item_works(plan, instance, phase, work);
+    if (expert_pass_bytes(plan, instance, phase) <= 0)
+        return;
+    int64_t at = find_ask(asks, &work[count - 1]);
+    assert_true(at >= 0);
+    seen[at] = true;
+}
+
+/* Every phase of every instance with work, straight from the model, and what regroups tokens: in the list, and nothing else
+ * is but optimizers. */
 static void check_asks(const struct plan *plan, const struct asks *asks)
 {
     bool *seen = calloc(asks->len, sizeof *seen);
@@ -68,6 +82,7 @@ static void check_asks(const struct plan *plan, const struct asks *asks)
             int64_t at = find_ask(asks, &work);
             assert_true(at >= 0);
             seen[at] = true;
+            see_passes(plan, i, (enum phase)phase, asks, seen);
         }
     for (size_t i = 0; i < asks->len; i++)
         assert_true(seen[i] || asks->data[i].work.kernel == KERNEL_OPTIMIZER);

@@ -115,7 +115,7 @@ static int64_t answer_ns(const struct asked *a, int64_t stages, bool every, int6
     struct plan_request request = a->request;
     struct planned *planned;
     request.pins.pp = stages;
-    request.extension = &(struct aceso_study){.every_stages = every};
+    request.aceso_study = &(struct aceso_study){.every_stages = every};
     assert_int_equal(plan_search(planner_find("aceso"), &request, &planned), WEFT_OK);
     assert_true(planned->trials.data[0].fits);
     int64_t ns = planned->trials.data[0].iteration_ns;

@@ -119,7 +119,7 @@ static void test_judges_count_as_plans_do(void **state)
         assert_int_equal(plan_new(a.model, a.cluster, &walk), WEFT_OK);
         struct made_up made = {.walk = walk, .most = INT64_C(50) << 20};
         struct memory_count count = count_of(&made);
-        a.request.extension = &(struct aceso_study){.count = &count};
+        a.request.aceso_study = &(struct aceso_study){.count = &count};
         make_judge(&a);
         for (int round = 0; round < rounds_of(40); round++) {
             struct config c;
@@ -158,9 +158,9 @@ static struct planned *search_small(struct asked *a, struct made_up *made)
     if (made)
         made->walk = walk;
     struct memory_count count = made ? count_of(made) : (struct memory_count){0};
-    a->request.extension = &(struct aceso_study){.count = made ? &count : NULL};
+    a->request.aceso_study = &(struct aceso_study){.count = made ? &count : NULL};
     assert_int_equal(plan_search(planner_find("aceso"), &a->request, &planned), WEFT_OK);
-    a->request.extension = NULL;
+    a->request.aceso_study = NULL;
     plan_free(walk);
     return planned;
 }
@@ -222,13 +222,13 @@ static void test_others_refuse(void **state)
     static const char *const OTHERS[] = {"auto", "megatron", "galvatron", "autoddl"};
     struct asked a = open_small(0);
     struct memory_count count = count_of(&(struct made_up){0});
-    a.request.extension = &(struct aceso_study){.count = &count};
+    a.request.aceso_study = &(struct aceso_study){.count = &count};
     a.request.options.space = NULL;
     for (size_t i = 0; i < COUNT_OF(OTHERS); i++) {
         struct planned *planned;
         assert_int_equal(plan_search(planner_find(OTHERS[i]), &a.request, &planned),
                          WEFT_BAD_INPUT);
-        assert_non_null(strstr(weft_last_error()->message, "an extension"));
+        assert_non_null(strstr(weft_last_error()->message, "a study of Aceso"));
     }
     close_asked(&a);
 }

@@ -4,13 +4,15 @@
  *   T1  What was measured is answered as measured, both ways; everything else by the device's one factor.
  *   T2  A table of factors that all equal the device's changes no prediction.
  *   T3  A task's factors are those of its kernels, weighted by their times.
- *   T4  A folded graph takes the times of the unfolded one.
+ *   T4  A folded graph takes the times of the unfolded one, to a hundred-thousandth: where sends between stages and gradients
+ *       meet on network cards, those of a node are not equally full (one of 200 plans, by 2.5 in a million).
  */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 #include <sys/stat.h>
@@ -229,7 +231,7 @@ static void test_folded(void **state)
         struct prediction *one = predict(plan, db, FOLD_AUTO);
         if (one->graph->folded) {
             struct prediction *all = predict(plan, db, FOLD_NEVER);
-            assert_int_equal(one->iteration_ns, all->iteration_ns);
+            assert_true(llabs(one->iteration_ns - all->iteration_ns) <= all->iteration_ns / 100000);
             prediction_free(all);
             folded++;
         }

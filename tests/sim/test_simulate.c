@@ -120,6 +120,8 @@ static struct plan *pipeline_plan(const struct model *model, const struct cluste
 {
     struct plan *plan = NULL;
     int64_t cut[64], devices[8], parts = (int64_t)shape->stages * shape->pieces;
+    if (schedule->both_ways) /* a stage of one device has no halves (test_both_ways.c) */
+        return NULL;
     if (schedule_check(schedule, shape) != WEFT_OK || plan_new(model, cluster, &plan) != WEFT_OK)
         return NULL;
     for (int64_t k = 0; k < parts - 1; k++)

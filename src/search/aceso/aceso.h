@@ -9,7 +9,7 @@ enum { ACESO_MOST_PARTS = 128 };
 /* On more devices than this it does not polish what it finds, unless it has a budget or starts from plans. */
 enum { ACESO_MANY_DEVICES = 512 };
 
-/* The extension of a request: what an experiment changes in the search. All 0: nothing. */
+/* Part of a request: what an experiment changes in the search. All 0: nothing. */
 struct aceso_study {
     /* Every replica's micro-batch is a multiple of the first, and no step has more samples than the
      * second; 0: no such limit. */

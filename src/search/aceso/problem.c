@@ -347,7 +347,7 @@ static weft_status list_batches(struct problem *p)
 const struct aceso_study *aceso_study_of(const struct plan_request *request)
 {
     static const struct aceso_study NOTHING = {0};
-    return request->extension ? request->extension : &NOTHING;
+    return request->aceso_study ? request->aceso_study : &NOTHING;
 }
 
 weft_status problem_new(const struct plan_request *request, struct problem **out)

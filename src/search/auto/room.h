@@ -28,8 +28,8 @@ struct join {
     struct cost *cost;
     struct estimator *estimator; /* NULL: not needed yet */
     double began_s;
-    size_t
-        hidden; /* so many trials have been bases of plans with hidden tokens, or were too slow for that */
+    /* so many trials have been bases of plans with hidden tokens, or were too slow for that */
+    size_t hidden;
     int64_t refined; /* the number of the trial that Aceso last started from; 0: none */
     /* Of all walks over the grid: the most points of one, how many were estimated, and simulated. */
     int64_t grid_points, grid_estimates;

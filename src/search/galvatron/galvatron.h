@@ -15,7 +15,7 @@
 #include "search/galvatron/space.h"
 #include "search/planner/planner.h"
 
-/* The extension of a request: what an experiment fixes and no pin says. All 0: nothing. */
+/* Part of a request: what an experiment fixes and no pin says. All 0: nothing. */
 struct galvatron_study {
     int64_t micro_batches; /* so many, whatever samples a replica then has at once */
 };

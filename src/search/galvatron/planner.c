@@ -133,7 +133,7 @@ static weft_status finder_open(struct finder *f)
     const struct plan_request *request = f->request;
     const struct plan_options *options = &request->options;
     const struct space *space = space_find(options->space ? options->space : "bmw");
-    const struct galvatron_study *study = request->extension;
+    const struct galvatron_study *study = request->galvatron_study;
     struct plan *plan = NULL;
     weft_status status;
     if (!space)

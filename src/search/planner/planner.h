@@ -86,7 +86,8 @@ enum planner_option {
     TAKES_SEED,
     TAKES_THREADS,
     TAKES_FORBID,
-    TAKES_EXTENSION,
+    TAKES_ACESO_STUDY,
+    TAKES_GALVATRON_STUDY,
     TAKES_ENCODER, /* pins_encoder */
     TAKES_COUNT
 };
@@ -144,9 +145,10 @@ struct plan_request {
     /* Time of a known iteration that fits: a planner may leave out what its bounds prove slower,
      * and may then find nothing; 0: no such time is known. */
     int64_t known_ns;
-    /* What an experiment changes in one planner's search; that planner's header declares it
-     * (aceso.h: struct aceso_study). No command of the program sets it; NULL: nothing. */
-    const void *extension;
+    /* What an experiment changes in one planner's search; that planner's header says what it is. No command of the
+     * program sets them; NULL: nothing. */
+    const struct aceso_study *aceso_study;
+    const struct galvatron_study *galvatron_study;
     atomic_bool *stop; /* I3; NULL: nobody can stop it */
     bool answered;     /* the caller has an answer already and needs none if it stops this search */
     /* Called now and then during the search; NULL: not called. */

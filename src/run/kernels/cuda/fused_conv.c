@@ -63,9 +63,10 @@ static struct dnn_tensor planes(const struct conv_sizes *s, int64_t many, int64_
                                 const int64_t *pixels)
 {
     int64_t plane = pixels[0] * pixels[1];
-    return (struct dnn_tensor){(enum dnn_type)s->type,
-                               {many, each, pixels[0], pixels[1]},
-                               {each * plane, plane, pixels[1], 1}};
+    struct dnn_tensor tensor = {.type = (enum dnn_type)s->type,
+                                .size = {many, each, pixels[0], pixels[1]},
+                                .step = {each * plane, plane, pixels[1], 1}};
+    return tensor;
 }
 
 /* ---- plans (I1) ------------------------------------------------------------------------------ */

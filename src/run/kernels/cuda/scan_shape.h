@@ -25,8 +25,8 @@ struct scan_room {
     float *marks; /* (sample, head, chunk, depth, state): the states that chunks begin with */
     float *inner; /* (sample, head, position of a chunk, depth, state) */
     float *back;  /* (sample, head, depth, state) */
-    float *
-        share; /* (sample, head, position of a chunk, b and c): what a head adds to their gradients */
+    /* (sample, head, position of a chunk, b and c): what a head adds to their gradients */
+    float *share;
     float *sums; /* (sample, head, SCAN_SUMS): of the weights' gradients */
 };
 enum { SCAN_SUMS = 3, SCAN_LANE_STATES = 8, SCAN_WARP_ROWS = 8, SCAN_MOST_WARPS = 16 };

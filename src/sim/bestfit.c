@@ -276,14 +276,14 @@ static struct size_class *class_that_fits(const struct bestfit *fit, int32_t num
     return class->heap ? class : &fit->classes.data[larger_class(fit, class)];
 }
 
-int32_t bestfit_find(const struct bestfit *fit, int32_t number)
+int32_t bestfit_find(const struct bestfit *fit, int32_t size_class)
 {
-    return class_that_fits(fit, number)->heap;
+    return class_that_fits(fit, size_class)->heap;
 }
 
-int32_t bestfit_take(struct bestfit *fit, struct memory_block *blocks, int32_t number)
+int32_t bestfit_take(struct bestfit *fit, struct memory_block *blocks, int32_t size_class)
 {
-    struct size_class *class = class_that_fits(fit, number);
+    struct size_class *class = class_that_fits(fit, size_class);
     int32_t block = class->heap;
     if (block)
         set_heap(fit, class, join_all(blocks, blocks[block].child));

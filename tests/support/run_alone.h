@@ -15,10 +15,16 @@ static struct serial_run {
 } serial_runs[MOST_SERIAL];
 static int serial_count;
 
+/* Before a model is closed: another one may be where it was. */
+static inline void forget_serial_runs(void)
+{
+    while (serial_count > 0)
+        trained_free(serial_runs[--serial_count].trained);
+}
+
 static inline int close_all(void **state)
 {
-    for (int i = 0; i < serial_count; i++)
-        trained_free(serial_runs[i].trained);
+    forget_serial_runs();
     return close_run_models(state);
 }
 

@@ -36,6 +36,10 @@ static const char NESTED[] =
 static const char COLUMNS[] =
     ON(2) "tree:\n  \"*\": {split: width:2, recompute: true}\n" COPIED("2");
 
+/* Gradients of its input are addends, whose halo is returned before they are added up. */
+static const char CHANNELS[] = ON(
+    4) "tree:\n  \"*\": {split: height:2 copy:2}\n  conv5: {split: height:2 out:2}\n" COPIED("4");
+
 static struct graph *compile(const struct plan *plan, enum fold fold)
 {
     struct graph *graph = NULL;
@@ -259,7 +263,7 @@ static void test_times(void **state)
 static void test_runs(void **state)
 {
     (void)state;
-    static const char *const PLANS[] = {STRIPES, TILES, NESTED, COLUMNS};
+    static const char *const PLANS[] = {STRIPES, TILES, NESTED, COLUMNS, CHANNELS};
     for (size_t i = 0; i < COUNT_OF(PLANS); i++) {
         struct opened_plan opened = parsed(PLANS[i]);
         struct conditions c = {3, 3, NULL};

@@ -19,7 +19,8 @@ struct border_moves {
     /* of an image: the axes that are in parts, height before width; 0: it is gathered */
     int32_t axes;
     struct border_axis axis[2];
-    struct layout layout, source; /* of the part, and with all rows and columns */
+    /* of the part, of its gradient (addends, where outputs are in parts, too), and with all rows and columns */
+    struct layout layout, gradient, source;
     int32_t group;
     struct move gather[CALL_INPUTS], give_back[CALL_INPUTS];
 };

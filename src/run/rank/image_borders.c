@@ -123,6 +123,7 @@ weft_status find_image_border(struct rank *r, struct local_op *local_op)
     struct split rows = without_rows(op, split);
     weft_status status = WEFT_OK;
     border->layout = local_op->laid->input[0];
+    border->gradient = local_op->laid->input_grad[0];
     border->source = layout_of(op, &op->input[0], &rows, r->plan->step_samples, FLOW_FORWARD);
     for (int place = 0; place < op_dims(op->kind); place++) {
         int dim = OP_KINDS[op->kind].dims[place].dim;
@@ -343,7 +344,7 @@ struct value *image_room(struct rank *r, const struct border_moves *border, enum
     int64_t count = layout_local(&border->layout);
     for (int32_t i = 0; i < border->axes; i++)
         count = count / border->axis[i].own * rows_given(&border->axis[i]);
-    return value_new(r, MEMORY_ACTIVATIONS, dtype, &border->layout, count);
+    return value_new(r, MEMORY_ACTIVATIONS, dtype, &border->gradient, count);
 }
 
 struct value *image_give_back(struct rank *r, const struct border_moves *border,

@@ -18,7 +18,8 @@
  *       several operators of a layer read is gathered once.
  *   I3  Without OVERLAP_TENSOR every item waits for the one before it.
  *   I4  A recomputed operator finds what comes from outside its run in the layout that its reader
- *       had, unless that was gathered (I2): a checkpoint is never a partial sum.
+ *       had, unless that was gathered (I2): a checkpoint is never a partial sum. What was gathered before in this block, for
+ *       operators outside the run, is given up before it is gathered again.
  *   I5  The saved or left-out instances of a run (plan/recompute.c) do not run again, but what
  *       their backward passes read of the run is brought to them again.
  *   I6  With OVERLAP_PRODUCTS a sequence that n devices hold in parts is gathered while the
@@ -143,6 +144,8 @@ static int32_t bring(struct block_writer *w, int64_t u)
     if (w->recomputing && needs < w->floor && !gathers(j))
         return -1; /* I4 */
     needs = whole > needs ? whole : needs;
+    if (*done >= 0 && w->last_op > needs) /* another reads it as it was gathered before (I4) */
+        needs = w->last_op;
     if (j->across)
         needs = write_steps(w, use, j->forward[1], j->forward[1]->send + 1, j->forward[1]->steps,
                             FLOW_FORWARD, needs);

@@ -133,6 +133,20 @@ static inline void split_window_keys(struct plan *plan)
     choose(plan, "layers.2.attn.attention", "kv:2 group:2");
 }
 
+/* Backward, keys and values gather what queries, which run again, gather once more (blocks.c, I4). */
+static inline void queries_again(struct plan *plan)
+{
+    struct arena *scratch = arena_new();
+    choose(plan, "", "copy:2");
+    choose(plan, "layers.0.attn.norm", "batch:2");
+    for (int64_t i = 0; i < plan->instances; i++) {
+        struct choice choice = *plan_choice(plan, i);
+        choice.recompute = strcmp(plan_path(scratch, plan, i), "layers.0.attn.q") == 0;
+        assert_int_equal(plan_choose(plan, i, &choice), WEFT_OK);
+    }
+    arena_free(scratch);
+}
+
 /* Images in stripes and tiles, as far as they divide; what has no height is copied. */
 static inline void tiles(struct plan *plan)
 {
@@ -410,6 +424,7 @@ static const struct row {
     {"swin, dp 2, tp 2", SWIN, 4, {.dp = 2, .tp = 2, .global_batch = 4}},
     {"resnet in stripes", RESNET_BASIC, 2, {.dp = 2, .micro_batch = 4, .global_batch = 16}, tiles},
     {"resnet in tiles", RESNET, 4, {.dp = 4, .micro_batch = 1, .global_batch = 8}, tiles},
+    {"queries run again", LLAMA_NORMS, 2, {.dp = 2, .global_batch = 4}, queries_again},
     {"dlrm, tp 4, dp 2", DLRM, 8, {.tp = 4, .dp = 2, .global_batch = 8}},
     {"dlrm, zero 3", DLRM, 2, {.dp = 2, .shard = 3, .global_batch = 8}},
     {"t5, pp 3, tp 2, zero 1", T5, 6, {.pp = 3, .tp = 2, .shard = 1, .global_batch = 4}},

@@ -9,7 +9,7 @@
  * tile come through the neighbour above or below. If windows read beyond the neighbours, too, all devices gather the image.
  *
  *   I1  Backward each device has addends of the gradients of its halo, which go back the same way in the opposite order.
- *   I2  An executor does this within the operator (run/rank/borders.c): its graph has no such items.
+ *   I2  An executor does this within the operator (run/rank/image_borders.c): its graph has no such items.
  *   I3  The halo of what is kept is exchanged again for the gradients of weights (blocks.c, I2).
  */
 #include "compile/build.h"

@@ -169,14 +169,14 @@ static struct value *find_move(struct rank *r, struct spot at, struct move *move
         return NULL;
     struct value *value = take(r, at, place);
     if (!value)
-        rank_fail(r, "what a %s of input %d brings is not there", step_name(item->step->kind),
+        rank_fail(r, "what the %s of input %d brings is not there", step_name(item->step->kind),
                   item->operand);
     else if (!move_of(&value->layout, item->step, move))
-        rank_fail(r, "a %s of input %d does not fit how it lies", step_name(item->step->kind),
+        rank_fail(r, "the %s of input %d does not fit how it lies", step_name(item->step->kind),
                   item->operand);
     if (value && !value->data)
-        rank_fail(r, "what a %s of input %d brings is in host memory", step_name(item->step->kind),
-                  item->operand);
+        rank_fail(r, "what the %s of input %d brings is in host memory",
+                  step_name(item->step->kind), item->operand);
     return value;
 }
 

@@ -48,7 +48,7 @@ static char *answer_to(const char *arguments)
     return text;
 }
 
-static json_t *json_of(const char *arguments)
+static inline json_t *json_of(const char *arguments)
 {
     char *text = answer_to(arguments);
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);

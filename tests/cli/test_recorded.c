@@ -1,0 +1,178 @@
+/* test_recorded.c - what the program answers to many small questions, held to a file.
+ *
+ * A line of the file that does not begin with a space is what follows `weft` on the shell's command line, at the root
+ * of the tree. Below it stand the exit code, if it is not 0, and the answer: a line for each member of a JSON object,
+ * or for each paragraph of a text, each as its digest (digest.h). The file does not say that an answer is right; other
+ * tests do. It says that every answer is as it was: a fault in code that these go through shows here even if no other
+ * test asks for the number that it changes.
+ *
+ * After an intended change, `WEFT_RECORD=tests/data/recorded.txt build/tests/test_recorded` writes the answers as they
+ * are now. The difference should have no line that was not meant to change; to see what a line is about, ask the
+ * program of both builds. */
+#include "program.h"
+
+#include "digest.h"
+#include "one_arena.h"
+#include "rounds.h"
+
+static const char FILE_NAME[] = WEFT_SOURCE_DIR "/tests/data/recorded.txt";
+/* What depends on the machine, on how the work is done, or on how far off predictions of all published runs are. */
+static const char *const LEFT_OUT[] = {"compile_s", "simulate_s", "wall_s",   "events",
+                                       "evaluated", "simulated",  "interval", "search_s"};
+
+static const char *digest_line(const char *name, const char *text)
+{
+    struct digest d = digest_of(text);
+    return arena_printf(arena, "  %s %d numbers %.5f words %08x\n", name, d.numbers, d.sum,
+                        d.words);
+}
+
+static void leave_out(json_t *json)
+{
+    size_t i;
+    const char *key;
+    json_t *value;
+    for (i = 0; json_is_object(json) && i < COUNT_OF(LEFT_OUT); i++)
+        json_object_del(json, LEFT_OUT[i]);
+    json_object_foreach(json, key, value) leave_out(value);
+    json_array_foreach(json, i, value) leave_out(value);
+}
+
+/* A line for each array, object and real number, and one for all the rest. */
+static const char *object_lines(json_t *object)
+{
+    const char *key, *lines = "", *rest = "";
+    json_t *value;
+    leave_out(object);
+    json_object_foreach(object, key, value)
+    {
+        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        if (json_is_real(value))
+            lines = arena_printf(arena, "%s  %s %.8g\n", lines, key, json_real_value(value));
+        else if (json_is_array(value) || json_is_object(value))
+            lines = arena_printf(arena, "%s%s", lines, digest_line(key, text));
+        else
+            rest = arena_printf(arena, "%s %s: %s", rest, key, text);
+        free(text);
+    }
+    return arena_printf(arena, "%s%s", digest_line("in short", rest), lines);
+}
+
+static const char *paragraph_lines(char *answer)
+{
+    const char *lines = "";
+    int number = 0;
+    for (char *at = answer, *end; *at; at = end) {
+        end = strstr(at, "\n\n");
+        end = end ? end + 2 : at + strlen(at);
+        char kept = *end;
+        *end = '\0';
+        const char *name = arena_printf(arena, "paragraph %d", ++number);
+        lines = arena_printf(arena, "%s%s", lines, digest_line(name, at));
+        *end = kept;
+    }
+    return lines;
+}
+
+/* What the program answers now, in lines as the file has them. */
+static const char *ask_now(const char *arguments)
+{
+    int code;
+    const char *command =
+        arena_printf(arena, "cd '%s' && '%s' %s", WEFT_SOURCE_DIR, WEFT_PROGRAM, arguments);
+    char *text = output_of(command, &code);
+    json_t *json = json_loads(text, 0, NULL);
+    const char *lines = json_is_object(json) ? object_lines(json) : paragraph_lines(text);
+    if (code)
+        lines = arena_printf(arena, "  exit %d\n%s", code, lines);
+    json_decref(json);
+    free(text);
+    return lines;
+}
+
+/* Word by word. Numbers may differ in their last digit: that of a digest's sum, or of one that is written as it is. */
+static bool alike(char *found, char *kept)
+{
+    double allowed = strstr(kept, " numbers ") ? NOTICED : 0;
+    for (char *a, *b; (a = strsep(&found, " ")) != NULL;) {
+        char *end_a, *end_b;
+        if ((b = strsep(&kept, " ")) == NULL)
+            return false;
+        double is = strtod(a, &end_a), was = strtod(b, &end_b);
+        bool numbers = *a && *b && !*end_a && !*end_b;
+        if (strcmp(a, b) != 0 && !(numbers && fabs(is - was) <= fmax(allowed, 1e-7 * fabs(was))))
+            return false;
+    }
+    return kept == NULL;
+}
+
+/* The next line of the answer before; without one, nothing. */
+static char *next_kept(char **rest)
+{
+    return *rest && **rest == ' ' ? strsep(rest, "\n") : arena_copy_text(arena, "");
+}
+
+static bool tell_change(const char *arguments, const char *is, const char *was)
+{
+    if (alike(arena_copy_text(arena, is), arena_copy_text(arena, was)))
+        return false;
+    printf("weft %s\n  was %s\n  is  %s\n", arguments, was, is);
+    return true;
+}
+
+/* How many lines of the answer are not those on file, which `*rest` moves past. */
+static int lines_changed(const char *arguments, const char *answer, char **rest)
+{
+    int changed = 0;
+    char *left = arena_copy_text(arena, answer);
+    for (char *is; (is = strsep(&left, "\n")) != NULL && *is;)
+        changed += tell_change(arguments, is, next_kept(rest));
+    while (*rest && **rest == ' ')
+        changed += tell_change(arguments, "", next_kept(rest));
+    return changed;
+}
+
+/* Where random cases are fewer, these are, too: spread over the file. */
+static void answers_are_as_recorded(void **state)
+{
+    (void)state;
+    char *rest;
+    size_t len;
+    int percent = rounds_of(100), number = 0, changed = 0;
+    assert_int_equal(file_read(arena, FILE_NAME, 1 << 22, &rest, &len), WEFT_OK);
+    while (rest && *rest) {
+        char *line = strsep(&rest, "\n");
+        if (*line == '#' || *line == ' ' || !*line || number++ * percent % 100 >= percent)
+            continue;
+        changed += lines_changed(line, ask_now(line), &rest);
+    }
+    assert_int_equal(changed, 0);
+}
+
+static void record(const char *name)
+{
+    char *rest;
+    size_t len;
+    assert_int_equal(file_read(arena, FILE_NAME, 1 << 22, &rest, &len), WEFT_OK);
+    FILE *file = fopen(name, "w"); /* it may be the same */
+    assert_non_null(file);
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
+        if (*line == '#')
+            fprintf(file, "%s\n", line);
+        else if (*line && *line != ' ')
+            fprintf(file, "%s\n%s", line, ask_now(line));
+    assert_int_equal(fclose(file), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_are_as_recorded),
+    };
+    const char *name = getenv("WEFT_RECORD");
+    if (name && make_arena(NULL) == 0) {
+        record(name);
+        return drop_arena(NULL);
+    }
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+}

@@ -91,7 +91,7 @@ struct assembly {
     int32_t **stored_units; /* the same per part, micro-batch and layer (layer_copies.c) */
     enum meeting *met;      /* per block */
     int32_t stage;
-    bool shared_network; /* compile_options */
+    bool shared_network, sends_apart; /* compile_options */
     /* while the first forward slot of a piece is walked that waits for slices (slices.c): the latest of them, per device of
      * the stage; else NULL */
     const int32_t *slices;

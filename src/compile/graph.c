@@ -112,6 +112,7 @@ static weft_status assemble(struct build *b, const struct compile_options *optio
         .schedule = graph_schedule(b->graph),
         .pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan)},
         .shared_network = options->shared_network,
+        .sends_apart = options->sends_apart,
         .stop = options->stop};
     weft_status status;
     prepare(&a);

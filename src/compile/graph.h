@@ -229,6 +229,8 @@ struct graph {
     struct arena *arena; /* owns everything below, and itself */
     const struct plan *plan;
     bool folded;
+    /* a step shares links with sends and was taken to meet none (compile_options) */
+    bool sends_apart;
     bool executed;
     int32_t devices;
     struct graph_device *device;
@@ -255,6 +257,8 @@ struct compile_options {
     bool norm;
     /* others use the network at the same time: steps between nodes are tasks of their own (I2) */
     bool shared_network;
+    /* steps are taken to meet no sends, though they share links: far fewer tasks where groups span nodes (I2) */
+    bool sends_apart;
     /* when it asks to stop there is no graph: WEFT_NO_ANSWER; NULL: never */
     const struct stop *stop;
 };

@@ -120,23 +120,30 @@ static enum meeting meeting_of(const struct block *block, const bool *meets)
 weft_status find_meetings(struct assembly *a)
 {
     struct build *b = a->b;
-    struct hash_map others = {0};
+    struct hash_map copies = {0}, sends = {0};
     weft_status status = WEFT_OK;
     name_sends(b);
     struct traffic_list *links = ARENA_ARRAY(b->scratch, struct traffic_list, b->patterns.len);
-    /* per pattern: whether it is used by sends or copies */
+    /* per pattern: whether copies or others use its links, and whether sends do */
     bool *meets = ARENA_ARRAY(b->scratch, bool, b->patterns.len);
-    TRY(add_all_copies(a, &others));
+    bool *sent = ARENA_ARRAY(b->scratch, bool, b->patterns.len);
+    TRY(add_all_copies(a, &copies));
     for (size_t p = 0; p < b->patterns.len; p++) {
         TRY(links_of(a, &b->patterns.data[p], &links[p]));
         if (b->patterns.data[p].collective == COLLECTIVE_SEND)
-            add_links(b->scratch, &others, &links[p]);
+            add_links(b->scratch, &sends, &links[p]);
     }
-    for (size_t p = 0; p < b->patterns.len; p++)
-        meets[p] = has_any(&others, &links[p]) || (a->shared_network && leaves_node(&links[p]));
+    for (size_t p = 0; p < b->patterns.len; p++) {
+        sent[p] = has_any(&sends, &links[p]);
+        meets[p] = has_any(&copies, &links[p]) || (sent[p] && !a->sends_apart) ||
+                   (a->shared_network && leaves_node(&links[p]));
+    }
     a->met = ARENA_ARRAY(b->scratch, enum meeting, b->blocks.len);
-    for (size_t i = 0; i < b->blocks.len; i++)
+    for (size_t i = 0; i < b->blocks.len; i++) {
         a->met[i] = meeting_of(&b->blocks.data[i], meets);
+        a->graph->sends_apart |=
+            a->met[i] == MEETS_NOBODY && meeting_of(&b->blocks.data[i], sent) == MEETS_OTHERS;
+    }
 done:
     return status;
 }

@@ -135,6 +135,8 @@ static void set_simulation(json_t *json, const struct prediction *prediction)
     if (prediction->graph->plan != prediction->plan)
         json_object_set_new(json, "simulated_micro_batches",
                             integer(plan_micro_batches(prediction->graph->plan)));
+    if (prediction->graph->sends_apart)
+        json_object_set_new(json, "sends_apart", json_true());
     json_object_set_new(json, "tasks", integer(prediction->graph->tasks));
     json_object_set_new(json, "events", integer(prediction->result.events));
     json_object_set_new(json, "compile_s", json_real(prediction->compile_s));

@@ -18,7 +18,8 @@
  *   I5  What is asked for briefly is extrapolated, unless its slots are few, from the fewest rounds with as many
  *       micro-batches in flight as the whole iteration has, and from one round more; with many stages of one piece, which
  *       repeat themselves with every micro-batch, from a few micro-batches more. What is held then does not grow, and only
- *       the longer one asks the allocator. Of 175B on 1,024 devices, times are within 2.3 %.
+ *       the longer one asks the allocator. Steps are apart from sends (compile_options), extrapolated or not: without
+ *       that, groups that span nodes take 20 times as many tasks. Of 175B on 1,024 devices, times are within 2.3 %.
  */
 #include <math.h>
 #include <string.h>

@@ -114,7 +114,8 @@ struct simulate_options {
     /* nobody asks what fits: no allocator is simulated, and reserved is the peak */
     bool times_only;
     bool points; /* also memory over time */
-    /* while somebody waits: extrapolated from as few micro-batches as show it (continued.c, I5) */
+    /* while somebody waits: extrapolated from as few micro-batches as show it (continued.c, I5), steps apart from sends
+     * (compile_options) */
     bool briefly;
     /* also what is reserved when a full device gets free segments back (stage_peak) */
     bool returning;

@@ -351,7 +351,8 @@ static weft_status begin(struct simulation *s, struct prediction *p, enum fold f
     double start = wall_seconds();
     graph_free(p->graph);
     p->graph = NULL;
-    struct compile_options options = {fold, .shared_network = s->shared_network, .stop = s->stop};
+    struct compile_options options = {fold, .shared_network = s->shared_network,
+                                      .sends_apart = s->sends_apart, .stop = s->stop};
     TRY(graph_compile(s->plan, &options, &p->graph));
     double compiled = wall_seconds();
     p->compile_s += compiled - start;
@@ -376,10 +377,9 @@ static bool sends_in_pairs(const struct graph *graph)
 /* If groups are not alike, one cannot stand for all, and every device is simulated (I3). */
 static weft_status unfold(struct simulation *s, struct prediction *p)
 {
-    if ((double)unfolded_tasks(p->graph) > limit_of(LIMIT_UNALIKE_TASKS)) {
-        p->folded_unalike = true;
+    if ((double)unfolded_tasks(p->graph) > limit_of(LIMIT_UNALIKE_TASKS))
         return WEFT_OK;
-    }
+    p->folded_unalike = false;
     return begin(s, p, FOLD_NEVER);
 }
 
@@ -392,7 +392,8 @@ weft_status simulate_all(const struct plan *plan, const struct simulate_options 
                            .keep = arena,
                            .stop = options->stop,
                            .kept_flows = options->flows,
-                           .shared_network = options->shared_network};
+                           .shared_network = options->shared_network,
+                           .sends_apart = options->briefly};
     weft_status status;
     *p = (struct prediction){.arena = arena, .plan = plan};
     s.cost = options->cost;
@@ -401,7 +402,9 @@ weft_status simulate_all(const struct plan *plan, const struct simulate_options 
     if (options->fold == FOLD_NEVER)
         TRY(check_unfolded(plan));
     TRY(begin(&s, p, options->fold));
-    if (options->fold == FOLD_AUTO && !(s.flows.alike && sends_in_pairs(p->graph)))
+    bool alike = s.flows.alike && sends_in_pairs(p->graph);
+    p->folded_unalike = p->graph->folded && !alike;
+    if (options->fold == FOLD_AUTO && p->folded_unalike)
         TRY(unfold(&s, p));
     TRY(run(&s, p));
     double start = wall_seconds();

@@ -79,6 +79,11 @@ static bool hold_round(int round, struct cluster *const clusters[FOLD_CLUSTERS])
     bool folded = one->graph->folded;
     check_sums(one);
     assert_false(one->folded_unalike);
+    if (!folded && round % 8 == 0) {
+        struct prediction *always = predict(plan, FOLD_ALWAYS);
+        assert_true(always->folded_unalike); /* and it says so */
+        prediction_free(always);
+    }
     if (folded) {
         struct prediction *all = predict(plan, FOLD_NEVER);
         check_sums(all);
@@ -406,6 +411,41 @@ static void test_briefly_with_many_stages(void **state)
     cluster_free(cluster);
 }
 
+/* Collectives and sends through the same network cards: asked for briefly, blocks stay whole, and the answer says so. */
+static void test_briefly_steps_meet_no_sends(void **state)
+{
+    (void)state;
+    static const struct small_model SMALL = {
+        "gpt", "{layers: 8, hidden: 1024, heads: 16, seq: 512, vocab: 96}"};
+    static const struct {
+        int64_t tp;
+        bool apart; /* groups of 16 leave their node, groups of 8 do not */
+    } ROWS[] = {{16, true}, {8, false}};
+    struct model *model = open_small(&SMALL);
+    struct cluster *cluster = open_named("dgx-a100:8");
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct degrees degrees = {
+            .dp = 1, .tp = ROWS[i].tp, .pp = 64 / ROWS[i].tp, .micro_batch = 1, .global_batch = 64};
+        struct simulate_options options = {.fold = FOLD_ALWAYS};
+        struct plan *plan = NULL;
+        struct prediction *full = NULL, *brief = NULL;
+        assert_int_equal(plan_from_degrees(model, cluster, &degrees, &plan), WEFT_OK);
+        assert_int_equal(simulate(plan, &options, &full), WEFT_OK);
+        options.briefly = true;
+        assert_int_equal(simulate(plan, &options, &brief), WEFT_OK);
+        assert_ptr_equal(brief->graph->plan, plan); /* few slots: nothing is extrapolated */
+        assert_false(full->graph->sends_apart);
+        assert_int_equal(brief->graph->sends_apart, ROWS[i].apart);
+        assert_int_equal(brief->graph->tasks < full->graph->tasks / 4, ROWS[i].apart);
+        assert_true(fabs((double)brief->iteration_ns / (double)full->iteration_ns - 1) < 0.03);
+        prediction_free(full);
+        prediction_free(brief);
+        plan_free(plan);
+    }
+    model_free(model);
+    cluster_free(cluster);
+}
+
 /* Each a few more micro-batches than are simulated, and no multiple of anything. */
 static void test_long_iterations_are_continued(void **state)
 {
@@ -531,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_host_bound),
         cmocka_unit_test(test_long_iterations_are_continued),
         cmocka_unit_test(test_briefly_with_many_stages),
+        cmocka_unit_test(test_briefly_steps_meet_no_sends),
         cmocka_unit_test(test_side_by_side),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -229,16 +229,12 @@ static void settle_batch(struct plan_command *options)
     options->search.given |= 1U << TAKES_BATCH_AUTO;
 }
 
-/* What is written for a framework is searched for that framework, and predicted with its software. */
+/* What is written for a framework is searched for that framework. */
 static weft_status settle_target(struct plan_command *options)
 {
-    weft_status status = WEFT_OK;
     if (options->to && !options->goals.target)
-        TRY(format_target(options->plan.arena, options->to, &options->goals.target));
-    if (options->goals.target && options->goals.target->software && !options->plan.has_software)
-        TRY(software_from_text(options->goals.target->software, &options->plan.degrees.software));
-done:
-    return status;
+        return format_target(options->plan.arena, options->to, &options->goals.target);
+    return WEFT_OK;
 }
 
 /* A word as a shell takes it. */

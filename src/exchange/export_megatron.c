@@ -167,7 +167,8 @@ static bool multiplies_nvfp4(const struct device *device)
     return device->flops[DTYPE_NVFP4] > 0;
 }
 
-/* One scale for each tensor, made from its own values, up to Hopper; one for each 32 values in hardware after. */
+/* One scale for each tensor, made from its own values, up to Hopper; one for each 32 values in hardware after. With a
+ * scale for so few values gradients keep the format of weights, e4m3; else they need the range of e5m2 (hybrid). */
 static void add_fp8(struct lines *a, const struct plan *plan)
 {
     static const char *const RECIPES[] = {[RECIPE_DELAYED] = "delayed",
@@ -176,7 +177,7 @@ static void add_fp8(struct lines *a, const struct plan *plan)
     int recipe = software_word(&plan->software, FACT_FP8_RECIPE);
     bool blocks = cluster_all_devices(plan->cluster, multiplies_nvfp4);
     bool hardware = blocks && (recipe == RECIPE_DEVICE || recipe == RECIPE_BLOCKS);
-    add_word(a, "fp8-format", blocks ? "e4m3" : "hybrid");
+    add_word(a, "fp8-format", hardware ? "e4m3" : "hybrid");
     add_word(a, "fp8-recipe",
              hardware                  ? "mxfp8"
              : recipe == RECIPE_DEVICE ? "tensorwise"

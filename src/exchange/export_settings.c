@@ -84,7 +84,8 @@ const char *settings_decided(struct export_job *job, const struct plan *plan, st
 {
     struct software own;
     other->memory = plan->memory;
-    if (job->target->software && software_from_text(job->target->software, &own) == WEFT_OK &&
+    if (job->target->software &&
+        target_software(job->target, plan->cluster, plan->dtype, &own) == WEFT_OK &&
         software_same(&own, &plan->software)) {
         other->software = plan->software;
         if (plan->bucket_bytes == BUCKET_BY_RULE) /* written as the size that the rule gives */

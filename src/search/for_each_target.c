@@ -1,6 +1,8 @@
 /* for_each_target.c - what a plan would cost in each of the usual frameworks (search.h).
  *
- *   I1  Unless the user named the software, each framework's plans are predicted with its own, as `plan --for` does.
+ *   I1  Unless the user asked for others, each framework's plans are predicted with its own software, policy, overlap
+ *       and buckets, as `plan --for` does.
+ *   I2  A framework that runs the answer, but slower by more than the tolerance of the simplest plan, is searched, too.
  */
 #include "search/search.h"
 
@@ -14,13 +16,25 @@ static const char *differences_of(struct arena *keep, const struct target *targe
 }
 
 /* I1 */
-static weft_status software_for(const struct plan_request *request, const struct target *target,
-                                struct software *out)
+static weft_status settle_like(const struct plan_request *request, const struct target *target,
+                               struct plan *plan)
 {
-    *out = request->pins.software;
-    if (!target->software || !software_is_default(out))
-        return WEFT_OK;
-    return software_from_text(target->software, out);
+    const struct degrees *asked = &request->pins;
+    weft_status status = WEFT_OK;
+    if (target->software && software_is_default(&asked->software)) {
+        status = target_software(target, plan->cluster, plan->dtype, &plan->software);
+        if (!asked->has_bucket)
+            plan->bucket_bytes =
+                degrees_bucket_bytes(&(struct degrees){.software = plan->software});
+    }
+    target_settle(target, asked, plan);
+    return status;
+}
+
+static bool settled_alike(const struct plan *one, const struct plan *other)
+{
+    return software_same(&one->software, &other->software) && one->policy == other->policy &&
+           one->overlap == other->overlap && one->bucket_bytes == other->bucket_bytes;
 }
 
 /* The answer as the framework runs it. */
@@ -34,8 +48,8 @@ static weft_status predict_answer(const struct plan_request *request, const stru
                                        .reserved = request->reserved};
     struct prediction *prediction = NULL;
     weft_status status;
-    TRY(software_for(request, row->target, &own.software));
-    bool same = software_same(&own.software, &plan->software);
+    TRY(settle_like(request, row->target, &own));
+    bool same = settled_alike(&own, plan);
     if (!same)
         TRY(simulate(&own, &options, &prediction));
     row->runs_it = same || prediction->fits;
@@ -52,13 +66,11 @@ static weft_status search_one(const struct plan_request *request, int64_t global
 {
     struct plan_request own = *request;
     struct planned *planned = NULL;
-    weft_status status;
-    TRY(software_for(request, row->target, &own.pins.software));
-    own.target = row->target;
+    own.target = row->target;             /* I1: plan_search */
     own.pins.global_batch = global_batch; /* the answer's, where the batch was searched, too */
     own.options = (struct plan_options){
         .given = 1U << TAKES_QUICK, .quick = true, .simplest = request->options.simplest};
-    status = plan_search(planner_default(), &own, &planned);
+    weft_status status = plan_search(planner_default(), &own, &planned);
     if (status == WEFT_FAILURE)
         goto done;
     if (status) {
@@ -75,6 +87,31 @@ static weft_status search_one(const struct plan_request *request, int64_t global
     }
 done:
     planned_free(planned);
+    return status;
+}
+
+/* I2 */
+static bool loses_much(const struct plan_request *request, const struct trial *answer,
+                       const struct for_target *row)
+{
+    return (double)row->iteration_ns >
+           (double)answer->iteration_ns * (1 + request->options.simplest);
+}
+
+/* The better of the answer, where the target runs it, and of what is found for the target. */
+static weft_status fill_row(const struct plan_request *request, const struct plan *plan,
+                            const struct trial *answer, struct arena *keep, struct for_target *row)
+{
+    weft_status status = WEFT_OK;
+    struct for_target found = {.target = row->target};
+    if (!differences_of(keep, row->target, plan))
+        TRY(predict_answer(request, plan, answer, row));
+    if (row->runs_it && !loses_much(request, answer, row))
+        return WEFT_OK;
+    TRY(search_one(request, plan->global_batch, keep, &found));
+    if (!row->runs_it || (found.text && found.iteration_ns < row->iteration_ns))
+        *row = found;
+done:
     return status;
 }
 
@@ -98,10 +135,7 @@ weft_status search_each_target(const struct plan_request *request, const struct 
             array_push(keep, out, row);
             continue;
         }
-        if (!differences_of(keep, row.target, plan))
-            TRY(predict_answer(&own, plan, answer, &row));
-        if (!row.runs_it)
-            TRY(search_one(&own, plan->global_batch, keep, &row));
+        TRY(fill_row(&own, plan, answer, keep, &row));
         array_push(keep, out, row);
     }
 done:

@@ -303,8 +303,8 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     struct plan_request own = *request;
     own.asked = &request->pins;
     weft_status status = ask_for_orders(&own, arena);
-    if (own.target)
-        target_settle_pins(own.target, own.model, &own.pins);
+    if (!status && own.target)
+        status = target_settle_pins(own.target, own.model, own.cluster, &own.pins);
     if (!own.flows)
         own.flows = flow_cache_for(own.cluster);
     if (!own.reserved)

@@ -1,8 +1,10 @@
 /* habits.c - the settings that a framework has for a plan, where nobody asked for others: the policy of its
- * state, and what overlaps.
+ * state, what overlaps, and the software that it is predicted with.
  *
  *   I1  A plan that was settled is written without a note that the framework decides otherwise.
  */
+#include "cluster/cluster.h"
+#include "cost/cost.h"
 #include "target/room.h"
 
 static bool is_narrow(enum dtype dtype)
@@ -56,8 +58,18 @@ void target_settle(const struct target *target, const struct degrees *asked, str
         plan->overlap = overlap_of(&target->can, plan->overlap, plan->pieces > 1, shard == 3);
 }
 
-void target_settle_pins(const struct target *target, const struct model *model,
-                        struct degrees *pins)
+weft_status target_software(const struct target *target, const struct cluster *cluster,
+                            enum dtype dtype, struct software *out)
+{
+    weft_status status = software_from_text(target->software, out);
+    if (!status && dtype == DTYPE_FP8 && software_word(out, FACT_FP8_RECIPE) == RECIPE_DELAYED &&
+        cluster_all_devices(cluster, device_scales_blocks))
+        out->word[FACT_FP8_RECIPE] = RECIPE_BLOCKS;
+    return status;
+}
+
+weft_status target_settle_pins(const struct target *target, const struct model *model,
+                               const struct cluster *cluster, struct degrees *pins)
 {
     enum dtype dtype = pins->has_dtype ? pins->dtype : model->dtype;
     if (!pins->has_policy) {
@@ -68,4 +80,7 @@ void target_settle_pins(const struct target *target, const struct model *model,
         pins->has_overlap = true;
         pins->overlap = overlap_of(&target->can, OVERLAP_ALL, true, true);
     }
+    return target->software && software_is_default(&pins->software)
+               ? target_software(target, cluster, dtype, &pins->software)
+               : WEFT_OK;
 }

@@ -216,9 +216,14 @@ const char *target_refuses_pins(struct arena *keep, const struct target *target,
 /* Gives a plan the settings that the target has for it, except for those that were asked for: the policy of
  * its state and what overlaps (habits.c). */
 void target_settle(const struct target *target, const struct degrees *asked, struct plan *plan);
-/* The same for degrees of which the others are open: as much overlap as the target has for any of them. */
-void target_settle_pins(const struct target *target, const struct model *model,
-                        struct degrees *pins);
+/* The same for degrees of which the others are open: as much overlap as the target has for any of them. Unless the
+ * software is given, it is the target's. */
+weft_status target_settle_pins(const struct target *target, const struct model *model,
+                               const struct cluster *cluster, struct degrees *pins);
+/* The software of a target that has one, for new plans of this type: devices that scale blocks of 32 values in hardware
+ * (MXFP8) do so, also where the framework's default is one scale of earlier steps for a whole tensor. */
+weft_status target_software(const struct target *target, const struct cluster *cluster,
+                            enum dtype dtype, struct software *out);
 /* What the target decides otherwise than a plan that it runs, in words; the degrees are those of a target that is told
  * by degrees. */
 void target_decisions(struct arena *keep, const struct target *target, const struct plan *plan,

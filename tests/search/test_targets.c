@@ -142,6 +142,23 @@ static void the_simplest_by_hand(void **state)
     assert_int_equal(again.trials.data[1].iteration_ns, 1000);
 }
 
+/* Weights in parts before whole ones, gradients likewise; the optimizer's state in parts costs nothing. */
+static void the_simplest_shards_least(void **state)
+{
+    (void)state;
+    struct planned planned = {.arena = arena};
+    for (int shard = 3; shard >= 0; shard--)
+        array_push(arena, &planned.trials, drawn_trial(1003 - shard, shard, "1f1b", NULL));
+    for (int k = 1; k <= 4; k++) { /* within 0, 1, 2 and 3 ns of 1000 */
+        static const int SHARD[] = {3, 3, 2, 1, 1};
+        struct planned again = {.arena = arena};
+        for (size_t i = 0; i < planned.trials.len; i++)
+            array_push(arena, &again.trials, planned.trials.data[i]);
+        prefer_simplest(&again, 0.001 * (k - 0.5));
+        assert_int_equal(again.trials.data[0].degrees.shard, SHARD[k]);
+    }
+}
+
 /* Two plans, the second slower: how much memory each needs of 100, by how much the second is slower than 1000 ns, how
  * many samples it has, the tolerance, and whether it is preferred. 95 leaves room, 96 does not. */
 static void room_and_tolerance_have_their_limits(void **state)
@@ -175,11 +192,10 @@ static void assert_same_as_asked_for(const struct plan_request *request,
 {
     struct plan_request own = *request;
     struct planned *planned = NULL;
-    if (!row->text || row->runs_it || strcmp(row->target->framework, "megatron") != 0)
+    if (!row->text || row->runs_it)
         return;
     own.target = row->target;
     own.options = (struct plan_options){.given = 1U << TAKES_QUICK, .quick = true};
-    assert_int_equal(software_from_text(row->target->software, &own.pins.software), WEFT_OK);
     assert_int_equal(plan_search(planner_find("auto"), &own, &planned), WEFT_OK);
     assert_int_equal(planned->trials.data[0].iteration_ns, row->iteration_ns);
     planned_free(planned);
@@ -206,6 +222,74 @@ static void every_framework_has_its_row(void **state)
     }
     planned_free(planned);
     plan_close(&opened);
+}
+
+/* FSDP keeps gradients in fp32 and has software of its own: what it runs of a plan is not predicted as it stands. */
+static void a_row_has_the_settings_of_its_framework(void **state)
+{
+    (void)state;
+    struct opened_plan opened = {0};
+    struct for_targets rows = {0};
+    struct degrees d = {.dp = 8, .tp = 1, .pp = 1, .cp = 1, .pieces = 1, .shard = 2};
+    assert_int_equal(model_open("llama3-8b", "layers: 2, seq: 1024", &opened.model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-h100", &opened.cluster), WEFT_OK);
+    d.global_batch = 32;
+    d.micro_batch = 1;
+    assert_int_equal(plan_from_degrees(opened.model, opened.cluster, &d, &opened.plan), WEFT_OK);
+    struct plan_request request = {
+        .model = opened.model, .cluster = opened.cluster, .pins = d, .options.simplest = 1};
+    struct simulate_options options = {.fold = FOLD_ALWAYS};
+    struct prediction *as_it_is, *settled;
+    assert_int_equal(simulate(opened.plan, &options, &as_it_is), WEFT_OK);
+    struct trial answer = {.iteration_ns = as_it_is->iteration_ns, .text = "dp 8 zero 2"};
+    assert_int_equal(search_each_target(&request, opened.plan, &answer, arena, &rows), WEFT_OK);
+    opened.plan->policy = POLICY_FSDP;
+    opened.plan->overlap = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS;
+    assert_int_equal(software_from_text("fsdp-script", &opened.plan->software), WEFT_OK);
+    assert_int_equal(simulate(opened.plan, &options, &settled), WEFT_OK);
+    assert_int_not_equal(settled->iteration_ns, as_it_is->iteration_ns);
+    int found = 0;
+    for (size_t i = 0; i < rows.len; i++)
+        if (strcmp(rows.data[i].target->framework, "fsdp") == 0) {
+            found++;
+            assert_true(rows.data[i].runs_it);
+            assert_int_equal(rows.data[i].iteration_ns, settled->iteration_ns);
+        }
+    assert_int_equal(found, 1);
+    prediction_free(as_it_is);
+    prediction_free(settled);
+    plan_close(&opened);
+}
+
+/* Megatron-LM's default is one scale for a tensor; devices that scale 32 values at a time in hardware do that. What is
+ * given stays. */
+static void new_plans_scale_as_the_device_can(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cluster, *software;
+        enum dtype dtype;
+        int recipe;
+    } CASES[] = {
+        {"dgx-h100", NULL, DTYPE_FP8, RECIPE_DELAYED},
+        {"hgx-b200", NULL, DTYPE_FP8, RECIPE_BLOCKS},
+        {"hgx-b200", NULL, DTYPE_BF16, RECIPE_DELAYED},
+        {"hgx-b200", "megatron-core-0.19", DTYPE_FP8, RECIPE_DELAYED},
+    };
+    struct model *model;
+    assert_int_equal(model_open("llama3-8b", "layers: 2", &model), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct degrees pins = {.has_dtype = true, .dtype = CASES[i].dtype};
+        struct cluster *cluster;
+        assert_int_equal(cluster_open(CASES[i].cluster, &cluster), WEFT_OK);
+        if (CASES[i].software)
+            assert_int_equal(software_from_text(CASES[i].software, &pins.software), WEFT_OK);
+        assert_int_equal(target_settle_pins(target_find("megatron"), model, cluster, &pins),
+                         WEFT_OK);
+        assert_int_equal(software_word(&pins.software, FACT_FP8_RECIPE), CASES[i].recipe);
+        cluster_free(cluster);
+    }
+    model_free(model);
 }
 
 static void targets_are_found_by_name_and_release(void **state)
@@ -286,8 +370,11 @@ int main(void)
         cmocka_unit_test(answers_run_where_they_are_for),
         cmocka_unit_test(the_simplest_is_within_its_tolerance),
         cmocka_unit_test(the_simplest_by_hand),
+        cmocka_unit_test(the_simplest_shards_least),
         cmocka_unit_test(room_and_tolerance_have_their_limits),
         cmocka_unit_test(every_framework_has_its_row),
+        cmocka_unit_test(a_row_has_the_settings_of_its_framework),
+        cmocka_unit_test(new_plans_scale_as_the_device_can),
         cmocka_unit_test(targets_are_found_by_name_and_release),
         cmocka_unit_test(flags_are_those_of_a_release),
         cmocka_unit_test(decisions_are_the_targets),

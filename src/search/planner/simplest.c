@@ -6,7 +6,8 @@
  *
  *   score = 8 * kinds of choices that differ between layers or operators
  *         + 4 * cuts inside a layer + 2 * (stages with different numbers of devices)
- *         + rank of the schedule: 0 for 1f1b, 1 for another default, 2 for the others            (1)
+ *         + rank of the schedule: 0 for 1f1b, 1 for another default, 2 for the others
+ *         + state that is sharded beyond that of the optimizer: 1 for gradients, 2 for weights, too   (1)
  *
  * of plans with equal scores one that leaves ROOM of the memory free, and then the fastest.
  *
@@ -70,15 +71,22 @@ static bool has_unlike_stages(const struct plan *plan)
     return false;
 }
 
+static int64_t shard_rank(int64_t shard)
+{
+    return shard > 1 ? shard - 1 : 0;
+}
+
 static int64_t score_of(const struct trial *trial)
 {
     const struct plan *plan = trial->plan;
+    const struct degrees *d = &trial->degrees;
     if (!plan)
-        return schedule_rank(trial->degrees.schedule, trial->degrees.pieces);
+        return schedule_rank(d->schedule, d->pieces) + shard_rank(d->shard);
     int64_t mixed = (trial->value[DIMENSION_DP] == MIXED || trial->value[DIMENSION_TP] == MIXED) +
                     (trial->value[DIMENSION_SHARD] == MIXED) + recomputes_some(plan);
     return 8 * mixed + 4 * cuts_inside_layers(plan) + 2 * has_unlike_stages(plan) +
-           schedule_rank(plan->schedule, plan->pieces);
+           schedule_rank(plan->schedule, plan->pieces) +
+           shard_rank(trial->value[DIMENSION_SHARD]); /* MIXED is counted above */
 }
 
 static struct traits traits_of(const struct trial *trial)

@@ -127,6 +127,10 @@ def check_interface(server):
     assert json.loads(server.ask("/api/v1/simulate", memory)[1])["memory"][0]["limit"] < ours["memory"][0]["limit"] / 3
     network = json.loads(server.ask("/api/v1/simulate", {**LARGE, "what_if": {"network": 4}})[1])
     assert network["iteration_s"] < ours["iteration_s"]
+    across = {"question": {**LARGE["question"], "degrees": {"tp": 16, "pp": 8, "recompute": "full"}}}
+    brief, rested = (json.loads(server.ask("/api/v1/simulate", {**across, "brief": b})[1]) for b in (True, False))
+    assert brief["sends_apart"] and brief["simulated_micro_batches"] and "sends_apart" not in rested, "groups of 16 leave their node"
+    assert abs(brief["iteration_s"] / rested["iteration_s"] - 1) < 0.03
 
 
 def check_hostile(server):
@@ -474,7 +478,7 @@ def clients(server, minutes):
     def one(seed):
         rng = random.Random(seed)
         while time.time() < until:
-            path, body, expected = rng.choice([("/api/v1/simulate", LARGE, {200}), ("/api/v1/grid", SMALL, {200}), ("/api/v1/values", LARGE, {200}),
+            path, body, expected = rng.choice([("/api/v1/simulate", LARGE, {200}), ("/api/v1/grid", SMALL, {200}), ("/api/v1/values", {"question": LARGE["question"]}, {200}),
                                                ("/api/v1/plan", {**SMALL, "quick": True}, {200}), rng.choice(HOSTILE), rng.choice(HOSTILE)])
             began = time.time()
             try:
@@ -492,8 +496,10 @@ def clients(server, minutes):
     time.sleep(min(60, 20 * minutes))
     early = server.resident_kib()
     [thread.join() for thread in threads]
-    print(f"{minutes} minutes, 8 clients: statuses {counts}, {len(failures)} unexpected {failures[:3]}, longest {longest[0]:.1f} s, "
-          f"memory {early} KiB after the first minute, {server.resident_kib()} KiB at the end")
+    late = server.resident_kib()
+    print(f"{minutes} minutes, 8 clients: statuses {counts}, longest {longest[0]:.1f} s, memory {early} KiB after the first minute, {late} KiB at the end")
+    assert not failures, f"{len(failures)} unexpected: {failures[:3]}"
+    assert late < early + 30000, f"memory grew by {late - early} KiB"
 
 
 def shots(server, folder):

@@ -37,6 +37,12 @@ struct block_times block_times(const struct trial *trial)
     return (struct block_times){none, recompute == RECOMPUTE_FULL ? ns : none};
 }
 
+int64_t blocks_most_ns(const struct join *join)
+{
+    const struct trial *best = join_best(join->out, NULL);
+    return best ? (int64_t)((double)best->iteration_ns * RECOMPUTED_AT_MOST) : 0;
+}
+
 bool blocks_beaten(const struct join *join, const struct degrees *d, struct block_times times,
                    int64_t n)
 {

@@ -184,6 +184,8 @@ static weft_status walk_by_time(struct grid_walk *walk)
         bool done;
         if (is_full(walk) && entry.key > last_of(walk)->iteration_ns)
             break;
+        if (space->request->known_ns && entry.key > space->request->known_ns) /* I7 */
+            break;
         if (is_idle(walk, &space->points.data[entry.id], entry.key))
             continue;
         TRY(take_turn(walk, &front, entry.id, &point, &done));
@@ -286,7 +288,7 @@ weft_status grid_walk_new(const struct plan_request *request, struct cost *cost,
     TRY(open_walk(request, cost, keep, out, walk));
     (*walk)->count = count;
     TRY(walk_by_time(*walk));
-    if (!out->best.len)
+    if (!out->best.len && !request->known_ns)
         TRY(walk_by_memory(*walk));
 done:
     return status;

@@ -29,6 +29,7 @@
  *       memory and are faster than the best: what more memory would gain.
  *   I6  Afterwards, the best with a given number of stages can be found in the same way, among
  *       those with no more parts than the caller can use; what was found before is used again.
+ *   I7  With a known time in the request, points whose bounds are above it are not looked at, and there may be none.
  */
 #ifndef WEFT_SEARCH_AUTO_GRID_H
 #define WEFT_SEARCH_AUTO_GRID_H

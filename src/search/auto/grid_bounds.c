@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "search/auto/grid_space.h"
+#include "search/estimate/estimate.h"
 
 /* How much of what operators keep counts in (2): tensors at the ends of a part may belong to its
  * neighbour. */
@@ -10,8 +11,18 @@ enum { KEPT_TENTHS = 9 };
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 struct op_passes {
-    int64_t forward_ns, backward_ns, kept_bytes;
+    struct floor_operators forward, backward;
+    int64_t kept_bytes;
 };
+
+static void add_phase(struct item_costs *costs, int64_t instance, enum phase phase,
+                      struct floor_operators *out)
+{
+    int64_t ns = item_cost(costs, instance, phase)->device.ns;
+    const struct split *split = &plan_choice(costs->plan, instance)->split;
+    out->all_ns += ns;
+    out->beside_ns += is_beside(split, phase, costs->plan->overlap) ? ns : 0;
+}
 
 /* With sequence parallelism, what is kept is at best spread evenly over the devices that share a
  * sample. */
@@ -26,32 +37,44 @@ static struct op_passes time_op(struct item_costs *costs, int64_t instance,
     if (!evenly)
         split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     double kept = plan_kept_bytes(plan, op, local);
-    return (struct op_passes){item_cost(costs, instance, PHASE_FORWARD)->device.ns,
-                              item_cost(costs, instance, PHASE_BACKWARD_INPUT)->device.ns +
-                                  item_cost(costs, instance, PHASE_BACKWARD_WEIGHT)->device.ns,
-                              (int64_t)(kept / (double)sharers)};
+    struct op_passes out = {.kept_bytes = (int64_t)(kept / (double)sharers)};
+    add_phase(costs, instance, PHASE_FORWARD, &out.forward);
+    add_phase(costs, instance, PHASE_BACKWARD_INPUT, &out.backward);
+    add_phase(costs, instance, PHASE_BACKWARD_WEIGHT, &out.backward);
+    return out;
+}
+
+static void add_operators(struct floor_operators *sum, const struct floor_operators *more)
+{
+    sum->all_ns += more->all_ns;
+    sum->beside_ns += more->beside_ns;
 }
 
 static void sum_passes(const struct grid_space *space, const struct grid_layout *layout,
                        const struct op_passes *op, struct grid_passes *out)
 {
     const struct plan *plan = layout->plan;
-    int64_t forward = 0, backward[GRID_LEVELS] = {0}, kept[GRID_LEVELS] = {0};
+    struct floor_operators forward = {0}, backward[GRID_LEVELS] = {0};
+    int64_t kept[GRID_LEVELS] = {0};
     int32_t at = 0;
     for (int64_t i = 0; i <= plan->instances; i++) {
         for (int r = 0; space->is_cut[i] && r < space->levels.len; r++) {
-            out->forward_ns[at] = forward;
-            out->backward_ns[r][at] = backward[r];
+            out->forward_ns[at] = forward.all_ns;
+            out->forward_beside_ns[at] = forward.beside_ns;
+            out->backward_ns[r][at] = backward[r].all_ns;
+            out->backward_beside_ns[r][at] = backward[r].beside_ns;
             out->kept_bytes[r][at] = kept[r];
         }
         at += space->is_cut[i];
         if (i == plan->instances)
             break;
         int32_t number = plan->instance[i].op;
-        forward += op[number].forward_ns;
+        add_operators(&forward, &op[number].forward);
         for (int r = 0; r < space->levels.len; r++) {
             bool again = layout->choice[r][number].recompute;
-            backward[r] += op[number].backward_ns + (again ? op[number].forward_ns : 0);
+            add_operators(&backward[r], &op[number].backward);
+            if (again)
+                add_operators(&backward[r], &op[number].forward);
             kept[r] += again ? 0 : op[number].kept_bytes;
         }
     }
@@ -78,9 +101,11 @@ static struct grid_passes find_passes(struct grid_space *space, const struct gri
         if (plan->instance[i].copy == 0)
             op[plan->instance[i].op] = time_op(&costs, i, layout, micro_batch);
     size_t count = (size_t)space->cuts;
-    struct grid_passes passes = {.forward_ns = ARENA_ARRAY(space->arena, int64_t, count)};
+    struct grid_passes passes = {.forward_ns = ARENA_ARRAY(space->arena, int64_t, count),
+                                 .forward_beside_ns = ARENA_ARRAY(space->arena, int64_t, count)};
     for (int r = 0; r < space->levels.len; r++) {
         passes.backward_ns[r] = ARENA_ARRAY(space->arena, int64_t, count);
+        passes.backward_beside_ns[r] = ARENA_ARRAY(space->arena, int64_t, count);
         passes.kept_bytes[r] = ARENA_ARRAY(space->arena, int64_t, count);
     }
     sum_passes(space, layout, op, &passes);

@@ -105,44 +105,134 @@ static int64_t next_place(const struct cluster *cluster, int64_t at, int64_t dev
     return -1;
 }
 
-/* Finds the whole model's passes per sample (0), where the replica is fastest. */
-static weft_status time_floor(struct grid_walk *walk, struct grid_place point, int64_t devices,
-                              double *least_ns)
+/* Equation (1) of grid_space.h with the times of its parts, less what cuts may save. */
+static void raise_bound(const struct grid_shape *shape, const struct grid_place *point,
+                        int64_t *bound_ns)
+{
+    int64_t closer = grid_least_ns(shape, point, shape->part);
+    closer -= closer / SEAMS;
+    *bound_ns = closer > *bound_ns ? closer : *bound_ns;
+}
+
+/* Adds to what is waited for before each cut of the space (0), at one place; all places before it are in `waits`. */
+static weft_status note_waits(struct grid_walk *walk, struct run_question *question, bool first,
+                              struct grid_part *waits)
+{
+    const struct grid_space *space = walk->space;
+    weft_status status = WEFT_OK;
+    int64_t before = 0;
+    for (int64_t i = 1, at = 0; at + 1 < space->cuts; i++) {
+        struct run_estimate run;
+        if (!space->is_cut[i])
+            continue;
+        question->run.first = before;
+        question->run.last = before = i;
+        TRY(estimate_run(walk->estimator, question, &run));
+        struct grid_part *least = &waits[++at];
+        if (first || run.forward_waits_ns < least->forward_ns)
+            least->forward_ns = run.forward_waits_ns;
+        if (first || run.backward_waits_ns < least->backward_ns)
+            least->backward_ns = run.backward_waits_ns;
+    }
+done:
+    return status;
+}
+
+/* Finds what passes of FLOOR_SAMPLES wait for in the instances before each cut, where the replica is fastest. */
+static weft_status find_waits(struct grid_walk *walk, struct grid_place point, int64_t devices,
+                              struct grid_part *waits)
 {
     const struct cluster *cluster = walk->space->request->cluster;
     weft_status status = WEFT_OK;
     point.micro_batches = floor_micro_batches(point.micro_batches);
     struct run_question question = alone_question(walk, &point, FLOOR_SAMPLES, devices);
-    question.run.last = walk->space->layouts.data[point.layout].plan->instances;
     for (int64_t at = next_place(cluster, 0, devices); at >= 0;
-         at = next_place(cluster, at + devices, devices))
-        for (int32_t p = 0; p < cluster_pools(cluster); p++) {
-            struct run_estimate run;
-            question.stage = (struct stage){cluster_pool_first(cluster, p) + at, devices};
-            TRY(estimate_run(walk->estimator, &question, &run));
-            double ns = floor_ns(&run);
-            *least_ns = (at == 0 && p == 0) || ns < *least_ns ? ns : *least_ns;
-        }
+         at = next_place(cluster, at + devices, devices)) {
+        question.stage = (struct stage){at, devices};
+        TRY(note_waits(walk, &question, at == 0, waits));
+    }
+    for (int32_t i = 1; i < walk->space->cuts; i++) {
+        waits[i].forward_ns += waits[i - 1].forward_ns;
+        waits[i].backward_ns += waits[i - 1].backward_ns;
+    }
 done:
     return status;
+}
+
+static weft_status waits_of(struct grid_walk *walk, const struct grid_place *point,
+                            const struct grid_part **out)
+{
+    struct grid_layout *layout = &walk->space->layouts.data[point->layout];
+    struct grid_part **waits = &layout->waits[point->level][point->micro_batches > 1];
+    weft_status status = WEFT_OK;
+    int64_t devices = *waits ? 0 : grid_devices_alone(layout, walk->space->request->model->ops);
+    if (devices) {
+        *waits = ARENA_ARRAY(walk->space->arena, struct grid_part, (size_t)walk->space->cuts);
+        TRY(find_waits(walk, *point, devices, *waits));
+    }
+    *out = *waits;
+done:
+    return status;
+}
+
+/* What operators take between two cuts, from sums before each. */
+static struct floor_operators between(const int64_t *all, const int64_t *beside, int32_t first,
+                                      int32_t last)
+{
+    return (struct floor_operators){all[last] - all[first], beside[last] - beside[first]};
+}
+
+static struct floor_operators forward_between(const struct grid_passes *p, int32_t first,
+                                              int32_t last)
+{
+    return between(p->forward_ns, p->forward_beside_ns, first, last);
+}
+
+static struct floor_operators backward_between(const struct grid_passes *p, int level,
+                                               int32_t first, int32_t last)
+{
+    return between(p->backward_ns[level], p->backward_beside_ns[level], first, last);
+}
+
+/* Bound (0) is for micro-batches of no more than its own, on devices of one type. */
+static bool is_seen_from_afar(const struct grid_walk *walk, const struct grid_place *point)
+{
+    return point->micro_batch <= FLOOR_SAMPLES && !walk->space->request->cluster->pools;
+}
+
+/* The operators of a point's layout for so many samples. */
+static struct grid_passes passes_with(struct grid_walk *walk, const struct grid_place *point,
+                                      int64_t samples)
+{
+    struct grid_space *space = walk->space;
+    return *grid_passes_of(space, &space->layouts.data[point->layout], samples,
+                           point->micro_batches > 1, 0);
 }
 
 /* Computes bound (0). */
 static weft_status look_from_afar(struct grid_walk *walk, const struct grid_place *point,
                                   int64_t *bound_ns)
 {
-    struct grid_layout *layout = &walk->space->layouts.data[point->layout];
-    double *least_ns = &layout->floor_ns[point->level][point->micro_batches > 1];
+    const struct grid_shape *shape = &walk->space->shapes.data[point->shape];
+    const struct grid_part *waits;
     weft_status status = WEFT_OK;
-    if (point->micro_batch > FLOOR_SAMPLES)
+    if (!is_seen_from_afar(walk, point))
         return WEFT_OK;
-    int64_t devices =
-        *least_ns > 0 ? 0 : grid_devices_alone(layout, walk->space->request->model->ops);
-    if (devices)
-        TRY(time_floor(walk, *point, devices, least_ns));
-    double all = *least_ns * (double)(point->micro_batch * point->micro_batches);
-    int64_t closer = (int64_t)(all / (double)layout->pp);
-    *bound_ns = closer > *bound_ns ? closer : *bound_ns;
+    TRY(waits_of(walk, point, &waits));
+    struct grid_passes few = passes_with(walk, point, point->micro_batch);
+    struct grid_passes many = passes_with(walk, point, FLOOR_SAMPLES);
+    for (int64_t k = 0; waits && k < shape->pp * shape->pieces; k++) {
+        int32_t from = shape->at[k], to = shape->at[k + 1];
+        shape->part[k] = (struct grid_part){
+            floor_with_waits_ns(point->micro_batch, forward_between(&few, from, to),
+                                forward_between(&many, from, to),
+                                waits[to].forward_ns - waits[from].forward_ns),
+            floor_with_waits_ns(point->micro_batch, backward_between(&few, point->level, from, to),
+                                backward_between(&many, point->level, from, to),
+                                waits[to].backward_ns - waits[from].backward_ns)};
+    }
+    if (waits)
+        raise_bound(shape, point, bound_ns);
 done:
     return status;
 }
@@ -181,7 +271,7 @@ static weft_status look_closer(struct grid_walk *walk, const struct grid_place *
     const struct grid_shape *shape = &walk->space->shapes.data[point->shape];
     int64_t devices = grid_devices_alone(layout, walk->space->request->model->ops);
     weft_status status = WEFT_OK;
-    if (!devices)
+    if (!devices || is_seen_from_afar(walk, point))
         return WEFT_OK;
     struct run_question question = alone_question(walk, point, point->micro_batch, devices);
     for (int64_t at = next_place(cluster, 0, devices); at >= 0;
@@ -189,9 +279,7 @@ static weft_status look_closer(struct grid_walk *walk, const struct grid_place *
         question.stage.devices = devices;
         TRY(time_parts(walk, point, at, &question));
     }
-    int64_t closer = grid_least_ns(shape, point, shape->part);
-    closer -= closer / SEAMS;
-    *bound_ns = closer > *bound_ns ? closer : *bound_ns;
+    raise_bound(shape, point, bound_ns);
 done:
     return status;
 }

@@ -1,7 +1,6 @@
 /* grid_space.c - the points of the grid and their bounds (grid_space.h). */
 #include "search/auto/grid_space.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "search/estimate/estimate.h"
@@ -436,21 +435,6 @@ static void add_micro_batches(struct grid_space *space, int32_t number)
                               .layout = number, .micro_batch = b, .micro_batches = share / b});
 }
 
-static int by_bound(const void *a, const void *b)
-{
-    const struct grid_place *x = a, *y = b;
-    if (x->bound_ns != y->bound_ns) /* which nearly all differ in */
-        return x->bound_ns < y->bound_ns ? -1 : 1;
-    const int64_t left[] = {x->bound_bytes, x->layout, x->shape, x->schedule,
-                            x->micro_batch, x->level,  x->shard};
-    const int64_t right[] = {y->bound_bytes, y->layout, y->shape, y->schedule,
-                             y->micro_batch, y->level,  y->shard};
-    for (size_t i = 0; i < COUNT_OF(left); i++)
-        if (left[i] != right[i])
-            return left[i] < right[i] ? -1 : 1;
-    return 0;
-}
-
 weft_status grid_space_new(const struct plan_request *request, struct cost *cost,
                            struct grid_space **out)
 {
@@ -469,8 +453,6 @@ weft_status grid_space_new(const struct plan_request *request, struct cost *cost
     space->limit_bytes = estimate_limit_bytes(request->cluster, &request->pins.memory);
     if (request->fill > 0)
         space->limit_bytes = (int64_t)((double)space->limit_bytes * request->fill);
-    if (space->points.len)
-        qsort(space->points.data, space->points.len, sizeof *space->points.data, by_bound);
     *out = space;
     return WEFT_OK;
 done:

@@ -34,6 +34,11 @@
 
 #include "search/planner/planner.h"
 
+/* The least that a part takes for a micro-batch. */
+struct grid_part {
+    int64_t forward_ns, backward_ns;
+};
+
 enum { GRID_SHARDS = 4, GRID_LEVELS = MOST_RECOMPUTE_LEVELS };
 
 struct grid_layout {
@@ -46,12 +51,8 @@ struct grid_layout {
     struct plan *plan;                     /* without recomputation */
     int32_t row[GRID_LEVELS][GRID_SHARDS]; /* the estimator's row + 1; 0: not asked for yet */
     int32_t alone[GRID_LEVELS];            /* the same for one replica by itself */
-    /* Per sample, of one micro-batch and of several: (0) of grid_walk.h; 0: not known yet, or no bound. */
-    double floor_ns[GRID_LEVELS][2];
-};
-/* The least that a part takes for a micro-batch. */
-struct grid_part {
-    int64_t forward_ns, backward_ns;
+    /* Of one micro-batch and of several: what (0) of grid_walk.h needs; NULL: not known yet, or no bound. */
+    struct grid_part *waits[GRID_LEVELS][2];
 };
 /* Where each part begins, and one past the last. */
 struct grid_shape {
@@ -64,6 +65,8 @@ struct grid_shape {
 /* What one device does for a micro-batch: sums over the instances before each cut of the space. */
 struct grid_passes {
     int64_t *forward_ns, *backward_ns[GRID_LEVELS], *kept_bytes[GRID_LEVELS];
+    /* Of them, operators beside which something may be sent (floor.h). */
+    int64_t *forward_beside_ns, *backward_beside_ns[GRID_LEVELS];
 };
 struct grid_place {
     int64_t bound_ns, bound_bytes; /* (1), (2) */
@@ -83,8 +86,8 @@ struct grid_space {
     bool *is_cut; /* per instance, and for the end: whether a part of any shape begins there */
     int32_t cuts;
     ARRAY(struct grid_passes) passes;
-    struct hash_map passes_of;       /* their numbers, by what they depend on (I2) */
-    ARRAY(struct grid_place) points; /* by bound_ns */
+    struct hash_map passes_of; /* their numbers, by what they depend on (I2) */
+    ARRAY(struct grid_place) points;
 };
 /* The caller keeps the cost; freeing the space frees everything it owns. */
 weft_status grid_space_new(const struct plan_request *request, struct cost *cost,

@@ -1,11 +1,11 @@
 /* grid_walk.h - inside grid: a walk over its points, and the closer bounds that it asks for (grid.h).
  *
- * The first look needs one table for all micro-batches of a layout: with T its replica's passes of a sample at least, by
- * itself (floor.h), m micro-batches of b samples take at least
+ * The first look needs one table for all micro-batches of a layout:
  *
- *   m b T / pp                                                                                    (0)
+ *   (1) of grid_space.h with each part's operators, and the share of a micro-batch in what passes of many samples wait
+ *   for besides them (floor.h, (2)), less a thirty-second, which cuts may save                  (0)
  *
- * since the fullest stage has at least its share.
+ * The table is that of a replica by itself; between two cuts it is where it waits least.
  */
 #ifndef WEFT_SEARCH_AUTO_GRID_WALK_H
 #define WEFT_SEARCH_AUTO_GRID_WALK_H

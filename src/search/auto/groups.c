@@ -94,6 +94,7 @@ static weft_status try_gathered(struct join *join)
     request.pins.has_shard = true;
     request.pins.shard = 3;
     request.pins.replicate = cluster_devices(request.cluster) / request.cluster->node.devices;
+    request.known_ns = best ? (int64_t)((double)best->iteration_ns / (1 - AUTO_FAR_OFF)) : 0;
     TRY(grid_search(&request, join->cost, MOST_GATHERED, scratch, &grid));
     join->out->candidates += grid.estimates;
     for (size_t i = 0; i < grid.best.len && !join_over(join); i++) {

@@ -82,6 +82,9 @@ struct block_times block_times(const struct trial *trial);
 /* Whether n layers of each part recomputed would be slower than the best. */
 bool blocks_beaten(const struct join *join, const struct degrees *d, struct block_times times,
                    int64_t n);
+/* The longest that a plan with all layers recomputed may take, if it is to be faster than the best with fewer of them;
+ * 0: there is no best. */
+int64_t blocks_most_ns(const struct join *join);
 /* Finds the fewest recomputed layers with which the degrees fit, if that can be faster than the best. */
 weft_status blocks_try(struct join *join, struct degrees d, struct block_times times);
 /* The same for the most promising of the trials so far. */

@@ -77,6 +77,7 @@ static weft_status tune_blocks(struct join *join)
     weft_status status;
     request.pins.has_recompute = true;
     request.pins.recompute = RECOMPUTE_FULL;
+    request.known_ns = blocks_most_ns(join);
     TRY(grid_search(&request, join->cost, MOST_BLOCKS, scratch, &grid));
     for (size_t i = 0; i < grid.best.len && !join_over(join); i++) {
         const struct grid_point *point = &grid.best.data[i];

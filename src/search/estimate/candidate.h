@@ -109,9 +109,11 @@ struct run_question {
 };
 struct run_estimate {
     int64_t forward_ns, backward_ns; /* for one micro-batch */
-    int64_t first_more_ns;           /* more in the first forward pass: gathers of weights */
-    int64_t last_more_ns;            /* more in the last backward pass: gradients beside it */
-    int64_t sync_ns;                 /* its gradients alone */
+    /* Of them, what passes take besides their operators; of two runs in a row it is the sum. */
+    int64_t forward_waits_ns, backward_waits_ns;
+    int64_t first_more_ns; /* more in the first forward pass: gathers of weights */
+    int64_t last_more_ns;  /* more in the last backward pass: gradients beside it */
+    int64_t sync_ns;       /* its gradients alone */
     /* The part of them that is synchronised with every micro-batch. */
     int64_t sync_each_ns;
     int64_t gather_ns; /* gathers of weights after the optimizer step */

@@ -26,18 +26,21 @@ weft_status estimate_run(struct estimator *estimator, const struct run_question 
     TRY(table_of(estimator, question, question->run.row, &table));
     add_run(&sums, table, question->run.first, question->run.last);
     struct part_work work = close_part(estimator->tables, &sums, table, question->micro_batches);
-    double parameters = (double)sums.sums.of[SUM_PARAMETERS];
+    const int64_t *of = sums.sums.of;
+    double parameters = (double)of[SUM_PARAMETERS];
     *out = (struct run_estimate){.forward_ns = work.forward,
                                  .backward_ns = work.backward + work.weight,
+                                 .forward_waits_ns = of[SUM_FORWARD] - of[SUM_STRETCHED],
+                                 .backward_waits_ns = of[SUM_BACKWARD] - of[SUM_STRETCHED + 1],
                                  .first_more_ns = work.first_more,
                                  .last_more_ns = work.last_more,
-                                 .sync_ns = sums.sums.of[SUM_SYNC],
-                                 .sync_each_ns = sums.sums.of[SUM_SYNC_EACH],
-                                 .gather_ns = sums.sums.of[SUM_GATHER_AFTER],
+                                 .sync_ns = of[SUM_SYNC],
+                                 .sync_each_ns = of[SUM_SYNC_EACH],
+                                 .gather_ns = of[SUM_GATHER_AFTER],
                                  .optimizer_ns = (int64_t)(table->optimizer_each_ns * parameters),
-                                 .kept_bytes = sums.sums.of[SUM_KEPT],
+                                 .kept_bytes = of[SUM_KEPT],
                                  .peak_bytes = sums.backward_rise,
-                                 .state_bytes = sums.sums.of[SUM_STATE]};
+                                 .state_bytes = of[SUM_STATE]};
 done:
     return status;
 }

@@ -3,49 +3,65 @@
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
-/* Time of the operators on the device, with nothing sent. Operators around layers may have inputs
- * whose gradients nobody wants. */
-static int64_t operators_ns(const struct layer_costs *c, const struct layer_question *q,
-                            int32_t kind, const struct choice *choice)
+/* Adds the time of an operator's phase on the device, with nothing sent. Operators around layers may have inputs whose
+ * gradients nobody wants. */
+static void add_phase(const struct layer_costs *c, const struct work *work, bool beside, bool twice,
+                      struct floor_operators *out)
+{
+    if (work->flops <= 0 && work->read_bytes + work->write_bytes <= 0)
+        return;
+    int64_t ns = cost_on_device(c->estimator->cost, work).ns * (twice ? 2 : 1);
+    out->all_ns += ns;
+    out->beside_ns += beside ? ns : 0;
+}
+
+static struct floor_operators find_operators(const struct layer_costs *c, int64_t step_samples,
+                                             int32_t kind, const struct choice *choice)
 {
     const struct plan *walk = tables_walk(c->estimator->tables);
     const struct layer_kind *own = &c->kinds.data[kind];
-    int64_t ns = 0;
+    struct floor_operators sum = {0};
     for (int64_t i = own->first; i < own->last; i++) {
         int32_t number = walk->instance[i].op;
         const struct op *op = &walk->model->op[number];
+        const struct split *split = &choice[number].split;
         enum dtype dtype =
             kernel_dtype(&c->settings.software, walk->model, number, c->settings.dtype);
         int64_t local[OP_MAX_DIMS];
-        split_local(op, &choice[number].split, q->step_samples, local);
+        split_local(op, split, step_samples, local);
         for (int phase = 0; phase < PHASE_COUNT; phase++) {
             struct work work = op_work(op, local, dtype, (enum phase)phase);
-            bool wanted = phase != PHASE_BACKWARD_INPUT || kind == c->usual;
-            bool again = phase == PHASE_FORWARD && choice[number].recompute;
-            if (wanted && (work.flops > 0 || work.read_bytes + work.write_bytes > 0))
-                ns += cost_on_device(c->estimator->cost, &work).ns * (again ? 2 : 1);
+            bool twice = phase == PHASE_FORWARD && choice[number].recompute;
+            if (phase != PHASE_BACKWARD_INPUT || kind == c->usual)
+                add_phase(c, &work, is_beside(split, (enum phase)phase, c->settings.overlap), twice,
+                          &sum);
         }
     }
-    return ns;
+    return sum;
 }
 
-/* operators_ns, which depends on nothing but these words, and is found once for them. */
-static int64_t known_operators_ns(struct layer_costs *c, const struct layer_question *q,
-                                  int32_t kind, const struct strategy_row *row)
+/* The operators' time for so many samples of a replica, which depends on nothing but these words, and is found once for
+ * them. */
+static struct floor_operators known_operators(struct layer_costs *c, int64_t samples, int32_t kind,
+                                              const struct strategy_row *row)
 {
     const struct strategy *strategy = &row->strategy;
     const int64_t words[] = {strategy_degree(strategy, WAY_TP),
                              strategy_degree(strategy, WAY_CP),
                              strategy_degree(strategy, WAY_EP),
-                             q->step_samples / row->batch_degree,
+                             samples,
                              kind,
                              strategy->sequence,
                              strategy->recompute,
                              strategy->modules};
-    int64_t *ns = hash_at(&c->operators_ns, c->arena, hash_bytes(words, sizeof words, 7) | 1);
-    if (*ns < 0)
-        *ns = operators_ns(c, q, kind, row->choice);
-    return *ns;
+    int64_t *number = hash_at(&c->operators_of, c->arena, hash_bytes(words, sizeof words, 7) | 1);
+    if (*number < 0) {
+        *number = (int64_t)c->operators.len;
+        struct floor_operators found =
+            find_operators(c, samples * row->batch_degree, kind, row->choice);
+        array_push(c->arena, &c->operators, found);
+    }
+    return c->operators.data[*number];
 }
 
 struct strategy plain_strategy(const struct strategy *strategy)
@@ -69,7 +85,7 @@ weft_status layer_least(void *context, const struct layer_question *q, int32_t k
     *ns = LAYERWISE_NEVER;
     TRY(allowed_row(c, q, strategy, &row));
     if (row)
-        *ns = known_operators_ns(c, q, kind, row);
+        *ns = known_operators(c, q->step_samples / row->batch_degree, kind, row).all_ns;
 done:
     return status;
 }
@@ -153,7 +169,8 @@ static weft_status whole_cost(struct layer_costs *c, const struct layer_question
     TRY(estimate_run(c->estimator, &question, &estimate));
     *out = (struct whole_cost){above_zero(estimate.kept_bytes),
                                whole == row && row->strategy.shard ? 0 : estimate.state_bytes,
-                               gathered_bytes(c, q, kind, row->choice), floor_ns(&estimate)};
+                               gathered_bytes(c, q, kind, row->choice), floor_ns(&estimate),
+                               estimate.forward_waits_ns + estimate.backward_waits_ns};
     *hash_at(&c->whole_of, c->arena, key) = (int64_t)c->wholes.len;
     array_push(c->arena, &c->wholes, *out);
 done:
@@ -172,14 +189,18 @@ static int64_t kept_at_least(const struct whole_cost *whole, const struct layer_
     return above_zero((int64_t)bytes);
 }
 
-/* The operators' time, or the floor where that is more. */
+/* The operators' time, or the floors where they are more. */
 static int64_t steady_at_least(struct layer_costs *c, const struct layer_question *q, int32_t kind,
                                const struct strategy_row *row, const struct whole_cost *whole)
 {
-    int64_t operators = known_operators_ns(c, q, kind, row);
     int64_t samples = q->step_samples / row->batch_degree;
-    int64_t floor = samples <= FLOOR_SAMPLES ? (int64_t)(whole->floor_ns * (double)samples) : 0;
-    return floor > operators ? floor : operators;
+    struct floor_operators own = known_operators(c, samples, kind, row);
+    if (samples > FLOOR_SAMPLES)
+        return own.all_ns;
+    struct floor_operators many = known_operators(c, FLOOR_SAMPLES, kind, row);
+    int64_t floor = (int64_t)(whole->floor_ns * (double)samples);
+    int64_t with_waits = floor_with_waits_ns(samples, own, many, whole->waits_ns);
+    return floor > with_waits ? floor : with_waits;
 }
 
 weft_status layer_roughly(void *context, const struct layer_question *q, int32_t kind,

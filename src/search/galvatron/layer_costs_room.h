@@ -18,6 +18,7 @@ struct whole_cost {
     int64_t kept, state;
     double gathered; /* its weights, where they are gathered */
     double floor_ns;
+    int64_t waits_ns; /* floor.h, (2) */
 };
 
 struct layer_costs {
@@ -30,8 +31,9 @@ struct layer_costs {
     struct layer_source source;
     struct layer_walk whole, shortened;
     ARRAY(struct layer_kind) kinds;
-    struct hash_map operators_ns; /* by what they depend on (I3) */
-    struct hash_map whole_of;     /* numbers in `wholes`, by what they depend on (I4) */
+    struct hash_map operators_of; /* numbers in `operators`, by what they depend on (I3) */
+    ARRAY(struct floor_operators) operators;
+    struct hash_map whole_of; /* numbers in `wholes`, by what they depend on (I4) */
     ARRAY(struct whole_cost) wholes;
     ARRAY(int64_t) boundaries; /* per kind of boundary: the kinds before and after */
     int32_t usual;             /* the kind of most layers */

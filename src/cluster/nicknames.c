@@ -2,12 +2,16 @@
  *
  *   hgx-h100:2     the preset of the same machine: dgx-h100:2
  *   h100, H100:16  so many devices of a kind, in whole nodes or in a part of one: dgx-h100:2
- *   8xH100         the same: dgx-h100:1x8
+ *   8xH100, "8 H100", H100*8
+ *                  the same: dgx-h100:1x8
+ *   64xA100-40G, 64xH100-SXM5-80GB
+ *                  a device by the beginnings of words of its own name
  *   gb200-nvl72:256gpus, gb200-nvl72:64nodes, gb200-nvl72:4racks
  *                  a size with its unit: gb200-nvl72:4x64, gb200-nvl72:4x64, gb200-nvl72:4
  *
  *   I1  A preset's own name, and a file, keep their meaning: mi300x:8 is eight nodes, 8xMI300X eight devices.
  *   I2  Devices that are not whole machines are spread evenly over as few as possible.
+ *   I3  The table's own names come before the words of devices, and its order decides between those.
  */
 #include "cluster/machine.h"
 #include "cluster/topology.h"
@@ -28,7 +32,12 @@ static const struct {
     {"b300", "hgx-b300", true},
     {"gb200", "gb200-nvl72", true},
     {"gb300", "gb300-nvl72", true},
+    {"h800", "hgx-h800", true},
+    {"a800", "hgx-a800", true},
     {"l40s", "g6e", true},
+    {"rtx-4090", "rtx-4090", false},
+    {"rtx4090", "rtx-4090", true},
+    {"4090", "rtx-4090", true},
     {"a100-80gb", "dgx-a100", true},
     {"a100-40gb", "dgx-a100-40gb", true},
     {"h100-pcie", "h100-pcie", false},
@@ -49,10 +58,35 @@ static const struct {
     {"dgx-gb300", "gb300-nvl72", false},
 };
 
+/* Whether each word of what was said begins a word of the device's name, the first one the first, in their order:
+ * "A100-40G" is said of A100-SXM4-40GB. */
+static bool is_said_of(const char *said, const char *device)
+{
+    enum { LEAST = 2 }; /* letters of a word: one says too little */
+    size_t word = strcspn(said, "-_ "), whole = strcspn(device, "-");
+    if (word != whole || strncasecmp(said, device, word) != 0)
+        return false;
+    for (said += word; *said; said += word) {
+        word = strcspn(++said, "-_ ");
+        do {
+            device += whole;
+            device += *device == '-';
+            whole = strcspn(device, "-");
+        } while (whole && strncasecmp(said, device, word) != 0);
+        if (!whole || word < LEAST)
+            return false;
+    }
+    return true;
+}
+
+/* I3 */
 static int nickname_index(const char *name)
 {
     for (size_t i = 0; i < COUNT_OF(NICKNAMES); i++)
         if (strcasecmp(name, NICKNAMES[i].nickname) == 0)
+            return (int)i;
+    for (size_t i = 0; i < COUNT_OF(NICKNAMES); i++)
+        if (is_said_of(name, cluster_preset_find(NICKNAMES[i].preset)->machine->device))
             return (int)i;
     return -1;
 }
@@ -114,24 +148,37 @@ static const char *with_unit(struct arena *keep, const char *preset, const char 
                                                          : with_devices(keep, preset, devices);
 }
 
-/* "8xH100": the number, and where the name begins. */
-static bool leading_count(const char *name, int64_t *count, const char **rest)
+static bool begins_with_count(const char *name)
 {
     size_t digits = strspn(name, "0123456789");
-    char number[16];
-    if (digits == 0 || digits >= sizeof number || (name[digits] != 'x' && name[digits] != 'X'))
+    return digits && name[digits] && strchr("xX* ", name[digits]);
+}
+
+/* "8xH100", "8 H100", "H100*8": the number, and the name. The name of a device may end in an x or a number itself, so
+ * that a number after it counts only where the rest is a name. */
+static bool counts_devices(struct arena *keep, const char *name, int64_t *count, const char **rest)
+{
+    size_t len = strlen(name), digits = strspn(name, "0123456789"), last = len;
+    if (begins_with_count(name)) {
+        *rest = name + digits + 1;
+        return parse_int(arena_copy_bytes(keep, name, digits), count) && *count > 0;
+    }
+    while (last && name[last - 1] >= '0' && name[last - 1] <= '9')
+        last--;
+    if (last == len || last < 2 || !strchr("xX*", name[last - 1]) || nickname_index(name) >= 0)
         return false;
-    memcpy(number, name, digits);
-    number[digits] = '\0';
-    *rest = name + digits + 1;
-    return parse_int(number, count) && *count > 0;
+    const char *before = arena_copy_bytes(keep, name, last - 1);
+    if (nickname_index(before) < 0)
+        return false;
+    *rest = before;
+    return parse_int(name + last, count) && *count > 0;
 }
 
 const char *cluster_meant(struct arena *keep, const char *name)
 {
     int64_t devices = 0;
     const char *rest = name, *meant = NULL;
-    bool counted = leading_count(name, &devices, &rest);
+    bool counted = counts_devices(keep, name, &devices, &rest);
     const char *colon = strchr(rest, ':');
     char *alone = arena_copy_bytes(keep, rest, colon ? (size_t)(colon - rest) : strlen(rest));
     int at = nickname_index(alone);
@@ -148,4 +195,39 @@ const char *cluster_meant(struct arena *keep, const char *name)
         return name;
     meant = with_devices(keep, preset, devices);
     return meant ? meant : name;
+}
+
+/* ---- what was meant by a name that is none --------------------------------------------------------- */
+
+static const char *device_names(struct arena *keep)
+{
+    const char *text = "", *before = "";
+    for (size_t i = 0; i < COUNT_OF(NICKNAMES); i++)
+        if (strcmp(NICKNAMES[i].preset, before) != 0 &&
+            is_said_of(NICKNAMES[i].nickname,
+                       cluster_preset_find(NICKNAMES[i].preset)->machine->device)) {
+            text = arena_printf(keep, "%s%s%s", text, *text ? ", " : "", NICKNAMES[i].nickname);
+            before = NICKNAMES[i].preset;
+        }
+    return text;
+}
+
+bool hint_devices(const char *name)
+{
+    if (!begins_with_count(name))
+        return false;
+    struct arena *scratch = arena_new();
+    const char *rest = name + strspn(name, "0123456789") + 1;
+    int at = nickname_index(rest);
+    if (cluster_preset_find(rest))
+        error_hint("%.100s:N is N nodes of it", rest);
+    else if (at >= 0)
+        error_hint("its nodes have %d devices, which so many do not share evenly",
+                   cluster_preset_find(NICKNAMES[at].preset)->machine->devices);
+    else
+        error_hint("devices that have a name: %s; a file describes any other: "
+                   "docs/reference/cluster-file.md",
+                   device_names(scratch));
+    arena_free(scratch);
+    return true;
 }

@@ -262,6 +262,18 @@ static const struct machine DGX_H100 = {
     NVSWITCH_NODE("H100-SXM5-80GB", CPU_SAPPHIRE_RAPIDS, PCIE5, 18, NVLINK2),
     RAILS(8, 400, "NVIDIA DGX SuperPOD H100", 32),
 };
+/* Two thirds of the NVLinks of an A100, and less than half of an H100's: 400 GB/s both ways together. */
+static const struct machine HGX_A800 = {
+    .notes = "HGX A800: as DGX A100 with eight NVLinks a device (NVIDIA A800 datasheet)",
+    NVSWITCH_NODE("A800-SXM4-80GB", CPU_ZEN2, PCIE4, 8, NVLINK2),
+    RAILS(8, 200, "NVIDIA DGX SuperPOD A100", 20),
+};
+static const struct machine HGX_H800 = {
+    .notes = "HGX H800: as DGX H100 with eight NVLinks a device (DeepSeek-AI, Insights into "
+             "DeepSeek-V3, section 4.1); fabric as DGX SuperPOD H100",
+    NVSWITCH_NODE("H800-SXM5-80GB", CPU_SAPPHIRE_RAPIDS, PCIE5, 8, NVLINK2),
+    RAILS(8, 400, "NVIDIA DGX SuperPOD H100", 32),
+};
 static const struct machine TORCHTITAN_H100 = {
     .notes = "torchtitan's benchmarks: 8 H100 of 96 GB HBM2e at 500 W, NVLink 4, 400 Gb/s each; "
              "fabric as DGX SuperPOD H100",
@@ -310,6 +322,12 @@ static const struct machine G6E = {
     .fabric = FABRIC_SWITCH,
     .fabric_source = "EC2 placement group, full bisection: assumed",
     .tiers = PLACEMENT_GROUP,
+};
+static const struct machine RTX_4090 = {
+    .notes = "eight RTX 4090 on PCIe 4, one 100 Gb/s NIC: assumed",
+    CARDS("RTX-4090", CPU_ZEN2, PCIE4),
+    .nics_on_sockets = true,
+    INFINIBAND(1, 100, EDR),
 };
 static const struct machine RTX_PRO_SERVER = {
     .notes = "NVIDIA RTX PRO Server: 8 RTX PRO 6000, 400 Gb/s a device",
@@ -393,7 +411,9 @@ static const struct cluster_preset PRESETS[] = {
     {"dgx-a100-400g", "DGX A100, 400 Gb/s a node", "Galvatron-BMW", &DGX_A100_400G},
     {"dgx-a100-800g", "A100 nodes, 800 Gb/s a node", "vTrain", &DGX_A100_800G},
     {"dgx-a100-40gb", "DGX A100 320GB, eight 200 Gb/s rails", "NVIDIA", &DGX_A100_40GB},
+    {"hgx-a800", "HGX A800, eight 200 Gb/s rails", "NVIDIA", &HGX_A800},
     {"dgx-h100", "DGX H100, eight 400 Gb/s rails", "NVIDIA", &DGX_H100},
+    {"hgx-h800", "HGX H800, eight 400 Gb/s rails", "DeepSeek-AI", &HGX_H800},
     {"torchtitan-h100", "8 H100-96GB at 500 W, eight 400 Gb/s NICs", "torchtitan",
      &TORCHTITAN_H100},
     {"hgx-h200", "HGX H200, eight 400 Gb/s rails", "NVIDIA", &HGX_H200},
@@ -406,6 +426,7 @@ static const struct cluster_preset PRESETS[] = {
     {"h100-pcie", "8 H100 PCIe, NVLink bridges, four 400 Gb/s rails", "NVIDIA", &H100_PCIE},
     {"h100-nvl", "8 H100 NVL, NVLink bridges, four 400 Gb/s rails", "NVIDIA", &H100_NVL},
     {"g6e", "AWS g6e: 8 L40S on PCIe, 400 Gb/s EFA", "AWS", &G6E},
+    {"rtx-4090", "8 RTX 4090 on PCIe, 100 Gb/s", "assumed", &RTX_4090},
     {"rtx-pro-6000", "8 RTX PRO 6000 on PCIe, eight 400 Gb/s rails", "NVIDIA", &RTX_PRO_SERVER},
     {"mi300x", "8 MI300X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI300X},
     {"mi325x", "8 MI325X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI325X},
@@ -430,6 +451,7 @@ weft_status unknown_preset(const char *name)
     weft_status status = bad_argument("`weft clusters` lists the names; a file ends in .yaml, "
                                       ".json or .xml",
                                       "no cluster is called '%.100s'", name);
-    hint_near(NEAREST_NAME(name, PRESETS));
+    if (!hint_devices(name))
+        hint_near(NEAREST_NAME(name, PRESETS));
     return status;
 }

@@ -88,6 +88,8 @@ weft_status cluster_preset_build(struct cluster *cluster, const struct cluster_p
                                  int64_t nodes);
 const struct cluster_preset *cluster_preset_find(const char *name);
 weft_status unknown_preset(const char *name); /* reports an error that names the nearest preset */
+/* The hint for an unknown name that begins with a number of devices, as 8xH99; false: it does not (nicknames.c). */
+bool hint_devices(const char *name);
 weft_status check_nodes(const char *name, int64_t nodes);
 
 enum cluster_format { CLUSTER_YAML, CLUSTER_JSON, CLUSTER_XML };

@@ -76,7 +76,9 @@ static const struct {
     {"dgx-a100-400g", 8, 12, 300, 2, 50, 4, 2},
     {"dgx-a100-800g", 8, 12, 300, 4, 100, 4, 2},
     {"dgx-a100-40gb", 8, 12, 300, 8, 200, 4, 2},
+    {"hgx-a800", 8, 8, 200, 8, 200, 4, 2},
     {"dgx-h100", 8, 18, 450, 8, 400, 4, 2},
+    {"hgx-h800", 8, 8, 200, 8, 400, 4, 2},
     {"torchtitan-h100", 8, 18, 450, 8, 400, 4, 2},
     {"hgx-h200", 8, 18, 450, 8, 400, 4, 2},
     {"hgx-b200", 8, 18, 900, 8, 400, 4, 2},
@@ -88,6 +90,7 @@ static const struct {
     {"h100-pcie", 8, 12, 300, 4, 200, 4, 2},
     {"h100-nvl", 8, 12, 300, 4, 200, 4, 2},
     {"g6e", 8, 0, 0, 4, 50, 4, 2},
+    {"rtx-4090", 8, 0, 0, 1, 12.5, 4, 2},
     {"rtx-pro-6000", 8, 0, 0, 8, 400, 4, 2},
     {"mi300x", 8, 7, 448, 8, 400, 4, 2},
     {"mi325x", 8, 7, 448, 8, 400, 4, 2},
@@ -170,6 +173,21 @@ static void test_nicknames(void **state)
         {"b300", "hgx-b300"},
         {"dgx-a100:2", "dgx-a100:2"},
         {"8xdgx-a100", "8xdgx-a100"},
+        {"64 H100", "dgx-h100:8"}, /* other signs, and the number after the name */
+        {"8*h100", "dgx-h100:1"},
+        {"H100x64", "dgx-h100:8"},
+        {"mi300x*8", "mi300x:1"},
+        {"mi300x8", "mi300x8"},             /* the x is the name's */
+        {"64xA100-40G", "dgx-a100-40gb:8"}, /* beginnings of words of a device */
+        {"64xH100-80GB", "dgx-h100:8"},
+        {"8xH100-SXM5-80GB", "dgx-h100:1"},
+        {"8xH100-94GB", "h100-nvl:1"},
+        {"8xH100-NVL-94", "h100-nvl:1"},
+        {"8xH100-8", "8xH100-8"},
+        {"8xH10", "8xH10"},
+        {"8xH100-80GB-SXM5", "8xH100-80GB-SXM5"},
+        {"8xRTX 4090", "rtx-4090:1"},
+        {"a100-sxm4:16", "dgx-a100:2"},
         {"a.yaml", "a.yaml"},
     };
     struct arena *arena = arena_new();
@@ -180,6 +198,26 @@ static void test_nicknames(void **state)
     assert_int_equal(cluster_devices(cluster), 16);
     cluster_free(cluster);
     arena_free(arena);
+}
+
+/* What is not known is not taken for another device. */
+static void test_hints_for_devices(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *hint;
+    } ROWS[] = {
+        {"16xMI250X", "devices that have a name: v100, a100, h100, "},
+        {"13xH100", "its nodes have 8 devices"},
+        {"8xdgx-h100", "dgx-h100:N is N nodes of it"},
+        {"dgx-a10", "did you mean 'dgx-a100'?"},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct cluster *cluster;
+        assert_int_equal(cluster_open(ROWS[i].name, &cluster), WEFT_BAD_INPUT);
+        assert_ptr_equal(strstr(weft_last_error()->hint, ROWS[i].hint), weft_last_error()->hint);
+        error_clear();
+    }
 }
 
 static void test_dgx1_has_24_nvlinks(void **state)
@@ -683,6 +721,7 @@ int main(void)
         cmocka_unit_test(test_endings),
         cmocka_unit_test(test_presets),
         cmocka_unit_test(test_nicknames),
+        cmocka_unit_test(test_hints_for_devices),
         cmocka_unit_test(test_dgx1_has_24_nvlinks),
         cmocka_unit_test(test_some_devices_of_each_node),
         cmocka_unit_test(test_every_device_is_complete),

@@ -159,7 +159,9 @@ static void print_heading(const struct inspection *in, FILE *out)
     if (model->seq > 1)
         fprintf(out, ", %s", counted(model->seq, "position").s);
     if (model_has_tower(model))
-        fprintf(out, ", with %s in %s of them", counted(model->images, "image").s,
+        fprintf(out,
+                model->images_beside ? ", with %s in %s beside them" : ", with %s in %s of them",
+                counted(model->images, "image").s,
                 counted(model->images * model->image_tokens, "position").s);
     fputs("\n", out);
     print_free(model, out);
@@ -225,6 +227,7 @@ static int print_json(const struct inspection *in, bool ops)
     if (model_has_tower(model)) {
         json_object_set_new(json, "images", json_integer(model->images));
         json_object_set_new(json, "image_tokens", json_integer(model->image_tokens));
+        json_object_set_new(json, "images_beside", json_boolean(model->images_beside));
     }
     if (ops)
         json_object_set_new(json, "ops", ops_json(in));

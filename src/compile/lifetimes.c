@@ -233,9 +233,6 @@ static void send_outputs(struct life_trace *t)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Operands whose gradient is the output's own, as bits from the first. */
-static const unsigned PASSES_ON[OP_KIND_COUNT] = {[OP_ADD] = 3, [OP_DROPOUT_ADD] = 2};
-
 /* Adds a gradient to the sum so far (I5). */
 static void add_gradient(struct life_trace *t, int32_t *sum, int32_t more)
 {
@@ -271,8 +268,8 @@ static void make_gradient(struct life_trace *t, const struct use *use)
         return;
     }
     double bytes = life_input_bytes(t, use);
-    bool passes = use->operand < 32 && (PASSES_ON[op->kind] >> use->operand & 1) &&
-                  *sum == NOTHING && bytes == output_bytes(t, use->reader);
+    bool passes = use->operand < 32 && op_passes_on(op, use->operand) && *sum == NOTHING &&
+                  bytes == output_bytes(t, use->reader);
     int32_t own = passes ? t->gradient[life_place(t, use->reader)]
                          : take_life(t, HELD_GRADIENT, use->source, bytes);
     add_gradient(t, sum, own);

@@ -33,8 +33,20 @@ int block_norm(struct builder *b, const char *name, int x, enum norm norm)
                               : build_rms_norm(b, name, x, norm == NORM_RMS);
 }
 
+/* x + tanh(gate) y, with one gate for all elements. */
+static int gated_add(struct builder *b, int y, int x)
+{
+    int sum = build_add(b, "add", y, x);
+    block_add_weight(b, "gate", 1);
+    if (sum >= 0)
+        build_last(b)->keep |= KEEP_INPUT_0;
+    return sum;
+}
+
 int block_residual(struct builder *b, int y, int x, const struct block_style *style)
 {
+    if (style->gated)
+        return gated_add(b, y, x);
     return style->dropout ? build_dropout_add(b, "dropout_add", y, x) : build_add(b, "add", y, x);
 }
 
@@ -230,13 +242,28 @@ void block_pad_heads(struct builder *b, struct attention *a, int64_t multiple)
         warn_of_padding(b, a->heads, a->heads - before);
 }
 
+/* Keys and values of a memory as one product, or apart with norms of queries and keys. */
+static int memory_core(struct builder *b, int q, int memory, const struct block_style *style,
+                       const struct attention_block *a)
+{
+    int64_t kv = a->shape.kv_heads * a->shape.depth;
+    if (!is_apart(a)) {
+        int both = build_linear(b, "kv", memory, 2 * kv, style->bias);
+        return block_core(b, q, both, both, style, a);
+    }
+    int k = build_linear(b, "k", memory, kv, style->bias);
+    int v = build_linear(b, "v", memory, kv, style->bias);
+    q = build_head_norm(b, "q_norm", q, a->shape.heads);
+    k = build_head_norm(b, "k_norm", k, a->shape.kv_heads);
+    return block_core(b, q, k, v, style, a);
+}
+
 int block_cross_attention(struct builder *b, int x, int memory, const struct block_style *style,
                           const struct attention_block *a)
 {
     int64_t inner = a->shape.heads * a->shape.depth;
     int q = build_linear(b, "q", block_open(b, "cross", x, style), inner, style->bias);
-    int kv = build_linear(b, "kv", memory, 2 * inner, style->bias);
-    int y = block_core(b, q, kv, kv, style, a);
+    int y = memory_core(b, q, memory, style, a);
     y = build_linear(b, "proj", y, build_features(b, x), style->bias);
     return block_close(b, y, x, style);
 }

@@ -55,6 +55,7 @@ struct block_style {
     bool post_norm;  /* the norm comes after the residual */
     bool end_norm;   /* another norm after the work, before the residual */
     bool branch;     /* the caller adds the residual */
+    bool gated;      /* the work is multiplied by the tanh of a learned number (Llama 3.2) */
     int64_t streams; /* of the residual (streams.c); 0: it is one */
 };
 

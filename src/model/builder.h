@@ -17,6 +17,8 @@
 
 #include "model/model.h"
 
+enum { MOST_TAPPED = 16 };
+
 struct builder {
     struct arena *arena;
     struct model *model;
@@ -32,6 +34,11 @@ struct builder {
     } lora;
     bool frozen;         /* what is appended now is not trained, though gradients pass through it */
     enum op_place place; /* of what is appended now */
+    struct images {
+        int tokens;              /* the tensor of all images' tokens */
+        int64_t deepstack;       /* tensors that are added after so many layers of the decoder */
+        int tapped[MOST_TAPPED]; /* those tensors (vision.h, I4) */
+    } images;
     weft_status status;
 };
 

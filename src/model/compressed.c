@@ -64,7 +64,7 @@ static int project(struct builder *b, const struct decoder *d, int y)
 
 int compressed_attention(struct builder *b, const struct decoder *d, int64_t layer, int x)
 {
-    struct block_style style = decoder_style(d);
+    struct block_style style = decoder_style(d, layer);
     struct attention_block a = decoder_attention(d, layer);
     int64_t rate = compressed_rate(d, layer);
     a.shape.kv_heads = 1;

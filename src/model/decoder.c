@@ -44,13 +44,70 @@ static weft_status check_compressed(const struct decoder *d, const struct doc *w
         "'compress' is an option of attention to compressed keys, which needs others");
 }
 
+static bool crosses(const struct decoder *d, int64_t layer)
+{
+    return d->cross_every && layer % d->cross_every == d->cross_first;
+}
+
+static weft_status check_cross(const struct decoder *d, const struct doc *where)
+{
+    weft_status status = WEFT_OK;
+    if (!d->cross_every && d->cross_first)
+        TRY(doc_error(option_at(where, "cross_first"), "give 'cross_every' as well",
+                      "'cross_first' is the first of the layers of 'cross_every', which is not "
+                      "given"));
+    if (!d->cross_every)
+        return WEFT_OK;
+    if (!d->vision.layers)
+        TRY(doc_error(option_at(where, "cross_every"),
+                      "give 'vision_layers', 'vision_hidden' and the others",
+                      "'cross_every' says which layers attend to images, and no encoder of images "
+                      "is given"));
+    if (d->cross_first >= d->cross_every)
+        TRY(doc_error(option_at(where, "cross_first"), NULL,
+                      "'cross_first' is %lld, expected less than 'cross_every', %lld",
+                      (long long)d->cross_first, (long long)d->cross_every));
+    if (d->full_every || d->kv_lora || d->compress || d->streams)
+        TRY(doc_error(option_at(where, "cross_every"), NULL,
+                      "'cross_every' is given beside '%s', expected one of them",
+                      d->full_every ? "full_every"
+                      : d->kv_lora  ? "kv_lora"
+                      : d->compress ? "compress"
+                                    : "streams"));
+done:
+    return status;
+}
+
+static struct vision_user user_of(const struct decoder *d)
+{
+    return (struct vision_user){d->seq, d->hidden, d->layers, d->attention, d->cross_every > 0};
+}
+
+int64_t decoder_deepstack(const struct decoder *d)
+{
+    return d->vision.layers ? vision_deepstack(&d->vision, d->cross_every > 0) : 0;
+}
+
+static weft_status check_tower(const struct decoder *d, const struct doc *where)
+{
+    struct vision_user user = user_of(d);
+    weft_status status = WEFT_OK;
+    TRY(check_cross(d, where));
+    TRY(vision_check(&d->vision, &user, where));
+    if (decoder_deepstack(d) && d->streams)
+        TRY(doc_error(option_at(where, "vision_taps"), NULL,
+                      "'vision_taps' is given beside 'streams', expected one of them"));
+done:
+    return status;
+}
+
 weft_status decoder_check(const struct decoder *d, const struct doc *where)
 {
     weft_status status = WEFT_OK;
     TRY(check_window(d, where));
     TRY(documents_check(d->document, d->document_spread, d->attention, where));
     TRY(check_compressed(d, where));
-    TRY(vision_check(&d->vision, d->seq, where));
+    TRY(check_tower(d, where));
     if (d->q_lora && !d->kv_lora && !d->compress)
         TRY(doc_error(option_at(where, "q_lora"), "give 'kv_lora' as well",
                       "'q_lora' is an option of latent attention, which 'kv_lora' turns on"));
@@ -73,13 +130,15 @@ done:
     return status;
 }
 
-struct block_style decoder_style(const struct decoder *d)
+struct block_style decoder_style(const struct decoder *d, int64_t layer)
 {
-    return (struct block_style){
-        .norm = d->norm ? NORM_LAYER : NORM_RMS, .end_norm = d->end_norm, .streams = d->streams};
+    return (struct block_style){.norm = d->norm ? NORM_LAYER : NORM_RMS,
+                                .end_norm = d->end_norm,
+                                .streams = d->streams,
+                                .gated = crosses(d, layer)};
 }
 
-bool decoder_sees_all(const struct decoder *d, int64_t layer)
+static bool sees_all(const struct decoder *d, int64_t layer)
 {
     bool all = !d->window && !d->delta_heads;
     return all || (d->full_every && (layer + 1) % d->full_every == 0);
@@ -87,19 +146,26 @@ bool decoder_sees_all(const struct decoder *d, int64_t layer)
 
 int64_t decoder_period(const struct decoder *d)
 {
-    return d->full_every ? d->full_every : d->compress ? 2 : 1;
+    return d->full_every ? d->full_every : d->compress ? 2 : d->cross_every ? d->cross_every : 1;
+}
+
+bool decoder_alike(const struct decoder *d, int64_t one, int64_t other)
+{
+    int64_t deep = decoder_deepstack(d);
+    bool same = one == other || (one >= deep && other >= deep);
+    return same && sees_all(d, one) == sees_all(d, other) && crosses(d, one) == crosses(d, other);
 }
 
 static double rope_base(const struct decoder *d, int64_t layer)
 {
-    bool local = d->local_rope_base > 0 && !decoder_sees_all(d, layer);
+    bool local = d->local_rope_base > 0 && !sees_all(d, layer);
     return local ? d->local_rope_base : d->rope_base;
 }
 
 struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
 {
     int64_t depth = d->head_dim ? d->head_dim : d->hidden / d->heads;
-    bool all = decoder_sees_all(d, layer);
+    bool all = sees_all(d, layer);
     return (struct attention_block){
         .shape = {.heads = d->heads,
                   .kv_heads = d->kv_heads ? d->kv_heads : d->heads,
@@ -120,16 +186,41 @@ struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
     };
 }
 
+/* Queries of the text, keys and values of the images, with norms of both and without positions. */
+static int attend_images(struct builder *b, const struct decoder *d, int64_t layer, int x)
+{
+    struct block_style style = decoder_style(d, layer);
+    struct attention_block a = decoder_attention(d, layer);
+    a.shape.causal = a.rotary = a.output_gate = a.sinks = false;
+    a.shape.window = 0;
+    a.qk_norm = true;
+    block_pad_heads(b, &a.shape, d->head_multiple);
+    return block_cross_attention(b, x, b->images.tokens, &style, &a);
+}
+
 int decoder_attend(struct builder *b, const struct decoder *d, int64_t layer, int x)
 {
-    struct block_style style = decoder_style(d);
+    struct block_style style = decoder_style(d, layer);
     struct attention_block a = decoder_attention(d, layer);
-    if (d->delta_heads && !decoder_sees_all(d, layer))
+    if (crosses(d, layer))
+        return attend_images(b, d, layer, x);
+    if (d->delta_heads && !sees_all(d, layer))
         return delta_attention(b, d, x);
     if (d->compress)
         return compressed_attention(b, d, layer, x);
     block_pad_heads(b, &a.shape, d->kv_lora ? 0 : d->head_multiple);
     return d->kv_lora ? latent_attention(b, d, layer, x) : block_attention(b, x, &style, &a);
+}
+
+int decoder_deepen(struct builder *b, int64_t layer, int x)
+{
+    if (layer >= b->images.deepstack)
+        return x;
+    struct tensor t = *build_tensor(b, x);
+    int y = build_reshape(b, "image_features", b->images.tapped[layer], t.axes, t.size);
+    if (y >= 0)
+        build_last(b)->padded = true;
+    return build_add(b, "add_images", x, y);
 }
 
 int decoder_rotary(struct builder *b, const struct decoder *d, const char *name, int x,
@@ -188,7 +279,7 @@ static void finish(struct builder *b, const struct decoder *d, int x, int32_t ta
 {
     if (d->streams)
         x = streams_in(b, x, d->streams);
-    x = block_norm(b, "norm", x, decoder_style(d).norm);
+    x = block_norm(b, "norm", x, decoder_style(d, 0).norm);
     x = table >= 0 ? build_tied_linear(b, "head", x, table)
                    : build_linear(b, "head", x, d->vocab, false);
     block_loss(b, x, d->loss);
@@ -199,7 +290,7 @@ static void finish(struct builder *b, const struct decoder *d, int x, int32_t ta
 static void depths(struct builder *b, const struct decoder *d, const struct layer_row *row,
                    int embedding, int x, int32_t head)
 {
-    enum norm norm = decoder_style(d).norm;
+    enum norm norm = decoder_style(d, 0).norm;
     for (int64_t depth = 0; depth < d->mtp; depth++) {
         build_module_indexed(b, "mtp", depth);
         if (d->streams)
@@ -216,24 +307,27 @@ static void depths(struct builder *b, const struct decoder *d, const struct laye
 }
 
 /* Adapters are the decoder's: the tower beside them is as frozen as all else. */
-static int tower_of(struct builder *b, const struct decoder *d)
+static void build_tower(struct builder *b, const struct decoder *d)
 {
     struct vision v = d->vision;
+    struct vision_user user = user_of(d);
     v.frozen |= d->lora > 0;
     v.projector_frozen |= d->lora > 0;
-    return v.layers ? vision_build(b, &v, d->hidden, d->attention) : -1;
+    if (v.layers)
+        vision_build(b, &v, &user);
 }
 
 /* The text's embedding, after the images' tokens if there are any; *table: the operator that owns it. */
-static int embed(struct builder *b, const struct decoder *d, int images, int32_t *table)
+static int embed(struct builder *b, const struct decoder *d, int32_t *table)
 {
-    int64_t taken = d->vision.layers ? d->vision.images * vision_tokens(&d->vision) : 0;
+    bool joined = d->vision.layers && !d->cross_every;
+    int64_t taken = joined ? d->vision.images * vision_tokens(&d->vision, false) : 0;
     b->place = taken ? PLACE_JOIN : PLACE_BODY;
     int x = build_tokens(b, d->seq - taken);
     x = build_embedding(b, "embedding", x, d->vocab, d->hidden, 0);
     *table = build_last_index(b);
     if (taken)
-        x = build_concat(b, "join", (int[]){images, x}, 2, 1);
+        x = build_concat(b, "join", (int[]){b->images.tokens, x}, 2, 1);
     b->place = PLACE_BODY;
     return x;
 }
@@ -242,10 +336,10 @@ void decoder_build(struct builder *b, const struct decoder *d, const struct laye
                    int (*layers)(struct builder *b, const struct layer_row *row, int x))
 {
     int32_t table;
-    int images = tower_of(b, d);
+    build_tower(b, d);
     b->lora = (struct adapters){.rank = d->lora, .modules = d->lora_modules};
     b->frozen = d->text_frozen;
-    int embedding = embed(b, d, images, &table);
+    int embedding = embed(b, d, &table);
     int x = layers(b, row, d->streams ? streams_begin(b, embedding, d->streams) : embedding);
     finish(b, d, x, d->tied ? table : -1);
     depths(b, d, row, embedding, x, d->tied ? table : build_last_index(b) - 1);

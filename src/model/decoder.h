@@ -35,6 +35,8 @@ struct decoder {
     int norm, activation, attention, loss, dtype;
     int64_t lora; /* rank of adapters; 0: everything is trained */
     int lora_modules;
+    /* layers cross_first, cross_first + cross_every, ... attend to images in place of text, through gates; 0: none does */
+    int64_t cross_first, cross_every;
     bool text_frozen; /* all but the tower: LLaVA's first stage trains the projector alone */
     struct vision vision;
 };
@@ -99,6 +101,10 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
         OPTION_CHOICE(struct decoder, dtype, DTYPE_WORDS),                                         \
         OPTION_COUNT(struct decoder, lora, MOST_HIDDEN),                                           \
         OPTION_CHOICE(struct decoder, lora_modules, LORA_WORDS),                                   \
+        {"cross_every", FIELD_COUNT, offsetof(struct decoder, cross_every), .min = 1,              \
+         .max = MOST_PERIOD},                                                                      \
+        {"cross_first", FIELD_INT, offsetof(struct decoder, cross_first), .min = 0,                \
+         .max = MOST_PERIOD},                                                                      \
         OPTION_BOOL(struct decoder, text_frozen), VISION_FIELDS
 
 weft_status decoder_check(const struct decoder *d, const struct doc *where);
@@ -107,7 +113,8 @@ static inline int64_t delta_groups(const struct decoder *d)
 {
     return d->delta_key_heads ? d->delta_key_heads : d->delta_heads;
 }
-struct block_style decoder_style(const struct decoder *d);
+/* The style of one layer: that of a layer which attends to images has gates. */
+struct block_style decoder_style(const struct decoder *d, int64_t layer);
 /* The attention of one layer; the layer's number says whether it has the window. */
 struct attention_block decoder_attention(const struct decoder *d, int64_t layer);
 /* The norm, that attention, and the residual. */
@@ -130,8 +137,13 @@ struct layer_row {
     bool (*alike)(const void *options, int64_t one, int64_t other);
     int (*build)(struct builder *b, const void *options, int64_t layer, int x);
 };
-int64_t decoder_period(const struct decoder *d); /* of kinds of attention: 1, 2 or full_every */
-bool decoder_sees_all(const struct decoder *d, int64_t layer);
+int64_t decoder_period(
+    const struct decoder *d); /* of kinds of attention: 1, 2, full_every or cross_every */
+/* Whether two layers differ in nothing but their numbers, as far as the decoder's own options say. */
+bool decoder_alike(const struct decoder *d, int64_t one, int64_t other);
+/* The first layers, after each of which features of images are added (vision.h, I4), and that addition. */
+int64_t decoder_deepstack(const struct decoder *d);
+int decoder_deepen(struct builder *b, int64_t layer, int x);
 /* Builds layers first .. first + count - 1: a repeat of whole periods, then the remaining layers in
  * runs of equal ones. */
 int decoder_rows(struct builder *b, const struct layer_row *row, int64_t first, int64_t count,

@@ -9,7 +9,7 @@
 
 int delta_attention(struct builder *b, const struct decoder *d, int x)
 {
-    struct block_style style = decoder_style(d);
+    struct block_style style = decoder_style(d, 0);
     struct scan s = {d->delta_heads, delta_groups(d), d->delta_dim, d->delta_key_dim,
                      d->delta_chunk};
     int64_t inner = s.heads * s.depth;

@@ -26,6 +26,7 @@ void documents_set(struct builder *b, int64_t document, double spread, int64_t s
 {
     double alike = (double)document * (1 + spread * spread); /* (1) */
     for (size_t i = 0; document && alike < (double)seq && i < b->ops.len; i++)
-        if (b->ops.data[i].kind == OP_ATTENTION && b->ops.data[i].place != PLACE_TOWER)
+        if (b->ops.data[i].kind == OP_ATTENTION && b->ops.data[i].place != PLACE_TOWER &&
+            b->ops.data[i].causal) /* what attends to images sees all of them */
             b->ops.data[i].document = (int64_t)alike;
 }

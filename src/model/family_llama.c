@@ -16,22 +16,24 @@ static const struct field FIELDS[] = {DECODER_FIELDS};
 static int layer(struct builder *b, const void *options, int64_t number, int x)
 {
     const struct decoder *d = options;
-    struct block_style style = decoder_style(d);
+    struct block_style style = decoder_style(d, number);
     struct mlp_block m = decoder_mlp(d);
-    return block_mlp(b, decoder_attend(b, d, number, x), &style, &m);
+    x = block_mlp(b, decoder_attend(b, d, number, x), &style, &m);
+    return decoder_deepen(b, number, x);
 }
 
 static bool alike(const void *options, int64_t one, int64_t other)
 {
-    return decoder_sees_all(options, one) == decoder_sees_all(options, other);
+    return decoder_alike(options, one, other);
 }
 
 static int layers(struct builder *b, const struct layer_row *row, int x)
 {
     const struct decoder *d = row->options;
-    int64_t period = decoder_period(d);
-    return period > 1 ? decoder_rows(b, row, 0, d->layers, period, x)
-                      : decoder_runs(b, row, 0, d->layers, x);
+    int64_t period = decoder_period(d), deep = decoder_deepstack(d);
+    x = decoder_runs(b, row, 0, deep, x);
+    return period > 1 ? decoder_rows(b, row, deep, d->layers - deep, period, x)
+                      : decoder_runs(b, row, deep, d->layers - deep, x);
 }
 
 static weft_status build(struct builder *b, const void *options, const struct doc *where)

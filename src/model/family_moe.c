@@ -98,14 +98,14 @@ static int shared(struct builder *b, const struct moe_options *o, int x)
     return y;
 }
 
-static int mixture(struct builder *b, const struct moe_options *o, int x)
+static int mixture(struct builder *b, const struct moe_options *o, int x,
+                   const struct block_style *style)
 {
-    struct block_style style = decoder_style(&o->decoder);
-    int in = block_open(b, "mlp", x, &style);
+    int in = block_open(b, "mlp", x, style);
     int y = experts(b, o, in);
     if (o->shared_experts)
         y = build_add(b, "sum", y, shared(b, o, in));
-    return block_close(b, y, x, &style);
+    return block_close(b, y, x, style);
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */
@@ -118,18 +118,18 @@ static bool is_mixture(const struct moe_options *o, int64_t layer)
 static bool alike(const void *options, int64_t one, int64_t other)
 {
     const struct moe_options *o = options;
-    return is_mixture(o, one) == is_mixture(o, other) &&
-           decoder_sees_all(&o->decoder, one) == decoder_sees_all(&o->decoder, other) &&
+    return is_mixture(o, one) == is_mixture(o, other) && decoder_alike(&o->decoder, one, other) &&
            compressed_rate(&o->decoder, one) == compressed_rate(&o->decoder, other);
 }
 
 static int layer(struct builder *b, const void *options, int64_t number, int x)
 {
     const struct moe_options *o = options;
-    struct block_style style = decoder_style(&o->decoder);
+    struct block_style style = decoder_style(&o->decoder, number);
     struct mlp_block m = decoder_mlp(&o->decoder);
     x = decoder_attend(b, &o->decoder, number, x);
-    return is_mixture(o, number) ? mixture(b, o, x) : block_mlp(b, x, &style, &m);
+    x = is_mixture(o, number) ? mixture(b, o, x, &style) : block_mlp(b, x, &style, &m);
+    return decoder_deepen(b, number, x);
 }
 
 static int64_t common_multiple(int64_t a, int64_t b)
@@ -149,10 +149,12 @@ static int layers(struct builder *b, const struct layer_row *row, int x)
 {
     const struct moe_options *o = row->options;
     int64_t dense = o->first_dense, windows = o->decoder.compress ? 1 : decoder_period(&o->decoder);
+    int64_t deep = decoder_deepstack(&o->decoder);
     if (dense < o->decoder.compress_first)
         dense = o->decoder.compress_first;
-    x = windows > 1 ? decoder_rows(b, row, 0, dense, windows, x)
-                    : decoder_runs(b, row, 0, dense, x);
+    dense = dense < deep ? deep : dense;
+    x = windows > 1 && !deep ? decoder_rows(b, row, 0, dense, windows, x)
+                             : decoder_runs(b, row, 0, dense, x);
     return decoder_rows(b, row, dense, o->decoder.layers - dense, period_of(o), x); /* I1 */
 }
 

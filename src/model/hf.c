@@ -51,6 +51,15 @@ static const struct hf_row LLAMA[] = {
     ROPE("10000"),
 };
 
+/* Its table of words has eight rows more than its head: too few to matter. */
+static const struct hf_row MLLAMA_TEXT[] = {
+    DECODER("40", "4096", "32", "14336", "128256", "131072"),
+    KV_HEADS("8"),
+    {"cross_attention_layers", "cross_every", RULE_CROSS, "[3, 8, 13, 18, 23, 28, 33, 38]"},
+    TIED("false"),
+    ROPE("500000"),
+};
+
 static const struct hf_row MISTRAL[] = {
     DECODER("32", "4096", "32", "14336", "32000", "131072"),
     KV_HEADS("8"),
@@ -384,6 +393,7 @@ static const struct hf_architecture ARCHITECTURES[] = {
     {"gpt_neox", "gpt", GPT_NEOX, COUNT_OF(GPT_NEOX)},
     {"opt", "gpt", OPT, COUNT_OF(OPT)},
     {"llama", "llama", LLAMA, COUNT_OF(LLAMA)},
+    {"mllama_text_model", "llama", MLLAMA_TEXT, COUNT_OF(MLLAMA_TEXT)},
     {"mistral", "llama", MISTRAL, COUNT_OF(MISTRAL)},
     {"mixtral", "moe", MIXTRAL, COUNT_OF(MIXTRAL)},
     {"qwen2", "llama", QWEN2, COUNT_OF(QWEN2)},
@@ -392,8 +402,10 @@ static const struct hf_architecture ARCHITECTURES[] = {
     {"qwen2_5_vl", "llama", QWEN2, COUNT_OF(QWEN2)},
     {"qwen2_5_vl_text", "llama", QWEN2, COUNT_OF(QWEN2)},
     {"qwen3", "llama", QWEN3, COUNT_OF(QWEN3)},
+    {"qwen3_vl_text", "llama", QWEN3, COUNT_OF(QWEN3)},
     {"qwen2_moe", "moe", QWEN2_MOE, COUNT_OF(QWEN2_MOE)},
     {"qwen3_moe", "moe", QWEN3_MOE, COUNT_OF(QWEN3_MOE)},
+    {"qwen3_vl_moe_text", "moe", QWEN3_MOE, COUNT_OF(QWEN3_MOE)},
     {"qwen3_next", "moe", QWEN3_NEXT, COUNT_OF(QWEN3_NEXT)},
     {"deepseek_v2", "moe", DEEPSEEK_V2, COUNT_OF(DEEPSEEK_V2)},
     {"deepseek_v3", "moe", DEEPSEEK_V3, COUNT_OF(DEEPSEEK_V3)},

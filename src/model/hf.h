@@ -37,6 +37,10 @@ enum hf_rule {
     RULE_SIDE, /* the side of a square of so many tokens: what of the patches' side goes into one */
     RULE_SHRINK,  /* a share of the patches' side that is left after merging: its inverse */
     RULE_MERGED,  /* the features of so many patches, along a side, side by side */
+    RULE_TABLE,   /* a square of so many patches: the side of an image that it covers */
+    RULE_AFTER,   /* a list of layers, counted from 0, as numbers of layers after which they end */
+    RULE_SHAPES,  /* a list: as many as it has, and one for an image that is not there */
+    RULE_CROSS,   /* a list of layers, every so-many-th from one on: that one and the distance */
     RULE_SILENT,  /* not an option: other keys say the same, or nothing here depends on it */
     RULE_EXPECTED /* not an option: a warning if it is not the default */
 };

@@ -9,7 +9,7 @@ enum { LONGEST_SEQ = 4096 }; /* import_hf.c, I2 */
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-static void add_option(struct hf_reading *r, const char *option, struct doc value)
+void hf_add(struct hf_reading *r, const char *option, struct doc value)
 {
     struct doc *copy = ARENA_NEW(r->scratch, struct doc);
     *copy = value;
@@ -27,12 +27,10 @@ static void add_option(struct hf_reading *r, const char *option, struct doc valu
 static void add_text(struct hf_reading *r, const char *option, const struct doc *at,
                      enum doc_kind kind, const char *text)
 {
-    add_option(r, option,
-               (struct doc){.kind = kind, .line = at->line, .file = at->file, .text = text});
+    hf_add(r, option, (struct doc){.kind = kind, .line = at->line, .file = at->file, .text = text});
 }
 
-static void add_number(struct hf_reading *r, const char *option, const struct doc *at,
-                       int64_t number)
+void hf_add_number(struct hf_reading *r, const char *option, const struct doc *at, int64_t number)
 {
     add_text(r, option, at, DOC_NUMBER, arena_printf(r->scratch, "%lld", (long long)number));
 }
@@ -49,7 +47,7 @@ static weft_status checked(struct hf_reading *r, const struct hf_row *row, const
         status = doc_error(value, NULL, "'%s' is %lld, expected a whole number of at least 0",
                            value->key, (long long)whole);
     if (status == WEFT_OK)
-        add_option(r, row->option, *value);
+        hf_add(r, row->option, *value);
     return status;
 }
 
@@ -86,7 +84,7 @@ static weft_status rule_bool(struct hf_reading *r, const struct hf_row *row,
 static weft_status rule_as_is(struct hf_reading *r, const struct hf_row *row,
                               const struct doc *value)
 {
-    add_option(r, row->option, *value);
+    hf_add(r, row->option, *value);
     return WEFT_OK;
 }
 
@@ -109,7 +107,7 @@ static weft_status rule_first(struct hf_reading *r, const struct hf_row *row,
             return doc_error(d, NULL, "'%s' holds %lld, expected each number to be twice the last",
                              value->key, (long long)next);
     }
-    add_number(r, row->option, value, first >> value->count);
+    hf_add_number(r, row->option, value, first >> value->count);
     return WEFT_OK;
 }
 
@@ -118,7 +116,7 @@ static weft_status rule_seq(struct hf_reading *r, const struct hf_row *row, cons
     int64_t positions;
     weft_status status = doc_scalar(value, FIELD_COUNT, &positions);
     if (status == WEFT_OK)
-        add_number(r, row->option, value, positions < LONGEST_SEQ ? positions : LONGEST_SEQ);
+        hf_add_number(r, row->option, value, positions < LONGEST_SEQ ? positions : LONGEST_SEQ);
     return status;
 }
 
@@ -128,7 +126,7 @@ static weft_status rule_plus_two(struct hf_reading *r, const struct hf_row *row,
     int64_t positions;
     weft_status status = doc_scalar(value, FIELD_COUNT, &positions);
     if (status == WEFT_OK && checked_add(positions, 2, &positions))
-        add_number(r, row->option, value, positions);
+        hf_add_number(r, row->option, value, positions);
     return status;
 }
 
@@ -144,7 +142,7 @@ static weft_status rule_classes(struct hf_reading *r, const struct hf_row *row,
     if (value->kind != DOC_MAP || value->count == 0)
         return doc_error(value, NULL, "'%s' is %s, expected a mapping of numbers to labels",
                          value->key, doc_kind_name(value->kind));
-    add_number(r, row->option, value, (int64_t)value->count);
+    hf_add_number(r, row->option, value, (int64_t)value->count);
     return WEFT_OK;
 }
 
@@ -280,7 +278,7 @@ static weft_status rule_full(struct hf_reading *r, const struct hf_row *row,
                              "last, to be 'full_attention'",
                              row->key, (long long)number - 1, (long long)every);
     if (every)
-        add_number(r, row->option, value, every);
+        hf_add_number(r, row->option, value, every);
     return WEFT_OK;
 }
 
@@ -299,89 +297,11 @@ static weft_status rule_compress(struct hf_reading *r, const struct hf_row *row,
             return doc_error(d, NULL, "'%s' does not have two numbers in turn", row->key);
     }
     for (size_t i = 0; i < COUNT_OF(OPTIONS); i++)
-        add_number(r, OPTIONS[i], value, found[i]);
+        hf_add_number(r, OPTIONS[i], value, found[i]);
     return WEFT_OK;
 }
 
-/* ---- encoders of images ---------------------------------------------------------------------- */
-
-/* An option that a row before this one has made; 0: none has. */
-static int64_t made(const struct hf_reading *r, const char *option)
-{
-    const struct doc *value = doc_get(r->options, option);
-    int64_t number = 0;
-    return value && value->text && parse_int(value->text, &number) ? number : 0;
-}
-
-static weft_status rule_pixels(struct hf_reading *r, const struct hf_row *row,
-                               const struct doc *value)
-{
-    int64_t pixels, patch = made(r, "vision_patch"), patches;
-    weft_status status = doc_scalar(value, FIELD_COUNT, &pixels);
-    if (status)
-        return status;
-    if (!patch || pixels % patch || !checked_mul(pixels / patch, pixels / patch, &patches))
-        return doc_error(value, NULL, "'%s' is %lld, expected whole patches of %lld pixels",
-                         value->key, (long long)pixels, (long long)patch);
-    add_number(r, row->option, value, patches);
-    return WEFT_OK;
-}
-
-static weft_status rule_every(struct hf_reading *r, const struct hf_row *row,
-                              const struct doc *value)
-{
-    int64_t every = 0, number = 0, layer;
-    for (const struct doc *d = value->first; d; d = d->next) {
-        bool whole = d->text && parse_int(d->text, &layer);
-        every = number++ || !whole ? every : layer + 1;
-        if (!whole || every < 2 || every > INT32_MAX || layer + 1 != number * every)
-            return doc_error(d, NULL, "'%s' does not list every so-many-th layer", value->key);
-    }
-    if (every)
-        add_number(r, row->option, value, every);
-    return WEFT_OK;
-}
-
-static weft_status rule_side(struct hf_reading *r, const struct hf_row *row,
-                             const struct doc *value)
-{
-    int64_t tokens, patch = made(r, "vision_patch"), side = 0;
-    int64_t patches = patch ? made(r, "vision_image") / patch : 0;
-    weft_status status = doc_scalar(value, FIELD_COUNT, &tokens);
-    if (status)
-        return status;
-    while (side < patches && side * side < tokens)
-        side++;
-    if (!side || side * side != tokens || patches % side)
-        return doc_error(value, NULL, "'%s' is %lld, expected a square whose side divides %lld",
-                         value->key, (long long)tokens, (long long)patches);
-    add_number(r, row->option, value, patches / side);
-    return WEFT_OK;
-}
-
-static weft_status rule_shrink(struct hf_reading *r, const struct hf_row *row,
-                               const struct doc *value)
-{
-    double share;
-    weft_status status = doc_scalar(value, FIELD_REAL, &share);
-    if (status)
-        return status;
-    if (!(share > 0 && share <= 1) || share * INT32_MAX < 1)
-        return doc_error(value, NULL, "'%s' is %g, expected a share of a side", value->key, share);
-    add_number(r, row->option, value, (int64_t)(1 / share + 0.5));
-    return WEFT_OK;
-}
-
-static weft_status rule_merged(struct hf_reading *r, const struct hf_row *row,
-                               const struct doc *value)
-{
-    int64_t merge, all;
-    weft_status status = doc_scalar(value, FIELD_COUNT, &merge);
-    if (status == WEFT_OK && checked_mul(merge, merge, &all) &&
-        checked_mul(all, made(r, "vision_hidden"), &all))
-        add_number(r, row->option, value, all);
-    return status;
-}
+/* ---- others --------------------------------------------------------------------------------- */
 
 static weft_status rule_silent(struct hf_reading *r, const struct hf_row *row,
                                const struct doc *value)
@@ -424,16 +344,17 @@ static weft_status rule_normed(struct hf_reading *r, const struct hf_row *row,
 
 static weft_status (*const RULES[])(struct hf_reading *, const struct hf_row *,
                                     const struct doc *) = {
-    [RULE_COUNT] = rule_count,       [RULE_NUMBER] = rule_number,   [RULE_SHARE] = rule_share,
-    [RULE_BOOL] = rule_bool,         [RULE_LIST] = rule_as_is,      [RULE_FIRST] = rule_first,
-    [RULE_WORD] = rule_as_is,        [RULE_FIXED] = rule_as_is,     [RULE_SEQ] = rule_seq,
-    [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes, [RULE_DTYPE] = rule_dtype,
-    [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,   [RULE_PATTERN] = rule_pattern,
-    [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,   [RULE_FULL] = rule_full,
-    [RULE_COMPRESS] = rule_compress, [RULE_ROPE] = rule_rope,       [RULE_NORMED] = rule_normed,
-    [RULE_PIXELS] = rule_pixels,     [RULE_EVERY] = rule_every,     [RULE_SIDE] = rule_side,
-    [RULE_SHRINK] = rule_shrink,     [RULE_MERGED] = rule_merged,   [RULE_SILENT] = rule_silent,
-    [RULE_EXPECTED] = rule_expected,
+    [RULE_COUNT] = rule_count,       [RULE_NUMBER] = rule_number,     [RULE_SHARE] = rule_share,
+    [RULE_BOOL] = rule_bool,         [RULE_LIST] = rule_as_is,        [RULE_FIRST] = rule_first,
+    [RULE_WORD] = rule_as_is,        [RULE_FIXED] = rule_as_is,       [RULE_SEQ] = rule_seq,
+    [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes,   [RULE_DTYPE] = rule_dtype,
+    [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,     [RULE_PATTERN] = rule_pattern,
+    [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,     [RULE_FULL] = rule_full,
+    [RULE_COMPRESS] = rule_compress, [RULE_ROPE] = rule_rope,         [RULE_NORMED] = rule_normed,
+    [RULE_PIXELS] = rule_pixels,     [RULE_EVERY] = rule_every,       [RULE_SIDE] = rule_side,
+    [RULE_SHRINK] = rule_shrink,     [RULE_MERGED] = rule_merged,     [RULE_TABLE] = rule_table,
+    [RULE_AFTER] = rule_after,       [RULE_SHAPES] = rule_shapes,     [RULE_CROSS] = rule_cross,
+    [RULE_SILENT] = rule_silent,     [RULE_EXPECTED] = rule_expected,
 };
 _Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function");
 

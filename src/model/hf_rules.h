@@ -15,4 +15,21 @@ struct hf_reading {
 /* Adds the option that a row makes of a value, by the row's rule. */
 weft_status hf_apply(struct hf_reading *r, const struct hf_row *row, const struct doc *value);
 
+/* Adds an option; one whose value is not literally in the file has the place of `at` (import_hf.c, I1). */
+void hf_add(struct hf_reading *r, const char *option, struct doc value);
+void hf_add_number(struct hf_reading *r, const char *option, const struct doc *at, int64_t number);
+
+/* hf_rules_vision.c */
+#define HF_RULE(name)                                                                              \
+    weft_status name(struct hf_reading *r, const struct hf_row *row, const struct doc *value)
+HF_RULE(rule_pixels);
+HF_RULE(rule_every);
+HF_RULE(rule_side);
+HF_RULE(rule_shrink);
+HF_RULE(rule_merged);
+HF_RULE(rule_table);
+HF_RULE(rule_after);
+HF_RULE(rule_shapes);
+HF_RULE(rule_cross);
+
 #endif

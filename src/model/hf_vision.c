@@ -86,6 +86,48 @@ static const struct hf_row QWEN2_5_VL[] = {
     IS("projector_norm", "rms"),
 };
 
+/* Images of any size share a table of positions; the model's are as large as the table. */
+static const struct hf_row QWEN3_VL[] = {
+    {"depth", "vision_layers", RULE_COUNT, "27"},
+    {"hidden_size", "vision_hidden", RULE_COUNT, "1152"},
+    {"intermediate_size", "vision_ffn", RULE_COUNT, "4304"},
+    {"num_heads", "vision_heads", RULE_COUNT, "16"},
+    {"in_channels", NULL, RULE_EXPECTED, "3"},
+    {"patch_size", "vision_patch", RULE_COUNT, "16"},
+    {"num_position_embeddings", "vision_image", RULE_TABLE, "2304"},
+    {"temporal_patch_size", "vision_frames", RULE_COUNT, "2"},
+    {"spatial_merge_size", "vision_merge", RULE_COUNT, "2"},
+    {"spatial_merge_size", "projector_ffn", RULE_MERGED, "2"},
+    {"deepstack_visual_indexes", "vision_taps", RULE_AFTER, "[8, 16, 24]"},
+    HAS("vision_positions"),
+    HAS("vision_rotary"),
+    HAS("vision_patch_bias"),
+    IS("projector_norm", "layer"),
+};
+
+/* Intermediate features are those before the layers that are listed. Llama 3.2 pads 1,601 positions of a tile to 1,608 and has
+ * two small tables that are added to whole tiles: both are left out. */
+static const struct hf_row MLLAMA_VISION[] = {
+    {"num_hidden_layers", "vision_layers", RULE_COUNT, "32"},
+    {"num_global_layers", "vision_global_layers", RULE_COUNT, "8"},
+    {"hidden_size", "vision_hidden", RULE_COUNT, "1280"},
+    {"attention_heads", "vision_heads", RULE_COUNT, NULL},
+    {"num_attention_heads", "vision_heads", RULE_OLDER, "16"},
+    {"intermediate_size", "vision_ffn", RULE_COUNT, "5120"},
+    {"image_size", "vision_image", RULE_COUNT, "448"},
+    {"patch_size", "vision_patch", RULE_COUNT, "14"},
+    {"num_channels", NULL, RULE_EXPECTED, "3"},
+    {"max_num_tiles", "vision_tiles", RULE_COUNT, "4"},
+    {"supported_aspect_ratios", "vision_tile_shapes", RULE_SHAPES, "[1, 2, 3, 4, 5, 6, 7, 8]"},
+    {"intermediate_layers_indices", "vision_taps", RULE_LIST, "[3, 7, 15, 23, 30]"},
+    HAS("vision_class_token"),
+    HAS("vision_positions"),
+    HAS("vision_pre_norm"),
+    HAS("vision_post_norm"),
+    LACKS("vision_attention_bias"),
+    IS("projector_layers", "1"),
+};
+
 /* ---- how they join the text ------------------------------------------------------------------ */
 
 static const struct hf_row LLAVA[] = {
@@ -116,9 +158,16 @@ struct named_rows {
 };
 
 static const struct named_rows ENCODERS[] = {
-    TABLE("clip_vision_model", CLIP), TABLE("siglip_vision_model", SIGLIP),
-    TABLE("pixtral", PIXTRAL),        TABLE("llama4_vision_model", LLAMA4_VISION),
-    TABLE("qwen2_vl", QWEN2_VL),      TABLE("qwen2_5_vl", QWEN2_5_VL),
+    TABLE("clip_vision_model", CLIP),
+    TABLE("siglip_vision_model", SIGLIP),
+    TABLE("pixtral", PIXTRAL),
+    TABLE("llama4_vision_model", LLAMA4_VISION),
+    TABLE("qwen2_vl", QWEN2_VL),
+    TABLE("qwen2_5_vl", QWEN2_5_VL),
+    TABLE("qwen3_vl", QWEN3_VL),
+    TABLE("qwen3_vl_moe", QWEN3_VL),
+    TABLE("qwen3_vl_moe_vision", QWEN3_VL),
+    TABLE("mllama_vision_model", MLLAMA_VISION),
 };
 
 static const struct named_rows JOINS[] = {
@@ -128,6 +177,9 @@ static const struct named_rows JOINS[] = {
     TABLE("llama4", AS_ENCODER_SAYS),
     TABLE("qwen2_vl", AS_ENCODER_SAYS),
     TABLE("qwen2_5_vl", AS_ENCODER_SAYS),
+    TABLE("qwen3_vl", AS_ENCODER_SAYS),
+    TABLE("qwen3_vl_moe", AS_ENCODER_SAYS),
+    TABLE("mllama", AS_ENCODER_SAYS),
 };
 
 static bool find(const struct named_rows *tables, size_t count, const struct doc *map,

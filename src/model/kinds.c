@@ -253,6 +253,13 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
         },
 };
 
+bool op_passes_on(const struct op *op, int32_t input)
+{
+    static const unsigned INPUTS[OP_KIND_COUNT] = {[OP_ADD] = 3, [OP_DROPOUT_ADD] = 2};
+    bool gated = op->kind == OP_ADD && op->inputs > 1 && op->weights && input == 0;
+    return !gated && INPUTS[op->kind] >> input & 1;
+}
+
 int op_dims(enum op_kind kind)
 {
     int count = 0;

@@ -60,7 +60,7 @@ static int latent_keys(struct builder *b, const struct decoder *d, int latent, i
 
 int latent_attention(struct builder *b, const struct decoder *d, int64_t layer, int x)
 {
-    struct block_style style = decoder_style(d);
+    struct block_style style = decoder_style(d, layer);
     struct attention_block a = decoder_attention(d, layer);
     a.shape.kv_heads = d->heads;
     a.shape.depth = d->nope_dim + d->rope_dim;

@@ -279,6 +279,7 @@ struct op {
     enum token_copies copies;             /* dispatch, combine */
     enum gating gate;                     /* gated: the activation of its gate */
     bool squared;                         /* relu: the output is max(x, 0)^2 */
+    bool padded;                          /* reshape: zeros follow the input's elements */
     /* linear: tensor parallelism splits it in the way the residual stream is split */
     bool by_stream;
     /* scan, delta: heads of one group, width of a head's state (delta: of its key), positions that are
@@ -370,7 +371,8 @@ double operand_elements(const struct op *op, const struct operand *operand, cons
 double operand_bytes(const struct op *op, const struct operand *operand, const int64_t *local,
                      enum dtype dtype);
 int64_t element_bytes(enum element element, enum dtype dtype);
-bool op_is_activation(enum op_kind kind); /* gelu, relu, silu and those with gates */
+bool op_is_activation(enum op_kind kind);              /* gelu, relu, silu and those with gates */
+bool op_passes_on(const struct op *op, int32_t input); /* its gradient is the output's own */
 
 /* ---- modules and the model ------------------------------------------------------------------- */
 
@@ -400,15 +402,15 @@ struct model {
     int64_t layers;               /* counted as the paper does: transformer layers, CNN blocks */
     int64_t seq;                  /* tokens per sample that count for tokens/s; 1 for images */
     int64_t images, image_tokens; /* of a sample; positions that each takes. 0: there is no tower */
+    bool images_beside;           /* those are not of the sequence: layers attend to them */
     enum dtype dtype;             /* the usual training dtype */
     ARRAY(const char *) warnings; /* opaque operators, ignored fields */
 };
 
 void model_free(struct model *model);
 
-/* The type that an operator computes in when its model trains in `dtype`. With fp8 or nvfp4, only
- * products of weights run in that type, except for those whose output a loss reads; all others run
- * in bf16. */
+/* The type that an operator computes in when its model trains in `dtype`. With fp8 or nvfp4, only products of weights run in
+ * that type, except for those whose output a loss reads; all others run in bf16. */
 enum dtype op_dtype(const struct model *model, int32_t op, enum dtype dtype);
 /* Copies of an operator in the whole model: the product of the repeats around it. */
 int64_t op_copies(const struct model *model, const struct op *op);
@@ -434,14 +436,12 @@ struct totals {
     double kept_bytes; /* read again by the backward pass; a shared tensor counts once */
     int64_t ops;       /* operators, with all copies */
 };
-/* Totals of one sample in this dtype. A module's totals include its submodules and all its
- * copies. */
+/* Totals of one sample in this dtype. A module's totals include its submodules and all its copies. */
 struct totals op_totals(const struct model *model, const struct op *op, enum dtype dtype);
 struct totals module_totals(const struct model *model, int32_t module, enum dtype dtype);
 struct totals model_totals(const struct model *model, enum dtype dtype);
-/* The most that a step holds for one sample besides weights, gradients and optimizer state: all
- * that is kept at the end of the forward pass, or what is still kept when the gradients of a tied
- * table are added up (peak.c). */
+/* The most that a step holds for one sample besides weights, gradients and optimizer state: all that is kept at the end of
+ * the forward pass, or what is still kept when the gradients of a tied table are added up (peak.c). */
 double model_peak_bytes(const struct model *model, enum dtype dtype);
 double op_parameters(const struct op *op); /* parameters that it owns, of one copy */
 /* What one copy keeps for its backward pass with these local dims (as for op_work): its output if
@@ -478,9 +478,8 @@ enum dtype model_todays_dtype(const struct model *model, const char *name);
 struct builder;
 /* How a family is trained today (todays.c). */
 enum family_practice {
-    FLASH_ATTENTION =
-        1,         /* its attention has no bias of positions, so that flash kernels compute it */
-    STAYS_WIDE = 2 /* tables of embeddings: in fp32 */
+    FLASH_ATTENTION = 1, /* no bias of positions: flash kernels compute its attention */
+    STAYS_WIDE = 2       /* tables of embeddings: in fp32 */
 };
 struct family {
     const char *name;

@@ -32,6 +32,27 @@
     "vision_layers: 24, vision_hidden: 1024, vision_heads: 16, vision_ffn: 4096, "                 \
     "vision_image: 1024, vision_patch: 16, vision_rotary: true, vision_pre_norm: true, "           \
     "vision_bias: false, vision_norm: rms, vision_activation: swiglu"
+/* A table of 48 x 48 positions; features after three layers are added in the decoder's first three (deepstack). */
+#define QWEN3_VISION                                                                               \
+    ", vocab: 151936, qk_norm: true, head_dim: 128, seq: 4096, rope_base: 5000000, "               \
+    "vision_heads: 16, vision_image: 768, vision_patch: 16, vision_frames: 2, vision_merge: 2, "   \
+    "vision_positions: true, vision_rotary: true, vision_patch_bias: true, projector_norm: "       \
+    "layer, "
+#define QWEN3_VISION_SMALL                                                                         \
+    QWEN3_VISION "vision_layers: 24, vision_hidden: 1024, vision_ffn: 4096, "                      \
+                 "vision_taps: [6, 12, 18], projector_ffn: 4096"
+#define QWEN3_VISION_LARGE                                                                         \
+    QWEN3_VISION "vision_layers: 27, vision_hidden: 1152, vision_ffn: 4304, "                      \
+                 "vision_taps: [9, 17, 25], projector_ffn: 4608"
+/* Four tiles of 560 pixels, which see each other; six layers' features side by side; the decoder's every fifth layer
+ * attends to them. */
+#define LLAMA32_VISION                                                                             \
+    ", kv_heads: 8, vocab: 128256, seq: 8192, rope_base: 500000, cross_first: 3, cross_every: 5, " \
+    "vision_layers: 32, vision_global_layers: 8, vision_hidden: 1280, vision_heads: 16, "          \
+    "vision_ffn: 5120, vision_image: 560, vision_patch: 14, vision_tiles: 4, "                     \
+    "vision_tile_shapes: 9, vision_taps: [3, 7, 15, 23, 30], vision_class_token: true, "           \
+    "vision_positions: true, vision_pre_norm: true, vision_post_norm: true, "                      \
+    "vision_attention_bias: false, projector_layers: 1"
 #define LLAMA4                                                                                     \
     "layers: 48, hidden: 5120, heads: 40, kv_heads: 8, head_dim: 128, ffn: 16384, "                \
     "expert_ffn: 8192, top_k: 1, shared_experts: 1, vocab: 202048, seq: 8192, window: 8192, "      \
@@ -54,6 +75,28 @@ const struct preset VISION_PRESETS[] = {
      "layers: 80, hidden: 8192, heads: 64, kv_heads: 8, ffn: 29568, vocab: 152064, "
      "vision_ffn: 3456" QWEN_VISION,
      PUBLIC},
+    {"qwen3-vl-2b", "llama",
+     "layers: 28, hidden: 2048, heads: 16, kv_heads: 8, ffn: 6144, tied: true" QWEN3_VISION_SMALL,
+     PUBLIC},
+    {"qwen3-vl-4b", "llama",
+     "layers: 36, hidden: 2560, heads: 32, kv_heads: 8, ffn: 9728, tied: true" QWEN3_VISION_SMALL,
+     PUBLIC},
+    {"qwen3-vl-8b", "llama",
+     "layers: 36, hidden: 4096, heads: 32, kv_heads: 8, ffn: 12288" QWEN3_VISION_LARGE, PUBLIC},
+    {"qwen3-vl-32b", "llama",
+     "layers: 64, hidden: 5120, heads: 64, kv_heads: 8, ffn: 25600" QWEN3_VISION_LARGE, PUBLIC},
+    {"qwen3-vl-30b-a3b", "moe",
+     "layers: 48, hidden: 2048, heads: 32, kv_heads: 4, experts: 128, top_k: 8, expert_ffn: 768, "
+     "balance_weight: 0.001" QWEN3_VISION_LARGE,
+     PUBLIC},
+    {"qwen3-vl-235b-a22b", "moe",
+     "layers: 94, hidden: 4096, heads: 64, kv_heads: 4, experts: 128, top_k: 8, expert_ffn: 1536, "
+     "balance_weight: 0.001" QWEN3_VISION_LARGE,
+     PUBLIC},
+    {"llama3.2-11b-vision", "llama",
+     "layers: 40, hidden: 4096, heads: 32, ffn: 14336" LLAMA32_VISION, PUBLIC},
+    {"llama3.2-90b-vision", "llama",
+     "layers: 100, hidden: 8192, heads: 64, ffn: 28672" LLAMA32_VISION, PUBLIC},
     {"llava-1.5-7b", "llama", "layers: 32, hidden: 4096, heads: 32, ffn: 11008" CLIP_VISION,
      PUBLIC},
     {"llava-1.5-13b", "llama", "layers: 40, hidden: 5120, heads: 40, ffn: 13824" CLIP_VISION,

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "model/cnn.h"
 #include "model/decoder.h"
 
 const char *const VISION_NORMS[] = {"layer", "rms", NULL};
@@ -18,15 +19,26 @@ static int64_t patches_of(const struct vision *v)
     return (v->image / v->patch) * (v->image / v->patch);
 }
 
-int64_t vision_tokens(const struct vision *v)
-{
-    return patches_of(v) / (v->merge * v->merge);
-}
-
-/* Positions that the encoder's layers have for one image. */
+/* Positions that the encoder's layers have for one tile. */
 static int64_t positions_of(const struct vision *v)
 {
     return patches_of(v) + v->class_token;
+}
+
+int64_t vision_tokens(const struct vision *v, bool crosses)
+{
+    int64_t joined = patches_of(v) / (v->merge * v->merge);
+    return v->tiles * (crosses ? positions_of(v) : joined);
+}
+
+static int64_t tiles_of(const struct vision *v)
+{
+    return v->images * v->tiles;
+}
+
+int64_t vision_deepstack(const struct vision *v, bool crosses)
+{
+    return v->taps && !crosses ? (int64_t)v->taps->count : 0;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -61,18 +73,60 @@ done:
     return status;
 }
 
-static weft_status check_tokens(const struct vision *v, int64_t seq, const struct doc *where)
+/* The layers after which features are taken, in order. */
+static weft_status read_taps(const struct vision *v, int64_t tap[MOST_TAPPED], size_t *count)
 {
-    int64_t tokens;
-    if (checked_mul(v->images, vision_tokens(v), &tokens) && tokens < seq)
-        return WEFT_OK;
-    return doc_error(option_at(where, "images"), "give fewer or smaller images, or a longer 'seq'",
-                     "%lld %s of %lld tokens leave no place for text in a sequence of %lld",
-                     (long long)v->images, v->images == 1 ? "image" : "images",
-                     (long long)vision_tokens(v), (long long)seq);
+    const struct counts_rule rule = {1, MOST_TAPPED, v->layers};
+    weft_status status = v->taps ? read_counts(v->taps, &rule, tap, count) : WEFT_OK;
+    for (size_t i = 1; status == WEFT_OK && i < *count; i++)
+        if (tap[i] <= tap[i - 1])
+            status = doc_error(v->taps, NULL,
+                               "'vision_taps' has %lld after %lld, expected numbers that grow",
+                               (long long)tap[i], (long long)tap[i - 1]);
+    return status;
 }
 
-weft_status vision_check(const struct vision *v, int64_t seq, const struct doc *where)
+static weft_status check_taps(const struct vision *v, const struct vision_user *user,
+                              const struct doc *where)
+{
+    int64_t tap[MOST_TAPPED];
+    size_t count = 0;
+    weft_status status = WEFT_OK;
+    TRY(read_taps(v, tap, &count));
+    if (count && v->window)
+        TRY(doc_error(option_at(where, "vision_taps"), NULL,
+                      "'vision_taps' is given beside 'vision_window', expected one of them"));
+    if (!user->crosses && (int64_t)count > user->layers)
+        TRY(doc_error(option_at(where, "vision_taps"), NULL,
+                      "'vision_taps' has %zu entries, expected at most one for each of the "
+                      "decoder's %lld layers",
+                      count, (long long)user->layers));
+    if (user->crosses && v->merge > 1 && v->class_token)
+        TRY(doc_error(option_at(where, "vision_merge"), NULL,
+                      "'vision_merge' leaves no place for a class token that layers attend to"));
+done:
+    return status;
+}
+
+static weft_status check_tokens(const struct vision *v, const struct vision_user *user,
+                                const struct doc *where)
+{
+    int64_t tokens, each = vision_tokens(v, user->crosses);
+    bool counted = checked_mul(v->images, each, &tokens);
+    if (counted && (user->crosses ? tokens <= MOST_SEQ : tokens < user->seq))
+        return WEFT_OK;
+    if (user->crosses)
+        return doc_error(option_at(where, "images"), "give fewer or smaller images",
+                         "%lld images of %lld tokens are more than the %d that layers attend to",
+                         (long long)v->images, (long long)each, MOST_SEQ);
+    return doc_error(option_at(where, "images"), "give fewer or smaller images, or a longer 'seq'",
+                     "%lld %s of %lld tokens leave no place for text in a sequence of %lld",
+                     (long long)v->images, v->images == 1 ? "image" : "images", (long long)each,
+                     (long long)user->seq);
+}
+
+weft_status vision_check(const struct vision *v, const struct vision_user *user,
+                         const struct doc *where)
 {
     weft_status status = WEFT_OK;
     if (!v->layers)
@@ -86,7 +140,8 @@ weft_status vision_check(const struct vision *v, int64_t seq, const struct doc *
     TRY(option_divides(where, "vision_merge", v->merge, "patches along a side",
                        v->image / v->patch));
     TRY(check_window(v, where));
-    TRY(check_tokens(v, seq, where));
+    TRY(check_taps(v, user, where));
+    TRY(check_tokens(v, user, where));
 done:
     return status;
 }
@@ -96,6 +151,7 @@ done:
 struct tower {
     const struct vision *v;
     int attention;
+    bool gated;
 };
 
 static struct block_style style_of(const struct vision *v)
@@ -120,16 +176,19 @@ static int layer(struct builder *b, const void *options, int64_t number, int x)
 {
     const struct tower *t = options;
     const struct vision *v = t->v;
-    struct block_style style = style_of(v);
+    struct block_style style = style_of(v), attending;
     struct attention_block a = {.shape = {v->heads, v->heads, v->hidden / v->heads, 0, false},
                                 .kernel = (enum attention_kernel)t->attention,
                                 .rotary = v->rotary};
     struct mlp_block m = {v->ffn ? v->ffn : 4 * v->hidden,
                           v->activation ? ACTIVATION_GATED : ACTIVATION_GELU, false};
     size_t first = b->ops.len;
-    x = block_attention(b, x, &style, &a);
-    part_images(b, first, sees_image(v, number) ? positions_of(v) : v->window,
-                v->images * positions_of(v));
+    style.gated = t->gated;
+    attending = style;
+    attending.bias &= v->attention_bias;
+    x = block_attention(b, x, &attending, &a);
+    part_images(b, first, sees_image(v, number) ? v->tiles * positions_of(v) : v->window,
+                tiles_of(v) * positions_of(v));
     return block_mlp(b, x, &style, &m);
 }
 
@@ -152,11 +211,11 @@ static int beside(struct builder *b, const char *name, int x, int64_t out, bool 
 
 static int embed(struct builder *b, const struct vision *v)
 {
-    int64_t seq = v->images * patches_of(v), pixels = CHANNELS * v->frames * v->patch * v->patch;
+    int64_t seq = tiles_of(v) * patches_of(v), pixels = CHANNELS * v->frames * v->patch * v->patch;
     int x = build_input(b, 3, (int64_t[]){1, seq, pixels}, ELEMENT_COMPUTE);
     x = beside(b, "patches", x, v->hidden, v->patch_bias);
     if (v->class_token) {
-        seq += v->images;
+        seq += tiles_of(v);
         x = build_reshape(b, "class_token", x, 3, (int64_t[]){1, seq, v->hidden});
         block_add_weight(b, "weight", v->hidden);
     }
@@ -164,16 +223,20 @@ static int embed(struct builder *b, const struct vision *v)
         x = build_add(b, "positions", x, -1);
         block_add_weight(b, "weight", positions_of(v) * v->hidden);
     }
+    if (v->shapes) {
+        x = build_add(b, "tile_positions", x, -1);
+        block_add_weight(b, "weight", v->shapes * v->tiles * positions_of(v) * v->hidden);
+    }
     return v->pre_norm ? block_norm(b, "pre_norm", x, style_of(v).norm) : x;
 }
 
 /* The patches of each token side by side, or their mean. */
 static int merged(struct builder *b, const struct vision *v, int x)
 {
-    int64_t seq = v->images * vision_tokens(v), each = v->pool ? 1 : v->merge * v->merge;
+    int64_t seq = v->images * vision_tokens(v, false), each = v->pool ? 1 : v->merge * v->merge;
     if (v->class_token)
         x = build_reshape(b, "patches_alone", x, 3,
-                          (int64_t[]){1, v->images * patches_of(v), v->hidden});
+                          (int64_t[]){1, tiles_of(v) * patches_of(v), v->hidden});
     if (v->merge == 1)
         return x;
     return build_reshape(b, "merge", x, 3, (int64_t[]){1, seq, each * v->hidden});
@@ -185,11 +248,9 @@ static int normed(struct builder *b, const struct vision *v, int x)
     return v->projector_norm ? block_norm(b, "norm", x, NORMS[v->projector_norm]) : x;
 }
 
-static int projector(struct builder *b, const struct vision *v, int x, int64_t width)
+/* The products of a projector, with an activation between each two. */
+static int products(struct builder *b, const struct vision *v, int x, int64_t width)
 {
-    build_module(b, "projector");
-    x = merged(b, v, v->pool ? x : normed(b, v, x));
-    x = v->pool ? normed(b, v, x) : x;
     int64_t inner = v->projector_ffn ? v->projector_ffn : width;
     for (int64_t i = 0; i + 1 < v->projector_layers; i++) {
         const char *number = arena_printf(b->arena, "%lld", (long long)i);
@@ -197,36 +258,94 @@ static int projector(struct builder *b, const struct vision *v, int x, int64_t w
                          v->projector_bias);
         x = build_gelu(b, arena_printf(b->arena, "gelu%s", i ? number : ""), x);
     }
-    x = build_linear(b, "down", x, width, v->projector_bias);
+    return build_linear(b, "down", x, width, v->projector_bias);
+}
+
+/* Qwen3-VL's projectors of taps have their norm after patches have been merged (PatchMerger's use_postshuffle_norm). */
+static void project_taps(struct builder *b, const struct vision *v, int64_t width)
+{
+    for (int64_t i = 0; i < b->images.deepstack; i++) {
+        build_module_indexed(b, "deepstack", i);
+        int x = normed(b, v, merged(b, v, b->images.tapped[i]));
+        b->images.tapped[i] = products(b, v, x, width);
+        build_module_end(b);
+    }
+}
+
+/* The last layer's features and those of all taps, side by side. */
+static int beside_taps(struct builder *b, const struct vision *v, int x)
+{
+    int parts[MOST_TAPPED + 1] = {x}, count = v->taps ? (int)v->taps->count : 0;
+    for (int i = 0; i < count; i++)
+        parts[i + 1] = b->images.tapped[i];
+    return count ? build_concat(b, "taps", parts, count + 1, 2) : x;
+}
+
+static int projector(struct builder *b, const struct vision *v, const struct vision_user *user,
+                     int x)
+{
+    build_module(b, "projector");
+    if (user->crosses)
+        x = normed(b, v, beside_taps(b, v, x)); /* I4 */
+    else
+        x = v->pool ? normed(b, v, merged(b, v, x)) : merged(b, v, normed(b, v, x));
+    x = products(b, v, x, user->width);
     build_module_end(b);
     return x;
 }
 
-int vision_build(struct builder *b, const struct vision *v, int64_t width, int attention)
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* All layers, those of taps noted in b->images. */
+static int encoder(struct builder *b, const struct tower *tower, int x)
 {
-    struct tower tower = {v, attention};
-    const struct layer_row row = {&tower, alike, layer};
-    int64_t period = v->full_every ? v->full_every : 1;
+    const struct vision *v = tower->v;
+    const struct layer_row row = {tower, alike, layer};
+    int64_t period = v->full_every ? v->full_every : 1, tap[MOST_TAPPED], from = 0;
+    size_t taps = 0;
+    b->status = b->status ? b->status : read_taps(v, tap, &taps);
+    if (period > 1)
+        return decoder_rows(b, &row, 0, v->layers, period, x);
+    for (size_t i = 0; i < taps; from = tap[i++])
+        b->images.tapped[i] = x = decoder_runs(b, &row, from, tap[i] - from, x);
+    return decoder_runs(b, &row, from, v->layers - from, x);
+}
+
+static int global_layers(struct builder *b, const struct tower *tower, int x)
+{
+    const struct tower gated = {tower->v, tower->attention, true};
+    if (!tower->v->global_layers)
+        return x;
+    build_module(b, "global");
+    x = decoder_runs(b, &(struct layer_row){&gated, alike, layer}, 0, tower->v->global_layers, x);
+    build_module_end(b);
+    return x;
+}
+
+void vision_build(struct builder *b, const struct vision *v, const struct vision_user *user)
+{
+    const struct tower tower = {v, user->attention, false};
     size_t first = b->ops.len;
     b->place = PLACE_TOWER;
+    b->images = (struct images){.deepstack = vision_deepstack(v, user->crosses)};
     build_module(b, "vision");
-    int x = embed(b, v);
-    x = period > 1 ? decoder_rows(b, &row, 0, v->layers, period, x)
-                   : decoder_runs(b, &row, 0, v->layers, x);
+    int x = encoder(b, &tower, embed(b, v));
     if (v->post_norm)
         x = block_norm(b, "post_norm", x, style_of(v).norm);
+    x = global_layers(b, &tower, x);
     if (v->frozen)
         build_freeze(b, first);
     first = b->ops.len;
     bool frozen = b->frozen;
     b->frozen = v->projector_frozen;
-    x = projector(b, v, x, width);
+    project_taps(b, v, user->width);
+    b->images.tokens = projector(b, v, user, x);
     b->frozen = frozen;
     if (v->frozen && v->projector_frozen)
         build_freeze(b, first);
     build_module_end(b);
     b->place = PLACE_BODY;
     b->model->images = v->images;
-    b->model->image_tokens = vision_tokens(v);
-    return x;
+    b->model->image_tokens = vision_tokens(v, user->crosses);
+    b->model->images_beside = user->crosses;
 }

@@ -7,26 +7,36 @@
  *   tokens = projector(merged(norm(x)))           merge x merge patches become one token
  *   y = (tokens, embedding(text)),  images * tokens + text = seq                               (1)
  *
- *   I1  Patches see only those of their own image; with a window only those of their own part of it, except for every
- *       full_every-th layer (Qwen2.5-VL). Both are documents of one sequence (struct op).
+ *   I1  Patches see only those of their own image, all of its tiles; with a window only those of their own part of it,
+ *       except for every full_every-th layer (Qwen2.5-VL). Both are documents of one sequence (struct op).
  *   I2  Everything up to the projector's end is in PLACE_TOWER, the text's embedding and (1) are in PLACE_JOIN.
  *   I3  A frozen tower keeps nothing for the backward pass, and no gradient enters it.
+ *   I4  What is taken after `taps` layers, too, has one of two uses. Where the decoder has (1), a projector of its own brings
+ *       the k-th to the text's width, and it is added to the images' positions after the decoder's k-th layer (Qwen3-VL's
+ *       deepstack). Where layers of the decoder attend to the images instead (Llama 3.2), there is no (1): all taps lie beside
+ *       the last layer's features before the one projector, and tokens of class are among what it projects.
  */
 #ifndef WEFT_MODEL_VISION_H
 #define WEFT_MODEL_VISION_H
 
 #include "model/builder.h"
 
+enum { MOST_TILES = 1024 };
+
 struct vision {
     int64_t layers, hidden, heads, ffn; /* layers 0: there is no tower */
     int64_t image, patch;               /* pixels along a side of an image, and of a patch */
-    int64_t frames;                     /* of a video that share a patch; an image is repeated */
-    int64_t window, full_every;         /* patches that see each other (I1); 0: all of an image */
-    int64_t merge;                      /* patches along a side of what becomes one token */
-    int64_t images;                     /* of a sample */
-    int64_t projector_layers;           /* products between the encoder and the text */
-    int64_t projector_ffn;              /* features between them; 0: as many as the text has */
-    bool class_token, positions, rotary, bias, patch_bias, pre_norm, post_norm;
+    int64_t tiles;                      /* of that size, of an image */
+    int64_t shapes; /* in which tiles are laid, each with a table of positions; 0: no such table */
+    int64_t global_layers;      /* gated ones after the others */
+    const struct doc *taps;     /* numbers of layers after which features are taken (I4) */
+    int64_t frames;             /* of a video that share a patch; an image is repeated */
+    int64_t window, full_every; /* patches that see each other (I1); 0: all of an image */
+    int64_t merge;              /* patches along a side of what becomes one token */
+    int64_t images;             /* of a sample */
+    int64_t projector_layers;   /* products between the encoder and the text */
+    int64_t projector_ffn;      /* features between them; 0: as many as the text has */
+    bool class_token, positions, rotary, bias, attention_bias, patch_bias, pre_norm, post_norm;
     bool pool; /* patches that become one token are averaged, not laid side by side */
     bool projector_bias, frozen, projector_frozen;
     int norm, activation, projector_norm;
@@ -37,8 +47,8 @@ extern const char *const VISION_ACTIVATIONS[]; /* gelu, swiglu */
 extern const char *const PROJECTOR_NORMS[];    /* none, rms, layer */
 
 #define VISION_DEFAULTS                                                                            \
-    .frames = 1, .merge = 1, .images = 1, .projector_layers = 2, .bias = true,                     \
-    .projector_bias = true
+    .frames = 1, .merge = 1, .images = 1, .tiles = 1, .projector_layers = 2, .bias = true,         \
+    .attention_bias = true, .projector_bias = true
 
 /* clang-format off */
 #define VISION_OPTION(member, name, most)                                                          \
@@ -55,6 +65,10 @@ extern const char *const PROJECTOR_NORMS[];    /* none, rms, layer */
     VISION_OPTION(ffn, vision_ffn, MOST_HIDDEN),                                                   \
     VISION_OPTION(image, vision_image, MOST_PIXELS),                                               \
     VISION_OPTION(patch, vision_patch, MOST_PIXELS),                                               \
+    VISION_OPTION(tiles, vision_tiles, MOST_TILES),                                                \
+    VISION_OPTION(shapes, vision_tile_shapes, MOST_TILES),                                         \
+    VISION_OPTION(global_layers, vision_global_layers, MOST_LAYERS),                               \
+    {"vision_taps", FIELD_DOC, offsetof(struct decoder, vision.taps)},                             \
     VISION_OPTION(frames, vision_frames, MOST_PIXELS),                                             \
     VISION_OPTION(window, vision_window, MOST_SEQ),                                                \
     {"vision_full_every", FIELD_COUNT, offsetof(struct decoder, vision.full_every), .min = 2, .max = MOST_PERIOD}, \
@@ -63,6 +77,7 @@ extern const char *const PROJECTOR_NORMS[];    /* none, rms, layer */
     VISION_FLAG(positions, vision_positions),                                                      \
     VISION_FLAG(rotary, vision_rotary),                                                            \
     VISION_FLAG(bias, vision_bias),                                                                \
+    VISION_FLAG(attention_bias, vision_attention_bias),                                            \
     VISION_FLAG(patch_bias, vision_patch_bias),                                                    \
     VISION_FLAG(pre_norm, vision_pre_norm),                                                        \
     VISION_FLAG(post_norm, vision_post_norm),                                                      \
@@ -77,11 +92,21 @@ extern const char *const PROJECTOR_NORMS[];    /* none, rms, layer */
     VISION_FLAG(projector_frozen, projector_frozen)
 /* clang-format on */
 
-/* Positions of the decoder's sequence that one image takes, and all of a sample. */
-int64_t vision_tokens(const struct vision *v);
-/* Whether the options make a tower whose tokens leave room for text in `seq` positions. */
-weft_status vision_check(const struct vision *v, int64_t seq, const struct doc *where);
-/* The tower, `width` features wide at its end; `attention` is a word of ATTENTION_WORDS. Call it before any text. */
-int vision_build(struct builder *b, const struct vision *v, int64_t width, int attention);
+/* What a decoder is to its tower. */
+struct vision_user {
+    int64_t seq, width, layers;
+    int attention; /* a word of ATTENTION_WORDS */
+    bool crosses;  /* its layers attend to the images, which are not in its sequence (I4) */
+};
+
+/* Tokens that one image becomes: positions of the decoder's sequence, or keys. */
+int64_t vision_tokens(const struct vision *v, bool crosses);
+/* Features that are added after layers of the decoder, one each (I4). */
+int64_t vision_deepstack(const struct vision *v, bool crosses);
+/* Whether the options make a tower whose tokens leave room for text in the user's positions. */
+weft_status vision_check(const struct vision *v, const struct vision_user *user,
+                         const struct doc *where);
+/* The tower, as wide at its end as its user, into b->images. Call it before any text. */
+void vision_build(struct builder *b, const struct vision *v, const struct vision_user *user);
 
 #endif

@@ -50,6 +50,11 @@ static const struct {
     {"qwen2.5-vl-7b", 8292166656},
     {"llava-1.5-7b", 7063427072},
     {"gemma-3-4b", 4300079472},
+    {"qwen3-vl-8b", 8767123696},
+    {"qwen3-vl-30b-a3b", 31070754032},
+    /* Less eight words of its table and two tables that are added to whole tiles, with a gate each and one of positions:
+     * 10,670,220,835 - 8 x 4096 - 2 x 9 x 4 x 1280 - 3. */
+    {"llama-3.2-11b-vision", 10670095904},
     {"nemotron-4-340b", 341029195776}, /* its report, Table 1: 9.4 and 331.6 billion */
     /* 671 billion and a layer that predicts one token more. */
     {"deepseek-v3", 671026404352 + 11610068480},
@@ -129,6 +134,28 @@ static bool same_routing(const struct routing *a, const struct routing *b)
     return a->scores == b->scores && a->balance == b->balance && a->groups == b->groups &&
            a->group_top_k == b->group_top_k && a->scale == b->scale &&
            a->balance_weight == b->balance_weight && a->balance_bias == b->balance_bias;
+}
+
+/* Where features are taken and which layers attend to images: those of Qwen3-VL after the layers listed, those of Llama 3.2 before. */
+static void taps_are_as_configs_say(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *folder, *preset, *options;
+    } ROWS[] = {{"tests/data/hf/qwen3-vl-8b", "qwen3-vl-8b", NULL},
+                {"tests/data/hf/llama-3.2-11b-vision", "llama3.2-11b-vision", "seq: 4096"}};
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct model *file = opened_file(ROWS[i].folder, NULL);
+        struct model *preset = NULL;
+        assert_int_equal(model_open(ROWS[i].preset, ROWS[i].options, &preset), WEFT_OK);
+        assert_int_equal(file->ops, preset->ops);
+        for (int32_t k = 0; k < file->ops; k++) {
+            assert_string_equal(file->op[k].name, preset->op[k].name);
+            assert_int_equal(op_copies(file, &file->op[k]), op_copies(preset, &preset->op[k]));
+        }
+        model_free(file);
+        model_free(preset);
+    }
 }
 
 /* What no number depends on is the same in a preset and in the model's own file. */
@@ -456,6 +483,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(configs_have_published_parameters),
         cmocka_unit_test(absent_keys_have_transformers_defaults),
+        cmocka_unit_test(taps_are_as_configs_say),
         cmocka_unit_test(positions_and_routers_are_as_configs_say),
         cmocka_unit_test(numbers_are_those_on_file),
         cmocka_unit_test(overrides_win_over_a_config),

@@ -47,10 +47,23 @@ static const struct op *op_at(const struct model *model, const char *path)
  * 4096 x 4096 after four patches have become one, and 4096 x 5120: 871,932,416.
  *
  * Gemma 3: SigLIP has 27 layers of 4 (1152 x 1152 + 1152) + 2 x 1152 x 4304 + 4304 + 1152 + 4 x 1152 = 15,239,504, 4096
- * positions, patches with a bias and a norm: 416,866,032; then a norm and 1152 x 2560. */
+ * positions, patches with a bias and a norm: 416,866,032; then a norm and 1152 x 2560.
+ *
+ * Qwen3-VL: 27 layers of 15,239,504, 2,304 positions, patches of 1536 x 1152 with a bias: 415,891,440; and four projectors of
+ * 4608 x 4608 and 4608 x 4096 with biases, three with a norm of 4608 and one of 1152: 160,496,896.
+ *
+ * Llama 3.2: 40 layers of 4 x 1280 x 1280 + 2 x 1280 x 5120 + 5120 + 1280 + 4 x 1280 = 19,672,320, the gates of 8 of them,
+ * 1,601 positions and a table of 9 x 4 x 1,601, patches of 588 x 1280, a class token and two norms: 863,475,216; then
+ * 7680 x 4096 with a bias. */
 static void presets_have_published_parameters(void **state)
 {
     (void)state;
+    enum {
+        QWEN3_VISION = 27 * 15239504 + 2304 * 1152 + 1536 * 1152 + 1152 +
+                       4 * (4608 * 4608 + 4608 + 4608 * 4096 + 4096) + 3 * 2 * 4608 + 2 * 1152,
+        LLAMA32_VISION =
+            40 * 19672320 + 16 + 37 * 1601 * 1280 + 588 * 1280 + 5 * 1280 + 7680 * 4096 + 4096
+    };
     static const struct {
         const char *name;
         double parameters, tower; /* tower: with the projector */
@@ -63,6 +76,8 @@ static void presets_have_published_parameters(void **state)
         {"llama4-maverick-vision", 400711848960 + 871932416, 871932416},
         {"gemma3-4b", 4300079472, 416866032 + 1152 + 1152 * 2560},
         {"gemma3-27b", 27432406640, 416866032 + 1152 + 1152 * 5376},
+        {"qwen3-vl-8b", 8767123696, QWEN3_VISION},
+        {"llama3.2-11b-vision", 10670095904, LLAMA32_VISION},
     };
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
         struct model *model = opened(ROWS[i].name, NULL);
@@ -109,6 +124,73 @@ static void flops_are_those_by_hand(void **state)
     assert_int_equal(op_at(model, "join")->output.size[1], 64);
     assert_int_equal(op_at(model, "vision.layers.0.attn.attention")->document, 16);
     assert_int_equal(op_at(model, "vision.layers.3.attn.attention")->document, 64);
+    model_free(model);
+}
+
+/* Deepstack: one image of 8 x 8 patches, 16 tokens after merging. Each tap has a projector of 128 x 128 and 128 x 64 beside the
+ * last layer's, and what it makes is added after the decoder's layers 0 and 1, whose text begins after the image. */
+static void deepstack_is_added_in_the_first_layers(void **state)
+{
+    (void)state;
+    struct model *model =
+        opened("llama2-7b", "layers: 4, hidden: 64, heads: 4, ffn: 128, vocab: 96, "
+                            "vision_layers: 4, vision_hidden: 32, vision_heads: 2, "
+                            "vision_ffn: 48, vision_image: 32, vision_patch: 4, "
+                            "vision_merge: 2, seq: 64, projector_ffn: 128, "
+                            "projector_norm: layer, vision_taps: [1, 3]");
+    double flops = 0;
+    struct arena *scratch = arena_new();
+    for (int32_t i = 0; i < model->ops; i++)
+        if (strstr(op_path(scratch, model, &model->op[i], 0), "deepstack."))
+            flops += op_totals(model, &model->op[i], DTYPE_BF16).flops[PHASE_FORWARD];
+    arena_free(scratch);
+    assert_float_equal(flops, 2 * 2.0 * 16 * (128 * 128 + 128 * 64), 0.5);
+    const struct op *padded = op_at(model, "layers.1.image_features");
+    assert_true(padded->padded && padded->place == PLACE_BODY);
+    assert_int_equal(padded->input[0].size[1], 16);
+    assert_int_equal(padded->output.size[1], 64);
+    assert_int_equal(op_at(model, "vision.deepstack.1.norm")->size[2], 128);
+    assert_int_equal(op_at(model, "vision.projector.norm")->size[2], 32);
+    assert_int_equal(op_copies(model, op_at(model, "layers.2.mlp.add")),
+                     2); /* layers 2 and 3 are alike */
+    model_free(model);
+}
+
+#define CROSS                                                                                      \
+    "layers: 6, hidden: 64, heads: 4, kv_heads: 2, ffn: 128, vocab: 96, seq: 64, cross_first: 1, " \
+    "cross_every: 3, vision_layers: 2, vision_hidden: 32, vision_heads: 2, vision_image: 16, "     \
+    "vision_patch: 4, vision_tiles: 2, vision_tile_shapes: 3, vision_class_token: true, "          \
+    "vision_positions: true, vision_global_layers: 1, vision_taps: [1], projector_layers: 1"
+
+/* Two tiles of 16 patches and a class token: 34 positions, which see each other and are the keys of layers 1 and 4: products of
+ * 64 x 64 on 64 positions twice and of 64 x 32 on 34 positions twice, and 4 x 64 x 34 x 64. The sequence is text. */
+static void layers_attend_to_images(void **state)
+{
+    (void)state;
+    struct model *model = opened("llama2-7b", CROSS);
+    double flops = 0;
+    struct arena *scratch = arena_new();
+    for (int32_t i = 0; i < model->ops; i++)
+        if (strstr(op_path(scratch, model, &model->op[i], 0), ".cross."))
+            flops += op_totals(model, &model->op[i], DTYPE_BF16).flops[PHASE_FORWARD];
+    arena_free(scratch);
+    double products = 2.0 * 64 * 2 * 64 * 64 + 2.0 * 34 * 2 * 64 * 32;
+    assert_float_equal(flops, 2 * (products + 4.0 * 64 * 34 * 64), 0.5);
+    assert_true(model->images_beside);
+    assert_int_equal(model->image_tokens, 34);
+    assert_int_equal(op_at(model, "embedding")->output.size[1], 64);
+    const struct op *keys = op_at(model, "layers.1.cross.attention");
+    assert_int_equal(keys->input[1].size[1], 34);
+    assert_false(keys->causal);
+    assert_int_equal(op_at(model, "layers.1.mlp.add")->weights, 1); /* the gates */
+    assert_int_equal(op_at(model, "layers.0.mlp.add")->weights, 0);
+    assert_int_equal(op_at(model, "vision.global.layers.0.mlp.add")->weights, 1);
+    assert_int_equal(op_at(model, "vision.projector.taps")->output.size[2], 64);
+    assert_int_equal(op_at(model, "vision.layers.0.attn.attention")->document, 0); /* one image */
+    model_free(model);
+    model = opened("llama2-7b", CROSS ", document: 16");
+    assert_int_equal(op_at(model, "layers.1.cross.attention")->document, 0);
+    assert_int_equal(op_at(model, "layers.0.attn.attention")->document, 16);
     model_free(model);
 }
 
@@ -178,6 +260,20 @@ static void wrong_towers_are_refused(void **state)
          "'vision_window' is 7, expected a divisor of the 64 patches of "
          "an image"},
         {SIZES(2, 2, 32), "2 images of 16 tokens leave no place for text in a sequence of 32"},
+        {SMALL ", vision_taps: [3, 2]", "'vision_taps' has 2 after 3, expected numbers that grow"},
+        {SMALL ", vision_taps: [1, 2, 3]",
+         "'vision_taps' has 3 entries, expected at most one for each of the decoder's 2 layers"},
+        {SMALL ", vision_taps: [5]", "an entry of 'vision_taps' is 5, expected at most 4"},
+        {SMALL ", vision_taps: [1], vision_window: 16",
+         "'vision_taps' is given beside 'vision_window', expected one of them"},
+        {CROSS ", vision_merge: 2",
+         "'vision_merge' leaves no place for a class token that layers attend to"},
+        {SMALL ", cross_first: 1, cross_every: 1",
+         "'cross_first' is 1, expected less than 'cross_every', 1"},
+        {CROSS ", window: 8, full_every: 2",
+         "'cross_every' is given beside 'full_every', expected one of them"},
+        {"cross_first: 1", "'cross_first' is the first of the layers of 'cross_every'"},
+        {"cross_every: 4", "'cross_every' says which layers attend to images"},
         {SMALL ", vision_full_every: 2", "'vision_full_every' says which layers have no "
                                          "'vision_window', and none is given"},
     };
@@ -193,6 +289,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets_have_published_parameters),
         cmocka_unit_test(flops_are_those_by_hand),
+        cmocka_unit_test(deepstack_is_added_in_the_first_layers),
+        cmocka_unit_test(layers_attend_to_images),
         cmocka_unit_test(frozen_towers_keep_nothing),
         cmocka_unit_test(wrong_towers_are_refused),
     };

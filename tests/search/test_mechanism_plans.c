@@ -27,6 +27,10 @@ static const struct {
     {"qwen3-30b-a3b", "layers: 4, seq: 512, experts: 16"},
     {"llama3-8b", "layers: 4, seq: 1024, document: 512"},
     {"qwen2.5-vl-7b", "layers: 4, seq: 1024, images: 2, vision_image: 448, vision_layers: 8"},
+    {"qwen3-vl-8b",
+     "layers: 4, seq: 512, vision_image: 256, vision_layers: 4, vision_taps: [1, 2]"},
+    {"llama3.2-11b-vision", "layers: 5, seq: 512, vision_image: 112, vision_layers: 4, "
+                            "vision_global_layers: 1, vision_taps: [2]"},
     {"llama4-scout-vision", "layers: 4, seq: 512, vision_layers: 4, vision_frozen: true"},
 };
 enum { MOST_CASES = 4096 };

@@ -244,6 +244,22 @@ static void make_positions(struct builder *b, struct rng *rng)
     give_weight(b, seq * features);
 }
 
+static void make_gated_add(struct builder *b, struct rng *rng)
+{
+    make_add(b, rng);
+    give_weight(b, 1);
+    build_last(b)->keep |= KEEP_INPUT_0;
+}
+
+/* A table of one of several equal parts of a sample, or one of which the sample takes the first rows. */
+static void make_tiles(struct builder *b, struct rng *rng)
+{
+    int64_t rows = from_to(rng, 1, 4), features = from_to(rng, 1, 40), tiles = from_to(rng, 2, 4);
+    bool more = maybe(rng);
+    build_add(b, "op", sequence(b, more ? rows : rows * tiles, features), -1);
+    give_weight(b, (more ? rows * tiles : rows) * features);
+}
+
 static void make_rotary(struct builder *b, struct rng *rng)
 {
     int64_t depth = 2 * from_to(rng, 1, 5), share = from_to(rng, 1, 4), heads = from_to(rng, 1, 3);
@@ -414,7 +430,7 @@ static void make_reshape(struct builder *b, struct rng *rng)
 {
     int64_t seq = from_to(rng, 1, 6), width = from_to(rng, 1, 6), times = from_to(rng, 2, 4);
     int x = sequence(b, seq, width);
-    switch (rng_below(rng, 4)) {
+    switch (rng_below(rng, 6)) {
     case 0:
         build_reshape(b, "op", x, 2, (int64_t[]){1, seq * width});
         break;
@@ -424,6 +440,14 @@ static void make_reshape(struct builder *b, struct rng *rng)
     case 2:
         build_reshape(b, "op", x, 3, (int64_t[]){1, seq + 1, width});
         give_weight(b, width);
+        break;
+    case 3: /* a row before each of the sequence's */
+        build_reshape(b, "op", x, 3, (int64_t[]){1, 2 * seq, width});
+        give_weight(b, width);
+        break;
+    case 4:
+        build_reshape(b, "op", x, 3, (int64_t[]){1, times * seq, width});
+        build_last(b)->padded = true;
         break;
     default:
         build_reshape(b, "op", x, 3, (int64_t[]){1, seq, times * width});
@@ -457,6 +481,8 @@ static const struct {
     {OP_DROPOUT_ADD, make_dropout_add, 20},
     {OP_ADD, make_add, 20},
     {OP_ADD, make_positions, 20},
+    {OP_ADD, make_gated_add, 20},
+    {OP_ADD, make_tiles, 20},
     {OP_ROTARY, make_rotary, 40},
     {OP_CONV1D, make_conv1d, 40},
     {OP_SCAN, make_scan, 40},

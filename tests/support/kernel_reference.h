@@ -255,6 +255,15 @@ static double ref_gated(const struct op *op, double gate, double up)
                                             : ref_silu(gate));
 }
 
+/* Of two inputs, the first through a gate if there is one; of an input and a weight, which may cover a part of a sample. */
+static double ref_sum(const struct reference *r, int64_t i, double x)
+{
+    int64_t sample = per_sample(&r->op->output);
+    if (r->op->inputs == 2)
+        return (r->op->weights ? tanh(r->weight[0][0]) : 1) * x + r->input[1][i];
+    return x + r->weight[0][i % sample % r->op->weight[0].operand.size[0]];
+}
+
 static void ref_pointwise(struct reference *r)
 {
     int64_t sample = per_sample(&r->op->output);
@@ -282,7 +291,7 @@ static void ref_pointwise(struct reference *r)
             *y = x * kept + r->input[1][i];
             break;
         default:
-            *y = x + (r->op->weights ? r->weight[0][i % sample] : r->input[1][i]);
+            *y = ref_sum(r, i, x);
             break;
         }
     }
@@ -494,11 +503,18 @@ static void ref_reshape(struct reference *r)
     const struct op *op = r->op;
     int64_t in = per_sample(&op->input[0]), out = per_sample(&op->output);
     int64_t width = op->input[0].size[op->input[0].axes - 1];
-    for (int64_t i = 0; i < r->batch * out; i++) {
+    int64_t parts = op->weights ? (out - in) / op->weight[0].operand.size[0] : 1;
+    in /= parts;
+    out /= parts;
+    for (int64_t i = 0; i < r->batch * parts * out; i++) {
         int64_t at = i % out, from = at;
+        if (op->padded && at >= in) {
+            r->output[i] = 0;
+            continue;
+        }
         if (op->weights)
             from = at - op->weight[0].operand.size[0];
-        else if (out > in)
+        else if (out > in && !op->padded)
             from = at / (width * (out / in)) * width + at % width;
         r->output[i] = from < 0 ? r->weight[0][at] : r->input[0][i / out * in + from];
     }

@@ -67,6 +67,16 @@ static const struct small_model {
               "vision_hidden: 16, vision_heads: 2, vision_image: 16, vision_patch: 4, "
               "vision_class_token: true, vision_positions: true, vision_pre_norm: true, "
               "vision_frozen: true}"},
+    {"llama", "{layers: 3, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq: 8, vocab: 96, "
+              "vision_layers: 3, vision_hidden: 16, vision_heads: 4, vision_ffn: 32, "
+              "vision_image: 16, vision_patch: 4, vision_merge: 2, vision_positions: true, "
+              "vision_taps: [1, 2], projector_norm: layer}"},
+    {"llama", "{layers: 4, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq: 16, vocab: 96, "
+              "cross_first: 1, cross_every: 3, vision_layers: 3, vision_global_layers: 1, "
+              "vision_hidden: 16, vision_heads: 2, vision_image: 8, vision_patch: 4, "
+              "vision_tiles: 4, vision_tile_shapes: 3, vision_taps: [1, 2], "
+              "vision_class_token: true, vision_positions: true, vision_post_norm: true, "
+              "vision_attention_bias: false, projector_layers: 1}"},
 };
 enum { SMALL_MODEL_COUNT = COUNT_OF(SMALL_MODELS) };
 

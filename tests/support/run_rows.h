@@ -27,7 +27,9 @@ enum {
     LLAMA_WINDOWS = 21,
     GPT_EXPERTS = 22,
     TOWER = 23,
-    TOWER_FROZEN = 24
+    TOWER_FROZEN = 24,
+    TOWER_DEEPSTACK = 25,
+    TOWER_CROSS = 26
 };
 
 static inline void choose(struct plan *plan, const char *path, const char *split)
@@ -355,6 +357,26 @@ static const struct row {
      TOWER_FROZEN,
      4,
      {.tp = 2, .pp = 2, .global_batch = 4, RECOMPUTE(FULL)}},
+    {"tower with deepstack, tp 2, sp, pp 2",
+     TOWER_DEEPSTACK,
+     4,
+     {.tp = 2, .pp = 2, .sequence = true, .global_batch = 4}},
+    {"tower with deepstack, cp 2, dp 2, zero 3",
+     TOWER_DEEPSTACK,
+     4,
+     {.cp = 2, .dp = 2, .shard = 3, .global_batch = 4, RECOMPUTE(FULL)}},
+    {"tower that layers attend to, tp 2, sp, dp 2",
+     TOWER_CROSS,
+     4,
+     {.tp = 2, .dp = 2, .sequence = true, .shard = 1, .global_batch = 4}},
+    {"tower that layers attend to, on a stage of its own, pp 2",
+     TOWER_CROSS,
+     3,
+     {.pp = 2, .encoder_pp = 1, .global_batch = 4, RECOMPUTE(FULL)}},
+    {"tower that layers attend to, cp 2, tp 2",
+     TOWER_CROSS,
+     4,
+     {.cp = 2, .tp = 2, .global_batch = 2}},
     {"vit, dp 2, tp 2", VIT, 4, {.dp = 2, .tp = 2, .global_batch = 4}},
     {"resnet, dp 2", RESNET, 2, {.dp = 2, .micro_batch = 2, .global_batch = 4}},
     {"resnet, dp 2, zero 3",

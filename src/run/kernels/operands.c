@@ -35,14 +35,14 @@ int64_t loss_columns(const struct kernel_call *call)
 
 const char *add_refuses(const struct op *op)
 {
-    int64_t sample = 1;
+    int64_t sample = 1, weight = op->weights == 1 ? op->weight[0].operand.size[0] : 0;
     for (int i = 1; i < op->output.axes; i++)
         sample *= op->output.size[i];
-    if (op->inputs == 2 && op->weights == 0)
+    if (op->inputs == 2 && (op->weights == 0 || weight == 1))
         return NULL;
-    return op->inputs == 1 && op->weights == 1 && op->weight[0].operand.size[0] == sample
+    return op->inputs == 1 && weight && (sample % weight == 0 || weight > sample)
                ? NULL
-               : "it adds neither two tensors nor a weight as large as a sample";
+               : "it adds neither two tensors nor a weight that covers a sample or a part of it";
 }
 
 const char *embedding_refuses(const struct op *op)

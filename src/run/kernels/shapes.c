@@ -55,10 +55,16 @@ struct movement movement_of(const struct op *op)
                          .out = elements_from(&op->output, 1),
                          .front = op->weights ? op->weight[0].operand.size[0] : 0,
                          .rows = 1,
-                         .times = 1};
+                         .times = 1,
+                         .parts = 1};
     int64_t width = op->input[0].size[op->input[0].axes - 1];
+    if (m.front && m.out > m.in && (m.out - m.in) % m.front == 0 &&
+        m.in % ((m.out - m.in) / m.front) == 0)
+        m.parts = (m.out - m.in) / m.front;
+    m.in /= m.parts;
+    m.out /= m.parts;
     m.run = m.out - m.front < m.in ? m.out - m.front : m.in;
-    if (m.out > m.in && !m.front) {
+    if (m.out > m.in && !m.front && !op->padded) {
         m.run = width;
         m.rows = m.in / width;
         m.times = m.out / m.in;
@@ -71,7 +77,7 @@ const char *reshape_refuses(const struct op *op)
     struct movement m = movement_of(op);
     if (op->inputs != 1 || op->weights > 1)
         return "it moves more than one tensor";
-    return m.front + m.rows * m.run * m.times == m.out
+    return movement_zeros(&m) == 0 || (op->padded && movement_zeros(&m) > 0)
                ? NULL
                : "its sizes do not say which elements go where";
 }

@@ -14,8 +14,9 @@
  *
  *   as many elements    the same, in order (Swin's windows and merged patches)
  *   fewer               the first ones (the first position of BERT and of a class token)
- *   a weight more       the weight, then the elements (ViT's class token)
+ *   a weight more       the weight, then the elements (ViT's class token); several more: one before each equal part
  *   longer rows         each row several times (DeepSeek's key that all heads share)
+ *   more, if `padded`   the elements, then zeros (features of images, where text follows)
  *
  * A softmax may have a learned bias. T5's is one number per head and bucket of the distance between key and
  * query, stored (bucket, head). With n buckets for one direction, e = n / 2 of them stand for one distance,
@@ -110,11 +111,16 @@ int64_t elements_from(const struct operand *operand, int axis);
 int joined_axis(const struct op *op);
 const char *concat_refuses(const struct op *op);
 
-/* One sample of a reshape: `front` elements of a weight, then rows of `run` elements, each `times` over, out of
- * `in` elements. */
+/* One of the equal `parts` of a sample of a reshape: `front` elements of a weight, then rows of `run` elements, each `times`
+ * over, out of `in` elements, then zeros up to `out`. */
 struct movement {
-    int64_t in, out, front, rows, run, times;
+    int64_t in, out, front, rows, run, times, parts;
 };
+/* Elements of a part that are zeros. */
+static inline int64_t movement_zeros(const struct movement *m)
+{
+    return m->out - m->front - m->rows * m->run * m->times;
+}
 struct movement movement_of(const struct op *op);
 const char *reshape_refuses(const struct op *op);
 

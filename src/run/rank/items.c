@@ -325,14 +325,11 @@ static void find_kept(struct calling *c, enum phase phase)
     c->call.kept = c->kept ? c->kept->data : NULL;
 }
 
-/* Operands whose gradient is the output's own (I1): bits, from the first. */
-static const unsigned PASSES_ON[OP_KIND_COUNT] = {[OP_ADD] = 3, [OP_DROPOUT_ADD] = 2};
-
+/* Whether an operand's gradient is the output's own (I1). */
 static bool passes_on(const struct calling *c, int32_t k)
 {
     const struct laid *laid = c->local_op->laid;
-    return PASSES_ON[laid->op->kind] >> k & 1 &&
-           layout_equal(&laid->input_grad[k], &laid->output_grad);
+    return op_passes_on(laid->op, k) && layout_equal(&laid->input_grad[k], &laid->output_grad);
 }
 
 static int64_t gradient_elements(const struct calling *c, int32_t k)

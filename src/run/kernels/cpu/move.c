@@ -42,16 +42,24 @@ const struct cpu_kernel CPU_CONCAT = {
 
 /* ---- reshape --------------------------------------------------------------------------------- */
 
+static void clear_elements(enum dtype dtype, void *to, int64_t at, int64_t count)
+{
+    memset((char *)to + at * dtype_bytes(dtype), 0, (size_t)(count * dtype_bytes(dtype)));
+}
+
 static void reshape_forward(const struct kernel_call *call)
 {
     struct movement m = movement_of(call->op);
-    for (int64_t sample = 0; sample < call->size[0]; sample++) {
+    int64_t zeros = movement_zeros(&m);
+    for (int64_t part = 0; part < call->size[0] * m.parts; part++) {
         if (m.front)
-            copy_elements(call->dtype, call->weight[0], 0, m.front, call->output, sample * m.out);
-        int64_t to = sample * m.out + m.front;
+            copy_elements(call->dtype, call->weight[0], 0, m.front, call->output, part * m.out);
+        int64_t to = part * m.out + m.front;
         for (int64_t i = 0; i < m.rows * m.times; i++, to += m.run)
-            copy_elements(call->dtype, call->input[0], sample * m.in + i / m.times * m.run, m.run,
+            copy_elements(call->dtype, call->input[0], part * m.in + i / m.times * m.run, m.run,
                           call->output, to);
+        if (zeros)
+            clear_elements(call->dtype, call->output, to, zeros);
     }
 }
 
@@ -63,7 +71,7 @@ static void reshape_input(const struct kernel_call *call)
     float *sum_tile = call->scratch, *tile = sum_tile + m.run;
     if (!call->input_gradient[0])
         return;
-    for (int64_t row = 0; row < call->size[0] * m.rows; row++) {
+    for (int64_t row = 0; row < call->size[0] * m.parts * m.rows; row++) {
         int64_t at = row / m.rows * m.in + row % m.rows * m.run;
         int64_t from = row / m.rows * m.out + m.front + row % m.rows * m.run * m.times;
         float *sum = tile_write(dtype, call->input_gradient[0], at, sum_tile);
@@ -74,18 +82,16 @@ static void reshape_input(const struct kernel_call *call)
         tile_done(dtype, call->input_gradient[0], at, m.run, sum);
     }
     int64_t moved = m.rows * m.run, rest = m.in - moved;
-    for (int64_t sample = 0; rest && sample < call->size[0]; sample++)
-        memset((char *)call->input_gradient[0] + (sample * m.in + moved) * dtype_bytes(dtype), 0,
-               (size_t)(rest * dtype_bytes(dtype)));
+    for (int64_t part = 0; rest && part < call->size[0] * m.parts; part++)
+        clear_elements(dtype, call->input_gradient[0], part * m.in + moved, rest);
 }
 
 static void reshape_weight(const struct kernel_call *call)
 {
     struct movement m = movement_of(call->op);
-    for (int64_t sample = 0; m.front && sample < call->size[0]; sample++)
-        row_add(
-            tile_read(call->dtype, call->output_gradient, sample * m.out, m.front, call->scratch),
-            m.front, call->weight_gradient[0]);
+    for (int64_t part = 0; m.front && part < call->size[0] * m.parts; part++)
+        row_add(tile_read(call->dtype, call->output_gradient, part * m.out, m.front, call->scratch),
+                m.front, call->weight_gradient[0]);
 }
 
 static int64_t reshape_scratch(const struct kernel_call *call)

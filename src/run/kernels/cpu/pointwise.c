@@ -1,4 +1,4 @@
-/* pointwise.c - kinds that treat elements alike: activations, gates, dropout, sums.
+/* pointwise.c - kinds that treat elements alike: activations, gates, dropout (sums are in sums.c).
  *
  *   gelu    x s(2 c (x + 0.044715 x^3)), c = sqrt(2 / pi), s the sigmoid: the tanh form
  *           (Hendrycks and Gimpel, 2016)
@@ -9,12 +9,11 @@
  *           feature stand side by side, so that every split of the features holds whole pairs
  *           (compile's layouts); or a and b are two inputs
  *   dropout x m / (1 - p), m = 0 with probability p; dropout_add the same plus a residual
- *   add     x + y, or x + w where w is a weight with a number for each place of a sample
  *
  *   I1  A mask comes from the seed and the element's index in the whole (kernels.h, I2): a key of the
  *       row it is in, mixed with its column. One byte of each element is kept.
  */
-#include "run/kernels/cpu/cpu.h"
+#include "run/kernels/cpu/places.h"
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
@@ -215,16 +214,6 @@ static const struct activation_kernel *activation_of(const struct op *op)
     return op->kind == OP_GELU ? &GELU : &SILU;
 }
 
-static int64_t elements_of(const struct kernel_call *call)
-{
-    return axes_product(call, &call->op->output, 0, call->op->output.axes);
-}
-
-static int64_t tile_from(int64_t first, int64_t all)
-{
-    return all - first < TILE ? all - first : TILE;
-}
-
 static void activation_forward(const struct kernel_call *call)
 {
     const struct activation_kernel *f = activation_of(call->op);
@@ -302,39 +291,6 @@ static void gated_input(const struct kernel_call *call)
     }
 const struct cpu_kernel CPU_GELU = ACTIVATION, CPU_RELU = ACTIVATION, CPU_SILU = ACTIVATION;
 const struct cpu_kernel CPU_GATED = {.phase = {gated_forward, gated_input}};
-
-/* ---- where elements are ---------------------------------------------------------------------- */
-
-/* Rows along the last axis. */
-struct row_places {
-    int axes;
-    struct extent axis[MAX_AXES];
-    int64_t rows, columns;
-};
-
-static struct row_places places_of(const struct kernel_call *call)
-{
-    struct row_places p = {.axes = call->op->output.axes, .rows = 1};
-    for (int i = 0; i < p.axes; i++) {
-        p.axis[i] = axis_extent(call, &call->op->output, i);
-        if (i + 1 < p.axes)
-            p.rows *= p.axis[i].size;
-    }
-    p.columns = p.axis[p.axes - 1].size;
-    return p;
-}
-
-/* The number of a row in the whole, counted from axis `outermost` on. */
-static int64_t row_in_whole(const struct row_places *p, int64_t row, int outermost)
-{
-    int64_t index = 0, stride = 1;
-    for (int i = p->axes - 2; i >= outermost; i--) {
-        index += (p->axis[i].begin + row % p->axis[i].size) * stride;
-        row /= p->axis[i].size;
-        stride *= p->axis[i].whole;
-    }
-    return index;
-}
 
 /* ---- dropout --------------------------------------------------------------------------------- */
 
@@ -419,70 +375,4 @@ const struct cpu_kernel CPU_DROPOUT = {
 const struct cpu_kernel CPU_DROPOUT_ADD = {
     .kept_bytes = dropout_kept,
     .phase = {dropout_forward, dropout_input},
-};
-
-/* ---- sums ------------------------------------------------------------------------------------ */
-
-VECTOR static void sum_tiles(const float *restrict x, const float *restrict y, int64_t count,
-                             float *restrict z)
-{
-    for (int64_t i = 0; i < count; i++)
-        z[i] = x[i] + y[i];
-}
-
-/* count elements from `first` of x and of the output, plus those from `at` of y. */
-static void add_range(const struct kernel_call *call, const void *y, int64_t at, int64_t first,
-                      int64_t all)
-{
-    float x_tile[TILE], y_tile[TILE], z_tile[TILE];
-    for (int64_t i = 0; i < all; i += TILE) {
-        int64_t count = tile_from(i, all);
-        float *z = tile_write(call->dtype, call->output, first + i, z_tile);
-        sum_tiles(tile_read(call->dtype, call->input[0], first + i, count, x_tile),
-                  tile_read(call->dtype, y, at + i, count, y_tile), count, z);
-        tile_done(call->dtype, call->output, first + i, count, z);
-    }
-}
-
-/* Where a row's numbers are in a weight of one sample. */
-static int64_t row_in_weight(const struct row_places *p, int64_t row)
-{
-    const struct extent *last = &p->axis[p->axes - 1];
-    return row_in_whole(p, row, 1) * last->whole + last->begin;
-}
-
-static void add_forward(const struct kernel_call *call)
-{
-    if (call->op->inputs > 1) {
-        add_range(call, call->input[1], 0, 0, elements_of(call));
-        return;
-    }
-    struct row_places p = places_of(call);
-    for (int64_t row = 0; row < p.rows; row++)
-        add_range(call, call->weight[0], row_in_weight(&p, row), row * p.columns, p.columns);
-}
-
-static void add_input(const struct kernel_call *call)
-{
-    for (int i = 0; i < call->op->inputs; i++)
-        if (call->input_gradient[i])
-            copy_elements(call->dtype, call->output_gradient, 0, elements_of(call),
-                          call->input_gradient[i], 0);
-}
-
-static void add_weight(const struct kernel_call *call)
-{
-    struct row_places p = places_of(call);
-    float tile[TILE];
-    for (int64_t row = 0; call->op->weights && row < p.rows; row++)
-        for (int64_t i = 0; i < p.columns; i += TILE) {
-            int64_t count = tile_from(i, p.columns);
-            row_add(tile_read(call->dtype, call->output_gradient, row * p.columns + i, count, tile),
-                    count, call->weight_gradient[0] + row_in_weight(&p, row) + i);
-        }
-}
-
-const struct cpu_kernel CPU_ADD = {
-    .refuses = add_refuses,
-    .phase = {add_forward, add_input, add_weight},
 };

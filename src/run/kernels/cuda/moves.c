@@ -60,7 +60,9 @@ const struct gpu_kind GPU_CONCAT = {
 static void reshape_forward(const struct kernel_call *call)
 {
     struct movement m = movement_of(call->op);
-    int64_t samples = call->size[0];
+    int64_t samples = call->size[0] * m.parts;
+    if (movement_zeros(&m))
+        CUDA_DEVICE.clear(call->stream, call->output, samples * m.out * dtype_bytes(call->dtype));
     copy_rows(call, (struct row_copy){samples, m.front, 0, m.out}, call->weight[0], call->output);
     if (m.times == 1) {
         copy_rows(call, (struct row_copy){samples, m.run, m.in, m.out}, call->input[0],
@@ -75,7 +77,7 @@ static void reshape_forward(const struct kernel_call *call)
 static void reshape_input(const struct kernel_call *call)
 {
     struct movement m = movement_of(call->op);
-    int64_t samples = call->size[0];
+    int64_t samples = call->size[0] * m.parts;
     if (call->input_gradient[0])
         CUDA_LAUNCH(call->stream, &MOVED_INPUT, call->dtype, cuda_elements(samples * m.in),
                     &call->output_gradient, &call->input_gradient[0], &samples, &m);
@@ -85,9 +87,10 @@ static void reshape_weight(const struct kernel_call *call)
 {
     struct movement m = movement_of(call->op);
     struct cuda_grid grid = {ceil_div(m.front, THREADS), 1, 1, THREADS, 0};
+    int64_t samples = call->size[0] * m.parts;
     if (m.front)
         CUDA_LAUNCH(call->stream, &MOVED_WEIGHT, call->dtype, grid, &call->output_gradient,
-                    &call->weight_gradient[0], &call->size[0], &m);
+                    &call->weight_gradient[0], &samples, &m);
 }
 
 const struct gpu_kind GPU_RESHAPE = {

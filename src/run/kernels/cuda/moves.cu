@@ -3,7 +3,7 @@
 
 /* As in shapes.h. */
 struct movement {
-    int64_t in, out, front, rows, run, times;
+    int64_t in, out, front, rows, run, times, parts;
 };
 
 /* Sums over the copies of a row; what was left out has no gradient. A thread for each element of the input. */

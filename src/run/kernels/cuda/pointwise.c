@@ -212,8 +212,18 @@ static void add_weight(const struct kernel_call *call)
                     &call->weight_gradient[0], &p, &sample, &samples);
 }
 
+static const char *gpu_add_refuses(const struct op *op)
+{
+    const char *why = add_refuses(op);
+    int64_t sample = 1;
+    for (int i = 1; i < op->output.axes; i++)
+        sample *= op->output.size[i];
+    bool plain = !op->weights || (op->inputs == 1 && op->weight[0].operand.size[0] == sample);
+    return why || plain ? why : "a GPU adds neither through a gate nor parts of a weight";
+}
+
 const struct gpu_kind GPU_ADD = {
-    .refuses = add_refuses,
+    .refuses = gpu_add_refuses,
     .phase = {add_forward, add_input, add_weight},
 };
 

@@ -256,18 +256,23 @@ static double last_share(const struct plan *plan, int64_t instance)
     return uneven && parts > 1 ? 2 - 1 / parts : 1;
 }
 
-/* What attention in fp8 takes with a scale for each block of 32, over one scale for a tensor: cuDNN 9.22's own tables of
- * GB200 and GB300, 1.08 to 1.13 forward and 1.13 to 1.31 backward. */
-static double blocks_share(const struct plan *plan, const struct work *work)
+/* What attention and products in fp8 take with a scale for each block of 32, over one scale for a tensor, by phase. Attention:
+ * cuDNN 9.22's own tables of GB200 and GB300, 1.08 to 1.13 forward and 1.13 to 1.31 backward. Products: Transformer Engine's
+ * table of a layer on a B300, operands cast beforehand (docs/examples/gemm_profiling): 2.365, 2.397 and 2.400 ms in MXFP8
+ * beside 2.158, 2.329 and 2.325 with one scale (FP8Current). */
+static const double BLOCK_ATTENTION[PHASE_COUNT] = {1.1, 1.27, 1.27};
+static const double BLOCK_PRODUCT[PHASE_COUNT] = {1.096, 1.029, 1.032};
+
+static double blocks_share(const struct plan *plan, int64_t instance, const struct work *work)
 {
-    static const double AHEAD = 1.1, BACK = 1.27;
     int recipe = software_word(&plan->software, FACT_FP8_RECIPE);
-    bool blocks = recipe == RECIPE_BLOCKS ||
-                  (recipe == RECIPE_DEVICE && device_scales_blocks(&plan->cluster->node.device));
-    bool attention = work->kernel == KERNEL_ATTENTION && work->dtype == DTYPE_FP8;
-    if (!attention || !blocks)
+    bool able = device_scales_blocks(plan_instance_device(plan, instance));
+    bool blocks = recipe == RECIPE_BLOCKS || (recipe == RECIPE_DEVICE && able);
+    if (work->dtype != DTYPE_FP8 || !blocks)
         return 1;
-    return work->phase == PHASE_FORWARD ? AHEAD : BACK;
+    if (work->kernel == KERNEL_ATTENTION)
+        return BLOCK_ATTENTION[work->phase];
+    return work->kernel == KERNEL_MATMUL && able ? BLOCK_PRODUCT[work->phase] : 1;
 }
 
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase)
@@ -287,7 +292,7 @@ const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, en
         struct kernel_cost cost = cost_on_device(own, &work[i]);
         if (i == 0) {
             cost.ns = (int64_t)((double)cost.ns * last_share(plan, instance) *
-                                blocks_share(plan, &work[0]));
+                                blocks_share(plan, instance, &work[0]));
             known->device = cost;
         } else
             known->device.ns += cost.ns;

@@ -6,6 +6,7 @@
  *                  the same: dgx-h100:1x8
  *   64xA100-40G, 64xH100-SXM5-80GB
  *                  a device by the beginnings of words of its own name
+ *   h200:1x2       nodes and devices of each, of the machine of such devices: hgx-h200:1x2
  *   gb200-nvl72:256gpus, gb200-nvl72:64nodes, gb200-nvl72:4racks
  *                  a size with its unit: gb200-nvl72:4x64, gb200-nvl72:4x64, gb200-nvl72:4
  *
@@ -174,6 +175,13 @@ static bool counts_devices(struct arena *keep, const char *name, int64_t *count,
     return parse_int(name + last, count) && *count > 0;
 }
 
+/* "2x4": so many nodes with so many devices each. */
+static bool is_nodes_by_devices(const char *size)
+{
+    size_t digits = strspn(size, "0123456789");
+    return digits > 0 && size[digits] == 'x';
+}
+
 const char *cluster_meant(struct arena *keep, const char *name)
 {
     int64_t devices = 0;
@@ -189,7 +197,8 @@ const char *cluster_meant(struct arena *keep, const char *name)
         return meant;
     if (preset == alone && !counted)
         return name;
-    if (!counted && (!colon || !NICKNAMES[at].counts_devices))
+    bool as_preset = !colon || !NICKNAMES[at].counts_devices || is_nodes_by_devices(colon + 1);
+    if (!counted && as_preset)
         return arena_printf(keep, "%s%s", preset, colon ? colon : "");
     if (!counted && (!parse_int(colon + 1, &devices) || devices < 1))
         return name;

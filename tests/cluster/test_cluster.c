@@ -148,6 +148,8 @@ static void test_nicknames(void **state)
         {"8xH100", "dgx-h100:1"},
         {"4xa100", "dgx-a100:1x4"},
         {"h200:4096", "hgx-h200:512"},
+        {"h200:1x2", "hgx-h200:1x2"},
+        {"H100:2x4", "dgx-h100:2x4"},
         {"72xGB200", "gb200-nvl72:1"},
         {"8xMI300X", "mi300x:1"}, /* devices, where the name of a device is a preset's */
         {"MI300X:8", "mi300x:8"},

@@ -386,6 +386,7 @@ static weft_status run_measured(struct compare_command *options)
     weft_status status;
     TRY(check_measured(options));
     TRY(plan_open(&options->plan, &opened));
+    TRY(take_run_facts(options->measured, opened.plan));
     TRY(simulate(opened.plan, &simulation, &prediction));
     TRY(overlay_read(options->arena, options->measured, prediction, &overlay));
     if (options->fold_back)

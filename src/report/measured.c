@@ -17,9 +17,7 @@ struct events {
     size_t len, cap;
 };
 
-static const char HINT[] = "write it with `weft train PLAN --trace`, and name the same plan; of a "
-                           "folded schedule that was run with --clip, with "
-                           "--software default,clipping=norm";
+static const char HINT[] = "write it with `weft train PLAN --trace`, and name the same plan";
 
 static weft_status read_event(struct arena *scratch, const char *path, json_t *json,
                               const struct prediction *prediction, struct events *out)
@@ -56,22 +54,47 @@ static int by_step(const void *a, const void *b)
                               : (x->task > y->task) - (x->task < y->task);
 }
 
+static weft_status load_trace(const char *path, json_t **out)
+{
+    json_error_t error;
+    *out = json_load_file(path, 0, &error);
+    if (!*out && error.line <= 0)
+        return bad_input(path, 0, HINT, "cannot be opened: %s", strerror(errno));
+    return *out ? WEFT_OK : bad_input(path, error.line, HINT, "is no JSON: %s", error.text);
+}
+
 static weft_status read_events(struct arena *scratch, const char *path,
                                const struct prediction *prediction, struct events *out)
 {
-    json_error_t error;
-    json_t *root = json_load_file(path, 0, &error);
-    json_t *list = json_object_get(root, "traceEvents"), *json;
+    json_t *root = NULL, *json;
     size_t i;
-    weft_status status = WEFT_OK;
-    if (!root && error.line <= 0)
-        TRY(bad_input(path, 0, HINT, "cannot be opened: %s", strerror(errno)));
-    if (!root)
-        TRY(bad_input(path, error.line, HINT, "is no JSON: %s", error.text));
-    json_array_foreach(list, i, json) TRY(read_event(scratch, path, json, prediction, out));
+    weft_status status;
+    TRY(load_trace(path, &root));
+    json_array_foreach(json_object_get(root, "traceEvents"), i, json)
+        TRY(read_event(scratch, path, json, prediction, out));
     if (out->len == 0)
         TRY(bad_input(path, 0, HINT, "has no tasks of a run"));
     qsort(out->data, out->len, sizeof *out->data, by_step);
+done:
+    json_decref(root);
+    return status;
+}
+
+weft_status take_run_facts(const char *path, struct plan *plan)
+{
+    json_t *root = NULL;
+    enum policy policy = plan->policy;
+    weft_status status;
+    TRY(load_trace(path, &root));
+    json_t *facts = json_object_get(root, "otherData");
+    const char *software = json_string_value(json_object_get(facts, "software"));
+    const char *name = json_string_value(json_object_get(facts, "policy"));
+    if (name && !policy_from_name(name, &policy))
+        TRY(bad_input(path, 0, HINT, "was run with a policy '%s', which there is not", name));
+    if (plan->policy == policy_for(plan->dtype))
+        plan->policy = policy;
+    if (software && software_is_default(&plan->software))
+        TRY(software_from_text(software, &plan->software));
 done:
     json_decref(root);
     return status;

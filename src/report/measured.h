@@ -47,6 +47,9 @@ struct overlay {
     const double *task_s; /* per task of the graph: the median of (1); 0 without a trace */
 };
 
+/* Gives a plan that says nothing about it the software and the policy that the trace's run had: `weft train` runs on a GPU
+ * with facts of its own. */
+weft_status take_run_facts(const char *path, struct plan *plan);
 /* `prediction` must be of the unfolded graph. */
 weft_status overlay_read(struct arena *keep, const char *path, const struct prediction *prediction,
                          struct overlay *out);

@@ -369,10 +369,13 @@ static void put_head(struct trace *trace, const char *shown)
     const struct plan *plan = trace->prediction->plan;
     fprintf(trace->file,
             "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"weft %s\",\"model\":%s,"
-            "\"cluster\":%s,\"schedule\":%s,\"shown\":\"%s\"},\n\"traceEvents\":[\n",
+            "\"cluster\":%s,\"schedule\":%s,\"software\":%s,\"policy\":\"%s\",\"shown\":\"%s\"},\n"
+            "\"traceEvents\":[\n",
             weft_version(), trace_quoted(trace->scratch, plan->model->name),
             trace_quoted(trace->scratch, plan->cluster->name),
-            trace_quoted(trace->scratch, plan->schedule), shown);
+            trace_quoted(trace->scratch, plan->schedule),
+            trace_quoted(trace->scratch, software_text(trace->scratch, &plan->software)),
+            policy_name(plan->policy), shown);
 }
 
 static int32_t longest_run(const struct graph *graph)

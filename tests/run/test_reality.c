@@ -305,6 +305,35 @@ static void test_folding_back(void **state)
     check_fold_back(scratch, (struct degrees){.pp = 2, BATCH, AGAIN}, 0.5);
 }
 
+/* A trace knows the software and the policy of its run: a plan that names none is predicted with those, one that names
+ * some with its own. */
+static void test_a_trace_knows_its_software(void **state)
+{
+    const struct scratch *scratch = *state;
+    struct bed bed = bed_open();
+    struct plan *plan = plan_on(&bed, (struct degrees){BATCH});
+    struct software other = plan->software;
+    struct prediction *ran;
+    const char *trace = scratch_path(scratch, "trace.json");
+    plan->policy = POLICY_MIXED_FP32_GRADIENTS;
+    assert_int_equal(software_from_text("weft-cuda,clipping=norm", &plan->software), WEFT_OK);
+    struct software own = plan->software;
+    assert_int_equal(simulate(plan, &(struct simulate_options){.fold = FOLD_NEVER}, &ran), WEFT_OK);
+    write_trace(scratch->arena, ran, 1, trace);
+    prediction_free(ran);
+    plan->policy = policy_for(plan->dtype);
+    plan->software = other;
+    assert_int_equal(take_run_facts(trace, plan), WEFT_OK);
+    assert_true(software_same(&plan->software, &own) &&
+                plan->policy == POLICY_MIXED_FP32_GRADIENTS);
+    assert_int_equal(software_from_text("megatron-core-0.16", &plan->software), WEFT_OK);
+    other = plan->software;
+    assert_int_equal(take_run_facts(trace, plan), WEFT_OK);
+    assert_true(software_same(&plan->software, &other));
+    plan_free(plan);
+    bed_close(&bed);
+}
+
 /* ---- P5 -------------------------------------------------------------------------------------- */
 
 static int64_t predicted_ns(const struct plan *plan)
@@ -346,6 +375,8 @@ int main(void)
         cmocka_unit_test(test_segments_hold_what_is_predicted),
         cmocka_unit_test(test_gradients_go_while_others_are_computed),
         cmocka_unit_test_setup_teardown(test_folding_back, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(test_a_trace_knows_its_software, scratch_setup,
+                                        scratch_teardown),
         cmocka_unit_test(test_a_core_that_does_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
  */
 #include "run/rank/borders.h"
 #include "run/rank/inputs.h"
+#include "run/rank/operand_name.h"
 #include "run/rank/scales.h"
 
 #include <stdlib.h>
@@ -88,11 +89,11 @@ static void find_input(struct calling *c, int32_t k)
     const struct use *use = &r->graph->uses->use[u];
     c->input[k] = share_at(r, c->at.micro_batch, input_key(r, u));
     if (!c->input[k]) {
-        rank_fail(r, "input %d of operator %lld is not there", k, (long long)c->instance);
+        rank_fail(r, "%s is not there", operand_name(r, c->instance, k).s);
         return;
     }
     if (!c->input[k]->data) {
-        rank_fail(r, "input %d of operator %lld is in host memory", k, (long long)c->instance);
+        rank_fail(r, "%s is in host memory", operand_name(r, c->instance, k).s);
         return;
     }
     if (use->joint)

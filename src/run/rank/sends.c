@@ -7,6 +7,8 @@
  */
 #include "run/rank/sends.h"
 
+#include "run/rank/operand_name.h"
+
 /* What a task sends, and between whom. */
 struct task_crossing {
     const struct joint *joint;
@@ -77,7 +79,8 @@ void send_begin(struct rank *r, struct errand *w)
         value_share(value);
     pthread_mutex_unlock(&r->lock);
     if (!value) {
-        rank_fail(r, "what is to be sent of input %d is not there", task->about);
+        rank_fail(r, "what is to be sent of %s is not there",
+                  operand_name(r, task->reader, task->about).s);
         return;
     }
     if (forward)
@@ -90,7 +93,8 @@ void send_begin(struct rank *r, struct errand *w)
     for (int32_t i = c.reshard->send + 1; slices(c.reshard, i); i++) {
         struct move move;
         if (!move_of(&layout, &c.reshard->step[i], &move)) {
-            rank_fail(r, "what is sent of input %d is not how it lies", task->about);
+            rank_fail(r, "what is sent of %s is not how it lies",
+                      operand_name(r, task->reader, task->about).s);
             break;
         }
         struct value *sliced = room_for(r, value, &move);
@@ -146,7 +150,8 @@ void receive_begin(struct rank *r, struct errand *w)
     struct task_crossing c = crossing_of(r, task);
     struct layout layout;
     if (!received_layout(r, &c, &layout)) {
-        rank_fail(r, "what comes of input %d is not how it lies", task->about);
+        rank_fail(r, "what comes of %s is not how it lies",
+                  operand_name(r, task->reader, task->about).s);
         return;
     }
     w->stored = stored_as(r, c.joint->from->op->output.element);

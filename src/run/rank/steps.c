@@ -10,6 +10,7 @@
  *   I2  Numbers travel and are summed as they are stored where the transport can (transport.h, I7), else in
  *       fp32.
  */
+#include "run/rank/operand_name.h"
 #include "run/rank/sends.h"
 
 #include <stdlib.h>
@@ -169,14 +170,14 @@ static struct value *find_move(struct rank *r, struct spot at, struct move *move
         return NULL;
     struct value *value = take(r, at, place);
     if (!value)
-        rank_fail(r, "what the %s of input %d brings is not there", step_name(item->step->kind),
-                  item->operand);
+        rank_fail(r, "what the %s of %s brings is not there", step_name(item->step->kind),
+                  operand_name(r, item->instance, item->operand).s);
     else if (!move_of(&value->layout, item->step, move))
-        rank_fail(r, "the %s of input %d does not fit how it lies", step_name(item->step->kind),
-                  item->operand);
+        rank_fail(r, "the %s of %s does not fit how it lies", step_name(item->step->kind),
+                  operand_name(r, item->instance, item->operand).s);
     if (value && !value->data)
-        rank_fail(r, "what the %s of input %d brings is in host memory",
-                  step_name(item->step->kind), item->operand);
+        rank_fail(r, "what the %s of %s brings is in host memory", step_name(item->step->kind),
+                  operand_name(r, item->instance, item->operand).s);
     return value;
 }
 

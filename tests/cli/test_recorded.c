@@ -1,7 +1,8 @@
 /* test_recorded.c - what the program answers to many small questions, held to a file.
  *
  * A line of the file that does not begin with a space is what follows `weft` on the shell's command line, at the root
- * of the tree. Below it stand the exit code, if it is not 0, and the answer: a line for each member of a JSON object,
+ * of the tree ($WEFT is the program, $T a folder for files), or what the explorer is asked: its path and its body.
+ * Below it stand the exit code, if it is not 0, or the status, and the answer: a line for each member of a JSON object,
  * or for each paragraph of a text, each as its digest (digest.h). The file does not say that an answer is right; other
  * tests do. It says that every answer is as it was: a fault in code that these go through shows here even if no other
  * test asks for the number that it changes.
@@ -13,7 +14,9 @@
 
 #include "digest.h"
 #include "one_arena.h"
+#include "one_folder.h"
 #include "rounds.h"
+#include "serve/serve.h"
 
 static const char FILE_NAME[] = WEFT_SOURCE_DIR "/tests/data/recorded.txt";
 /* What depends on the machine, on how the work is done, or on how far off predictions of all published runs are. */
@@ -74,17 +77,40 @@ static const char *paragraph_lines(char *answer)
     return lines;
 }
 
-/* What the program answers now, in lines as the file has them. */
-static const char *ask_now(const char *arguments)
+/* The program's answer; names in the folder of the test are as if that were T. */
+static char *told_by_program(const char *arguments, int *code)
+{
+    size_t len = strlen(folder);
+    char *text = output_of(
+        arena_printf(arena, "cd '%s' && '%s' %s", WEFT_SOURCE_DIR, WEFT_PROGRAM, arguments), code);
+    for (char *at = text; (at = strstr(at, folder)) != NULL;) {
+        *at = 'T';
+        memmove(at + 1, at + len, strlen(at + len) + 1);
+    }
+    return text;
+}
+
+/* The explorer's answer to "/api/v1/CALL {...}". */
+static char *told_by_explorer(const char *question, int *code)
+{
+    char *text = NULL, *path = arena_copy_text(arena, question), *body = strchrnul(path, ' ');
+    if (*body)
+        *body++ = '\0';
+    *code = api_answer_text(path, body, strlen(body), &text);
+    return text ? text : strdup(""); /* to a path that nobody knows */
+}
+
+/* What is answered now, in lines as the file has them. */
+static const char *ask_now(const char *question)
 {
     int code;
-    const char *command =
-        arena_printf(arena, "cd '%s' && '%s' %s", WEFT_SOURCE_DIR, WEFT_PROGRAM, arguments);
-    char *text = output_of(command, &code);
+    char *text =
+        *question == '/' ? told_by_explorer(question, &code) : told_by_program(question, &code);
     json_t *json = json_loads(text, 0, NULL);
     const char *lines = json_is_object(json) ? object_lines(json) : paragraph_lines(text);
     if (code)
-        lines = arena_printf(arena, "  exit %d\n%s", code, lines);
+        lines =
+            arena_printf(arena, "  %s %d\n%s", *question == '/' ? "status" : "exit", code, lines);
     json_decref(json);
     free(text);
     return lines;
@@ -164,15 +190,26 @@ static void record(const char *name)
     assert_int_equal(fclose(file), 0);
 }
 
+static int prepare(void **state)
+{
+    return make_arena(state) || make_folder(state) || setenv("T", folder, 1) ||
+           setenv("WEFT", WEFT_PROGRAM, 1);
+}
+
+static int clear_away(void **state)
+{
+    return drop_arena(state) || remove_folder(state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_as_recorded),
     };
     const char *name = getenv("WEFT_RECORD");
-    if (name && make_arena(NULL) == 0) {
+    if (name && prepare(NULL) == 0) {
         record(name);
-        return drop_arena(NULL);
+        return clear_away(NULL);
     }
-    return cmocka_run_group_tests(tests, make_arena, drop_arena);
+    return cmocka_run_group_tests(tests, prepare, clear_away);
 }

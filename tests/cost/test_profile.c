@@ -612,6 +612,33 @@ static void test_cost_asks_in_order(void **state)
     unsetenv("WEFT_PROFILES");
 }
 
+/* What runs say about the device scales Weft's own times, each by its part; the user's are as they are. */
+static void test_paces_scale_what_is_not_the_users(void **state)
+{
+    (void)state;
+    const char *path = in_folder("paced.sqlite");
+    struct device paced = *device_find(DEVICE);
+    struct profile *profile;
+    struct cost *usual, *cost;
+    struct work known = product(PHASE_FORWARD, 1, 512, 512, 512), unknown = known;
+    unknown.shape[1] = 4096;
+    paced.paces.of[PACE_PRODUCTS] = 0.5;
+    setenv("WEFT_PROFILES", "none", 1);
+    assert_int_equal(profile_create(path, &profile), WEFT_OK);
+    add(profile, known, false, 123e3, "mine");
+    assert_int_equal(profile_commit(profile), WEFT_OK);
+    profile_close(profile);
+    assert_int_equal(cost_open(device_find(DEVICE), path, &usual), WEFT_OK);
+    assert_int_equal(cost_open(&paced, path, &cost), WEFT_OK);
+    assert_int_equal(cost_of(cost, &known).ns, 123000);
+    assert_int_equal(cost_on_device(cost, &known).ns, 123000);
+    assert_int_equal(cost_of(cost, &unknown).ns, 2 * cost_of(usual, &unknown).ns);
+    assert_int_equal(cost_on_device(cost, &unknown).ns, 2 * cost_on_device(usual, &unknown).ns);
+    cost_close(cost);
+    cost_close(usual);
+    unsetenv("WEFT_PROFILES");
+}
+
 /* A100: one peak for both 16-bit types. V100 has no bf16, so its fp16 times say nothing about it. */
 static void test_types_that_run_alike(void **state)
 {
@@ -721,6 +748,7 @@ int main(void)
         cmocka_unit_test(test_locked),
         cmocka_unit_test(test_cannot_create),
         cmocka_unit_test(test_cost_asks_in_order),
+        cmocka_unit_test(test_paces_scale_what_is_not_the_users),
         cmocka_unit_test(test_types_that_run_alike),
         cmocka_unit_test(test_own_times_stay),
         cmocka_unit_test(test_known_collectives),

@@ -8,11 +8,13 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "run_alone.h"
 #include "run_rows.h"
+#include "run/transport/messages.h"
 
 /* A port that is free now. */
 static int64_t free_port(void)
@@ -88,6 +90,50 @@ static void work_after(void (*work)(struct transport *t, int *wrong), bool stage
         pthread_join(thread[i], NULL);
     for (int32_t i = 0; i < RANKS; i++)
         assert_int_equal(crew.wrong[i], 0);
+}
+
+/* ---- last words ------------------------------------------------------------------------------ */
+
+enum { MUCH = 8 << 20 }; /* bytes, more than connections keep on their way */
+
+/* Reads all that comes until the other side closes. */
+static void *listen_to_end(void *context)
+{
+    static char heard[1 << 16];
+    int64_t *all = context;
+    int from = (int)*all;
+    *all = 0;
+    for (ssize_t got; (got = recv(from, heard, sizeof heard, 0)) > 0;)
+        *all += got;
+    close(from);
+    return NULL;
+}
+
+/* What a rank says to all before it goes waits until what it sent before has gone, too. */
+static void test_last_words_are_waited_for(void **state)
+{
+    (void)state;
+    static const char WORDS[] = "out of memory";
+    int pair[2];
+    struct connections s;
+    int32_t left = 0;
+    int64_t heard;
+    pthread_t other;
+    void *much = calloc(1, MUCH);
+    struct message_head head = {FIRST_KEY, 0, MUCH};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+    assert_int_equal(fcntl(pair[1], F_SETFL, 0), 0);
+    heard = pair[1];
+    assert_int_equal(connections_open(&s, (int[]){-1, pair[0]}, 2), WEFT_OK);
+    assert_int_equal(pthread_create(&other, NULL, listen_to_end, &heard), 0);
+    send_message(&s, 1, head, much, &left);
+    tell_all(&s, KEY_ABORT, WORDS);
+    shutdown(pair[0], SHUT_WR); /* nothing goes after this */
+    pthread_join(other, NULL);
+    connections_close(&s);
+    free(much);
+    assert_int_equal(left, 0);
+    assert_int_equal(heard, MUCH + (int64_t)(2 * sizeof head + strlen(WORDS)));
 }
 
 /* ---- transfers ------------------------------------------------------------------------------- */
@@ -257,6 +303,7 @@ static void test_plans(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_last_words_are_waited_for),
         cmocka_unit_test(test_transfers),
         cmocka_unit_test(test_strangers_are_sent_away),
         cmocka_unit_test(test_a_rank_that_gives_up),

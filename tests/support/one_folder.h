@@ -22,7 +22,7 @@ static int remove_folder(void **state)
 }
 
 /* The path of a file that is not there yet; good for the next three calls. */
-static char *in_folder(const char *name)
+static inline char *in_folder(const char *name)
 {
     static char path[4][128];
     static int turn;

@@ -409,6 +409,30 @@ static void test_xml_nvswitch_and_order(void **state)
     cluster_free(cluster);
 }
 
+/* A speed that is none at all is that of NCCL's default, 10 Gb/s. */
+static void test_xml_speeds(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *speed;
+        double gbit;
+    } CASES[] = {{"speed='100000'", 100},    {"speed='1'", 0.001},     {"speed='0'", 10},
+                 {"speed='-5'", 10},         {"speed='fast'", 10},     {"", 10},
+                 {"speed='100000000'", 1e5}, {"speed='100000001'", 10}};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        char xml[512];
+        struct cluster *cluster = NULL;
+        snprintf(xml, sizeof xml,
+                 "<system><cpu numaid='0'><pci busid='b'><gpu dev='0' sm='80'/></pci>"
+                 "<pci busid='n'><nic><net name='n' %s/></nic></pci></cpu></system>",
+                 CASES[i].speed);
+        assert_int_equal(cluster_from_text(CLUSTER_XML, "t.xml", xml, strlen(xml), 0, &cluster),
+                         WEFT_OK);
+        NEAR(cluster->node.nic_bytes_per_s, CASES[i].gbit * 1e9 / 8);
+        cluster_free(cluster);
+    }
+}
+
 /* ---- fabric ---------------------------------------------------------------------------------- */
 
 static void test_fabric_grows_with_the_nodes(void **state)
@@ -730,6 +754,7 @@ int main(void)
         cmocka_unit_test(test_preset_equals_captured_machine),
         cmocka_unit_test(test_captured_machines),
         cmocka_unit_test(test_xml_nvswitch_and_order),
+        cmocka_unit_test(test_xml_speeds),
         cmocka_unit_test(test_fabric_grows_with_the_nodes),
         cmocka_unit_test(test_a_hundred_thousand_devices_cost_one_node),
         cmocka_unit_test(test_pci_rates),

@@ -18,7 +18,7 @@ CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
 # Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19
 
-.PHONY: all weft quickstart test test-gpu test-frameworks test-api smoke cross portable bare deb deb-check wheel tsan mutants bench bench-papers fuzz install format lint analyze deps \
+.PHONY: all weft quickstart test test-gpu test-frameworks test-api smoke cross portable bare deb deb-check wheel wheel-check container-check tsan mutants bench bench-papers fuzz install format lint analyze deps \
         docs clean
 
 all: $(BUILD)/build.ninja
@@ -108,6 +108,16 @@ deb-check: deb
 # A wheel with the library, the program and their data inside.
 wheel:
 	python3 -m pip wheel --no-deps --wheel-dir $(BUILD)/wheel .
+
+# The same installed and used in a virtual environment.
+wheel-check:
+	tools/install-deps.sh build wheel
+	tools/wheel-check.sh $(BUILD)/wheel
+
+# The Containerfile's steps in folders, for machines without podman: needs root.
+container-check:
+	tools/install-deps.sh cross
+	tools/container-check.sh $(BUILD)/container
 
 # Ranks that are threads, under clang's thread sanitizer: a race is an error. Apart from `test`, which it
 # would take two minutes longer.

@@ -4,6 +4,7 @@
 #   tools/install-deps.sh build         what it takes to compile and run
 #   tools/install-deps.sh build test    and what `make test` and `make fuzz` take
 #   tools/install-deps.sh build deb     and what `make deb` takes
+#   tools/install-deps.sh build wheel   and what `make wheel-check` takes
 #   tools/install-deps.sh cross         what `make cross` and `make bare` take besides
 set -euo pipefail
 
@@ -18,6 +19,7 @@ TEST_PACKAGES=(
     libonnx-testdata python3 mandoc chromium
 )
 DEB_PACKAGES=(build-essential debhelper dh-python dpkg-dev fakeroot lintian python3 mmdebstrap arch-test qemu-user-static)
+WHEEL_PACKAGES=(python3 python3-venv)
 case $(uname -m) in
 x86_64) CROSS_PACKAGES=(gcc-aarch64-linux-gnu mmdebstrap arch-test qemu-user-static) ;;
 *) CROSS_PACKAGES=(gcc-x86-64-linux-gnu mmdebstrap arch-test qemu-user-static) ;;
@@ -29,8 +31,9 @@ for set in "$@"; do
     build) packages+=("${BUILD_PACKAGES[@]}") ;;
     test) packages+=("${TEST_PACKAGES[@]}") ;;
     deb) packages+=("${DEB_PACKAGES[@]}") ;;
+    wheel) packages+=("${WHEEL_PACKAGES[@]}") ;;
     cross) packages+=("${CROSS_PACKAGES[@]}") ;;
-    *) echo "install-deps: no set of packages is called '$set' (build, test, deb, cross)" >&2 && exit 2 ;;
+    *) echo "install-deps: no set of packages is called '$set' (build, test, deb, wheel, cross)" >&2 && exit 2 ;;
     esac
 done
 

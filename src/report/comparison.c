@@ -186,6 +186,22 @@ static void print_times(const struct comparison *comparison, FILE *out)
     table_print(table, out);
 }
 
+static struct iteration_terms timed_row(const struct compared *row)
+{
+    return (struct iteration_terms){row->time_ns, row->iteration_s * row->samples_per_s};
+}
+
+/* In which terms its model's best row gains over this one; null for the best itself. */
+static json_t *row_gains(const struct comparison *comparison, const struct compared *row)
+{
+    const struct compared *best = best_of(comparison, row);
+    if (row->error || best == row)
+        return json_null();
+    return json_pack(
+        "{s:o, s:o}", "terms_s", term_gains_json(timed_row(best), timed_row(row)), "words",
+        json_text(term_gains_text(comparison->arena, timed_row(best), timed_row(row))));
+}
+
 static void print_found(const struct comparison *comparison, FILE *out)
 {
     struct columns columns = {.len = 0};
@@ -251,12 +267,13 @@ json_t *comparison_json(const struct comparison *comparison)
         for (size_t l = 0; l < comparison->labels; l++)
             json_object_set_new(labels, comparison->header[l], json_text(row->label[l]));
         json_array_append_new(
-            rows, json_pack("{s:o, s:b, s:o, s:o, s:o, s:o}", "labels", labels, "best",
-                            row == best_of(comparison, row), "error",
-                            row->error ? json_text(row->error) : json_null(), "found",
-                            row->found ? json_text(row->found) : json_null(), "cost",
-                            row->cost > 0 ? json_real(row->cost) : json_null(), "prediction",
-                            row->prediction ? json_incref(row->prediction) : json_null()));
+            rows,
+            json_pack("{s:o, s:b, s:o, s:o, s:o, s:o, s:o}", "labels", labels, "best",
+                      row == best_of(comparison, row), "best_gains", row_gains(comparison, row),
+                      "error", row->error ? json_text(row->error) : json_null(), "found",
+                      row->found ? json_text(row->found) : json_null(), "cost",
+                      row->cost > 0 ? json_real(row->cost) : json_null(), "prediction",
+                      row->prediction ? json_incref(row->prediction) : json_null()));
     }
     return json_pack("{s:s, s:o}", "cost_per", comparison->unit, "rows", rows);
 }

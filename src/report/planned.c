@@ -85,6 +85,66 @@ static void print_why(struct arena *scratch, const struct planned *planned, FILE
     table_print(table, out);
 }
 
+/* ---- what it gains in ------------------------------------------------------------------------ */
+
+static struct iteration_terms timed_of(const struct trial *trial)
+{
+    return (struct iteration_terms){trial->time_ns, (double)trial->global_batch};
+}
+
+/* The plans that the answer is held against: the fastest slower one, and the simplest if that is another. */
+struct held_against {
+    const char *name;
+    const struct trial *trial;
+};
+enum { MOST_RIVALS = 2 };
+
+static int list_rivals(const struct planned *planned, struct held_against out[MOST_RIVALS])
+{
+    const struct trial *best = planned->trials.data, *simplest = simplest_trial(planned);
+    int count = 0;
+    for (size_t i = 1; i < planned->trials.len && !count; i++)
+        if (best[i].fits && ns_per_sample(&best[i]) > ns_per_sample(best))
+            out[count++] = (struct held_against){"next best", &best[i]};
+    if (simplest && !(count && out[0].trial == simplest))
+        out[count++] = (struct held_against){"simplest", simplest};
+    return count;
+}
+
+static void print_gains(struct arena *scratch, const struct planned *planned, FILE *out)
+{
+    struct held_against rival[MOST_RIVALS];
+    const struct trial *best = planned->trials.data;
+    int count = list_rivals(planned, rival);
+    for (int i = 0; i < count; i++) {
+        const struct trial *other = rival[i].trial;
+        double ratio = ns_per_sample(other) / ns_per_sample(best);
+        print_wrapped(scratch, "",
+                      arena_printf(scratch, "over the %s plan, %s (%+.1f %%): %s", rival[i].name,
+                                   other->text, 100 * (ratio - 1),
+                                   term_gains_text(scratch, timed_of(best), timed_of(other))),
+                      out);
+    }
+}
+
+static json_t *rivals_json(struct arena *scratch, const struct planned *planned)
+{
+    struct held_against rival[MOST_RIVALS];
+    const struct trial *best = planned->trials.data;
+    json_t *rows = json_array();
+    int count = list_rivals(planned, rival);
+    for (int i = 0; i < count; i++) {
+        struct iteration_terms own = timed_of(best), other = timed_of(rival[i].trial);
+        json_array_append_new(rows,
+                              json_pack("{s:s, s:o, s:f, s:o, s:o}", "over", rival[i].name, "plan",
+                                        json_text(rival[i].trial->text), "iteration_s",
+                                        (double)rival[i].trial->iteration_ns * 1e-9, "terms_s",
+                                        term_gains_json(own, other), "words",
+                                        json_text(term_gains_text(scratch, own, other))));
+    }
+    return rows;
+}
+
 /* ---- what limits it -------------------------------------------------------------------------- */
 
 /* How the stage that waits least divides its time into computing, communicating and waiting. */
@@ -176,6 +236,7 @@ json_t *planned_json(struct arena *scratch, const struct planned *planned,
     json_object_set_new(json, "stopped", json_boolean(planned->stopped));
     json_object_set_new(json, "alternatives", others);
     json_object_set_new(json, "why", why);
+    json_object_set_new(json, "gains", rivals_json(scratch, planned));
     json_object_set_new(json, "reasons", reasons);
     return json;
 }
@@ -192,6 +253,7 @@ void planned_print(struct arena *scratch, const struct planned *planned,
     print_near(scratch, planned, out);
     print_why(scratch, planned, out);
     fputc('\n', out);
+    print_gains(scratch, planned, out);
     for (size_t i = 0; i < planned->reasons.len; i++)
         print_wrapped(scratch, "", planned->reasons.data[i], out);
     print_wrapped(scratch, "", limits_text(scratch, prediction), out);

@@ -9,7 +9,7 @@
 #include "search/search.h"
 
 /* Prints the answer, the best `top` plans that were tried, how much slower the best plan with another value of each
- * dimension is, and the planner's reasons. */
+ * dimension is, in which terms of the iteration the answer gains over the next best and the simplest, and the planner's reasons. */
 void planned_print(struct arena *scratch, const struct planned *planned,
                    const struct prediction *prediction, int64_t top, FILE *out);
 /* Prints what other hardware would gain; changes that gain nothing share one line. */

@@ -11,6 +11,7 @@
 #include "report/checked.h"
 #include "report/comparison.h"
 #include "report/exported.h"
+#include "report/gains.h"
 #include "report/measured.h"
 #include "report/page.h"
 #include "report/planned.h"

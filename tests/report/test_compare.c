@@ -55,6 +55,17 @@ static void test_rows_are_simulations(void **state)
         json_decref(alone);
     }
     assert_true(best == fastest);
+    for (size_t i = 0; i < 6; i++) { /* what the best gains adds up to what this row takes longer */
+        const json_t *row = row_of(answer, i), *gains = json_object_get(row, "best_gains"), *value;
+        double sum = 0;
+        const char *term;
+        assert_true(json_is_null(gains) == json_is_true(json_object_get(row, "best")));
+        json_object_foreach((json_t *)(uintptr_t)json_object_get(gains, "terms_s"), term, value)
+            sum += json_number_value(value);
+        assert_true(json_is_null(gains) ||
+                    fabs(sum - (number(json_object_get(row, "prediction"), "iteration_s") - best)) <
+                        1e-6 * best);
+    }
     json_decref(answer);
 }
 

@@ -341,6 +341,31 @@ static const struct {
     {"plan gpt3-175b dgx-a100:1 --global-batch 8 --tp 8", WEFT_NO_ANSWER},
 };
 
+/* The gains of all terms add up to what the other plan takes longer, and the largest is said in words. */
+static void expect_gains(const json_t *json)
+{
+    const json_t *gains = json_object_get(json, "gains"), *row;
+    double own = json_number_value(json_object_get(json, "iteration_s"));
+    size_t at;
+    assert_true(json_array_size(gains) > 0);
+    json_array_foreach(gains, at, row)
+    {
+        double other = json_number_value(json_object_get(row, "iteration_s")), sum = 0, most = 0;
+        const char *term, *largest = NULL;
+        json_t *value;
+        json_object_foreach(json_object_get(row, "terms_s"), term, value)
+        {
+            double gain = json_number_value(value);
+            sum += gain;
+            largest = fabs(gain) > most ? term : largest;
+            most = fmax(most, fabs(gain));
+        }
+        assert_true(fabs(sum - (other - own)) < 1e-6 * own);
+        assert_true(most == 0 ||
+                    strstr(json_string_value(json_object_get(row, "words")), largest) != NULL);
+    }
+}
+
 static void test_the_program_answers(void **state)
 {
     (void)state;
@@ -359,6 +384,7 @@ static void test_the_program_answers(void **state)
     json_array_foreach(json_object_get(json, "reasons"), at, reason) said |=
         strstr(json_string_value(reason), "the simplest within 50 % of the fastest") != NULL;
     assert_true(said);
+    expect_gains(json);
     json_decref(json);
     for (size_t i = 0; i < COUNT_OF(REFUSED); i++) {
         int code;

@@ -48,6 +48,7 @@ struct trial {
     int64_t number;         /* trials are numbered in the order they were tried, from 1 */
     int64_t global_batch;
     int64_t iteration_ns;
+    int64_t time_ns[TIME_COUNT]; /* the same by purpose, on the stage that waits least */
     /* Of the fullest stage: what it needs of a device's memory (plan.h, (1)), the limit of that, and what
      * the limit leaves for the allocator. */
     int64_t needed_bytes, limit_bytes, room_bytes;
@@ -236,6 +237,8 @@ const char *mix_text(struct arena *keep, const struct plan *plan);
 #define USUAL_SIMPLEST 0.01
 /* Moves the simplest trial within the tolerance of the fastest to the front (simplest.c). */
 void prefer_simplest(struct planned *planned, double tolerance);
+/* The fastest of the simplest trials that fit; NULL: none does, or it is the first. */
+const struct trial *simplest_trial(const struct planned *planned);
 /* ---- orders (orders.c) ----------------------------------------------------------------------- */
 
 /* A plan of degrees whose schedule is `any`: with the order that is found for it. */

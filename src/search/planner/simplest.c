@@ -114,6 +114,22 @@ static void say_why(struct planned *planned, const struct trial *fastest,
     array_push(planned->arena, &planned->reasons, reason);
 }
 
+const struct trial *simplest_trial(const struct planned *planned)
+{
+    const struct trial *found = NULL;
+    struct traits least = {0};
+    for (size_t i = 0; i < planned->trials.len && planned->trials.data[i].fits; i++) {
+        const struct trial *trial = &planned->trials.data[i];
+        struct traits traits = traits_of(trial);
+        if (found &&
+            (traits.score > least.score || (traits.score == least.score && traits.ns >= least.ns)))
+            continue;
+        found = trial;
+        least = traits;
+    }
+    return found == planned->trials.data ? NULL : found;
+}
+
 void prefer_simplest(struct planned *planned, double tolerance)
 {
     struct trial *trial = planned->trials.data;

@@ -64,6 +64,7 @@ static void judge(const struct prediction *p, struct trial *trial)
 {
     trial->global_batch = p->plan->global_batch;
     trial->iteration_ns = p->iteration_ns;
+    memcpy(trial->time_ns, p->stage[p->busiest].time_ns, sizeof trial->time_ns);
     trial->fits = p->fits;
     for (int32_t s = 0; s < p->plan->stages; s++) {
         const struct stage_peak *peak = &p->stage[s].memory;

@@ -77,9 +77,12 @@ static weft_status prove_both(const struct plan *plan, struct proofs *out)
 {
     double folded = LEAST_PAIRS * (double)plan_micro_batches(plan) * (double)plan->instances;
     weft_status status;
+    if (plan_has_subsets(plan)) /* one device cannot stand for its stage */
+        folded = work_unfolded(plan);
     if (folded > limit_of(LIMIT_PROOF))
         return over_limit(LIMIT_PROOF, folded);
-    TRY(prove(plan, FOLD_ALWAYS, &out->folded));
+    if (!plan_has_subsets(plan))
+        TRY(prove(plan, FOLD_ALWAYS, &out->folded));
     if (work_unfolded(plan) <= limit_of(LIMIT_PROOF))
         TRY(prove(plan, FOLD_NEVER, &out->unfolded));
 done:
@@ -88,13 +91,14 @@ done:
 
 static void print_proofs(const struct plan *plan, const struct proofs *proofs)
 {
-    printf("proved: the graph computes what the model does: %s, %s;\n"
-           "%s where one device stands for its stage",
+    printf("proved: the graph computes what the model does: %s, %s;\n",
            counted(plan->instances, "operator").s,
-           counted(plan_micro_batches(plan), "micro-batch").s,
-           counted(proofs->folded.tasks, "task").s);
+           counted(plan_micro_batches(plan), "micro-batch").s);
+    if (proofs->folded.tasks)
+        printf("%s where one device stands for its stage", counted(proofs->folded.tasks, "task").s);
     if (proofs->unfolded.tasks)
-        printf(", %s on %s, each by itself\n", counted(proofs->unfolded.tasks, "task").s,
+        printf("%s%s on %s, each by itself\n", proofs->folded.tasks ? ", " : "",
+               counted(proofs->unfolded.tasks, "task").s,
                counted(proofs->unfolded.devices, "device").s);
     else
         puts("; too many devices to take each by itself");

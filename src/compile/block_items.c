@@ -15,6 +15,15 @@ static bool tokens_stop(const struct block_writer *w, const struct item *item)
     return item->tokens && tokens_alone(w);
 }
 
+/* Operators on some of the stage's devices, and what is done among these alone. */
+static struct device_run run_of(const struct block_writer *w, const struct item *item)
+{
+    const struct split *split = &plan_choice(w->b->plan, item->instance)->split;
+    if (item->kind == ITEM_STEP)
+        return item->step->run;
+    return split_is_subset(split) ? split_run(split) : (struct device_run){0};
+}
+
 static int32_t push(struct block_writer *w, struct item item)
 {
     bool overlaps = w->b->plan->overlap & OVERLAP_TENSOR && !tokens_stop(w, &item);
@@ -29,6 +38,7 @@ static int32_t push(struct block_writer *w, struct item item)
         w->waited = item.needs;
     if (tokens_stop(w, &item))
         w->brought = at;
+    item.run = run_of(w, &item);
     array_push(w->b->scratch, &w->items, item);
     *(item.kind == ITEM_OP ? &w->last_op : &w->last_step) = at;
     return at;
@@ -82,7 +92,7 @@ static enum purpose purpose_of_step(const struct block_writer *w, const struct u
 {
     if (parting_of(w->b->in_parts, use, step))
         return PURPOSE_TENSOR;
-    if (step->kind != STEP_SLICE && moves_tokens(w, use))
+    if (!step_is_free(step) && moves_tokens(w, use))
         return PURPOSE_EXPERTS;
     return moves_keys(w, use) ? PURPOSE_CONTEXT : PURPOSE_TENSOR;
 }
@@ -112,7 +122,7 @@ static int32_t push_step(struct block_writer *w, const struct use *use,
         volume = token_volume(w->b, use, &group);
         item.bytes = (int64_t)((double)bytes * volume.share);
     }
-    if (step->kind != STEP_SLICE) {
+    if (!step_is_free(step)) {
         item.pattern = intern_step(w->b, w->stage, step, volume.crossing);
         item.exchange =
             intern_exchange(w->b, item.pattern, (enum collective)step->kind, item.bytes, purpose);

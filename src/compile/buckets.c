@@ -118,11 +118,12 @@ int64_t gradient_bytes(const struct build *b, int64_t instance)
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-static int32_t intern_groups(struct build *b, int32_t stage, const struct step_groups *groups)
+static int32_t intern_groups(struct build *b, int32_t stage, struct device_run run,
+                             const struct step_groups *groups)
 {
-    return groups->digits
-               ? intern_digits(b, stage, (int32_t)groups->digits, groups->stride, groups->degree)
-               : -1;
+    return groups->digits ? intern_digits(b, stage, run, (int32_t)groups->digits, groups->stride,
+                                          groups->degree)
+                          : -1;
 }
 
 /* A bucket of one instance alone. */
@@ -143,14 +144,16 @@ static struct bucket bucket_of_one(struct build *b, int64_t instance)
                    (across.digits || share_groups(summed, plan->replicate) == 1);
     int64_t parameters = (int64_t)parameters_of(b, instance);
     int32_t part = b->part_of[instance];
+    struct device_run run = split_run(&laid->choice->split);
     return (struct bucket){
         .part = part,
         .bytes = gradient_bytes(b, instance),
         .parameters = laid->op->frozen ? 0 : parameters,
         .first = instance,
         .last = instance,
-        .pattern = intern_groups(b, stage_of_part(b, part), &digits), /* I3 */
-        .across = intern_groups(b, stage_of_part(b, part), &across),
+        .pattern = intern_groups(b, stage_of_part(b, part), run, &digits), /* I3 */
+        .across = intern_groups(b, stage_of_part(b, part), run, &across),
+        .run = run,
         .shard = divided ? laid->choice->shard : 0,
         /* what is never updated is gathered only where it never stays whole */
         .gather_bytes = laid->op->frozen && laid->choice->shard < 3
@@ -179,7 +182,7 @@ static bool same_unit(const struct plan *plan, int64_t low, int64_t high)
 static bool goes_alike(const struct bucket *a, const struct bucket *b)
 {
     return a->pattern == b->pattern && a->across == b->across && a->shard == b->shard &&
-           a->tied == b->tied;
+           a->tied == b->tied && a->run.first == b->run.first && a->run.devices == b->run.devices;
 }
 
 static bool has_room(const struct plan *plan, const struct bucket *bucket, const struct bucket *one)
@@ -234,7 +237,7 @@ int64_t share_bytes(const struct build *b, const struct bucket *bucket, int64_t 
 int64_t weight_shares(const struct build *b, int64_t instance)
 {
     struct layout layout = weight_layout(b, instance, FLOW_GRADIENT);
-    int64_t replicas = layout_devices(&layout) / (layout.elements / layout_local(&layout));
+    int64_t replicas = layout_run(&layout).devices / (layout.elements / layout_local(&layout));
     bool sharded = laid_of(b, instance)->choice->shard > 0;
     return sharded ? replicas / share_groups(replicas, b->plan->replicate) : 1;
 }

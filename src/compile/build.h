@@ -142,8 +142,8 @@ struct host_step host_step_of(struct build *b, int32_t stage, int64_t parameters
 /* The number of a pattern, which is added if it is new. */
 int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *step,
                     double crossing);
-int32_t intern_digits(struct build *b, int32_t stage, int32_t digits, const int64_t *stride,
-                      const int64_t *degree);
+int32_t intern_digits(struct build *b, int32_t stage, struct device_run run, int32_t digits,
+                      const int64_t *stride, const int64_t *degree);
 /* Pairs device i of one stage with device i of another. */
 int32_t intern_pairs(struct build *b, int32_t low_stage, int32_t high_stage);
 int32_t intern_send(struct build *b, int32_t from_part, int32_t to_part,

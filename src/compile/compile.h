@@ -7,9 +7,9 @@
 
 /* ---- reshards -------------------------------------------------------------------------------- */
 
-/* A kind of step besides the collectives: each device drops what it does not need. Costs
- * nothing. */
-enum { STEP_SLICE = COLLECTIVE_COUNT, STEP_KIND_COUNT };
+/* Kinds of steps besides the collectives, which cost nothing: each device drops what it does not need; the devices
+ * that do not have the reader drop all (plan/subset.h). */
+enum { STEP_SLICE = COLLECTIVE_COUNT, STEP_LEAVE, STEP_KIND_COUNT };
 
 enum { MAX_STEP_DIGITS = 6 };
 struct step_digit {
@@ -18,15 +18,20 @@ struct step_digit {
     int64_t before, after; /* what the digit holds (layout.h) */
 };
 /* One step, done by every device of the stage within its own group: the devices that differ from it
- * only in the step's digits. An all-to-all over several digits gives each device what `after` says,
+ * only in the step's digits; if the tensor is on a run of devices before and after, by these alone. An all-to-all over several digits gives each device what `after` says,
  * from itself if it has it and otherwise from any member that does. */
 struct reshard_step {
-    int32_t kind; /* enum collective, or STEP_SLICE */
+    int32_t kind; /* enum collective, STEP_SLICE or STEP_LEAVE */
     int32_t digits;
     struct step_digit digit[MAX_STEP_DIGITS]; /* outermost first; none for a send */
     /* per device, the larger of what goes in and what comes out, as in nccl-tests */
     int64_t elements;
+    struct device_run run; /* no devices: all of the stage's */
 };
+static inline bool step_is_free(const struct reshard_step *step)
+{
+    return step->kind >= STEP_SLICE;
+}
 struct reshard {
     int32_t steps;
     int32_t send; /* the step that goes from the producer's devices to the consumer's; or -1 */

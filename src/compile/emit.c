@@ -46,10 +46,11 @@ struct emission {
     const struct visit *place;
     const struct block *block;
     const struct block_runs *runs;
-    int32_t *task;          /* per run: the task of its first device or group */
-    bool paired;            /* with another block (pairs.c) */
-    int32_t step;           /* the latest run of a step, -1: none */
-    bool computed, stepped; /* whether a run of this lane has been emitted */
+    int32_t *task; /* per run: the task of its first device or group */
+    bool paired;   /* with another block (pairs.c) */
+    int32_t step;  /* the latest run of a step, -1: none */
+    bool computed; /* whether a run of operators has been emitted */
+    bool *stepped; /* per device: whether a step has been that it has a part in */
     struct unit_turn turn;
 };
 
@@ -64,7 +65,22 @@ static int32_t task_of_run(const struct assembly *a, const struct emission *e, i
         return e->task[run] + (device - a->first_device[a->stage]);
     const struct pattern *pattern = &a->b->patterns.data[item->pattern];
     int64_t own = a->graph->device[device].device;
+    if (own < pattern->first || own >= pattern->first + pattern->devices)
+        return NONE; /* it has no part in it (graph.h, I6) */
     return e->task[run] + (int32_t)pattern_group_of(pattern, own);
+}
+
+/* The task of a device that is over when its lane has come so far: that of this run, or of the last one before it that the
+ * device has a part in (graph.h, I6). */
+static int32_t task_up_to(const struct assembly *a, const struct emission *e, int32_t run,
+                          int32_t device)
+{
+    bool step = e->runs->run[run].step;
+    int32_t task = task_of_run(a, e, run, device);
+    while (task == NONE && --run >= 0)
+        if (e->runs->run[run].step == step)
+            task = task_of_run(a, e, run, device);
+    return task;
 }
 
 /* The purpose of a run is that of most of its slot: its own pass, rather than what is recomputed
@@ -127,10 +143,11 @@ static void emit_compute(struct assembly *a, struct emission *e, int32_t run)
     e->task[run] = (int32_t)a->tasks.len;
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         like.device = d;
+        like.idle = r->on.devices && !run_has(r->on, d - a->first_device[a->stage]);
         int32_t task = add_task(a, like);
-        if (r->after >= 0)
-            wait_for(a, task, task_of_run(a, e, r->after, d));
-        if (r->reads >= 0 && gathered_for(a, e->place, bucket_at(a, r->reads)))
+        if (r->after >= 0 && !like.idle)
+            wait_for(a, task, task_up_to(a, e, r->after, d));
+        if (!like.idle && r->reads >= 0 && gathered_for(a, e->place, bucket_at(a, r->reads)))
             wait_for(a, task, a->mark[d].last[STREAM_PARAMETER]);
         if (!e->computed)
             begin_block(a, e, task, d);
@@ -141,11 +158,12 @@ static void emit_compute(struct assembly *a, struct emission *e, int32_t run)
 }
 
 /* Slices take no time, but a run may wait for them. */
-static void emit_slice(struct assembly *a, const struct task *like)
+static void emit_slice(struct assembly *a, const struct item *item, const struct task *like)
 {
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         struct task task = *like;
         task.device = d;
+        task.idle = !item_is_at(item, d - a->first_device[a->stage]);
         int32_t before = a->mark[d].last[STREAM_FEATURE]; /* of a group that another device leads */
         wait_for(a, add_task(a, task), before);
     }
@@ -160,22 +178,26 @@ static void emit_step(struct assembly *a, struct emission *e, int32_t run)
         run_task(e, r, apart ? STREAM_TOKENS : STREAM_FEATURE, (enum purpose)item->purpose);
     e->task[run] = (int32_t)a->tasks.len;
     if (item->pattern < 0)
-        emit_slice(a, &task);
+        emit_slice(a, item, &task);
     else
         add_exchange(a, task, item->pattern, (enum collective)item->step->kind, item->bytes,
                      AFTER_NOTHING);
     for (int32_t d = a->first_device[a->stage]; d < a->first_device[a->stage + 1]; d++) {
         int32_t number = task_of_run(a, e, run, d);
+        bool *stepped = &e->stepped[d - a->first_device[a->stage]];
+        if (number == NONE || a->tasks.data[number].idle)
+            continue;
         if (r->after >= 0)
             wait_for(a, number, task_of_run(a, e, r->after, d));
         if (e->paired && e->step >= 0)
-            wait_for(a, number, task_of_run(a, e, e->step, d));
-        if (!e->stepped)
+            wait_for(a, number, task_up_to(a, e, e->step, d));
+        if (!*stepped)
             begin_block(a, e, number, d);
+        *stepped = true;
         if (!e->turn.stepped)
             begin_unit(a, e, number, d);
     }
-    e->stepped = e->turn.stepped = true;
+    e->turn.stepped = true;
     e->step = run;
 }
 
@@ -187,6 +209,7 @@ static struct emission start_emission(struct assembly *a, const struct visit *pl
                          .step = -1,
                          .turn = {-1, NONE, NONE, false, false}};
     e.task = ARENA_ARRAY(a->b->scratch, int32_t, (size_t)e.runs->count);
+    e.stepped = ARENA_ARRAY(a->b->scratch, bool, (size_t)devices_of(a, a->stage));
     return e;
 }
 

@@ -196,6 +196,8 @@ static weft_status step_weight(struct symbolic_machine *m, int32_t device, int64
     int32_t stage = m->p->graph->device[device].stage;
     uint8_t said = 0;
     weft_status status = WEFT_OK;
+    if (!proof_has(m, device, instance))
+        return WEFT_OK;
     if (fact->stage == stage && !is_complete(m, device, instance))
         TRY(wrong(m, instance, "its gradients are not summed before the optimizer's step"));
     if (fact->owner == instance || (stage != fact->stage && stage != owner->stage))
@@ -270,6 +272,8 @@ static weft_status do_run(struct symbolic_machine *m, const struct task *task,
                           enum item_kind preferred)
 {
     const struct block *block = &m->p->graph->block[task->block];
+    if (task->idle)
+        return WEFT_OK;
     struct at at = {task->device, task->micro_batch, task->block, 0};
     int32_t next[] = {next_in_lane(block, task, task->first_item, ITEM_OP),
                       next_in_lane(block, task, task->first_item, ITEM_STEP)};
@@ -298,6 +302,8 @@ static weft_status do_step(struct symbolic_machine *m, const struct task *task)
     weft_status status = WEFT_OK;
     if (e->pattern != item->pattern || e->collective != item->step->kind || e->bytes != item->bytes)
         TRY(wrong(m, item->instance, "the exchange of a step is not the step's"));
+    if (item->step->kind == COLLECTIVE_BROADCAST)
+        return proof_broadcast(m, members.device, members.count, task);
     for (int32_t k = 0; k < members.count; k++)
         TRY(do_item(
             m, (struct at){members.device[k], task->micro_batch, task->block, task->first_item}));
@@ -379,6 +385,8 @@ weft_status proof_all_have_run(struct symbolic_machine *m)
                 uint8_t all = (uint8_t)(MADE | (again ? MADE_AGAIN : 0) |
                                         (fact->op->input_grad ? BACK_INPUT : 0) |
                                         (op_trains(fact->op) ? BACK_WEIGHT : 0));
+                if (!proof_has(m, d, i))
+                    all = 0;
                 if (fact->stage == p->graph->device[d].stage && made != all)
                     return failure("stage %d, micro-batch %d: %s has not run all its phases once",
                                    fact->stage, b, plan_path(p->arena, p->plan, i));
@@ -394,7 +402,8 @@ weft_status proof_all_have_gone(const struct symbolic_machine *m)
             const struct bucket *bucket = &graph->bucket[i];
             size_t here = place_in(d, i, graph->buckets);
             int64_t times = bucket->pattern < 0 ? 0 : bucket->shard >= 2 ? m->micro_batches : 1;
-            if (plan_stage_of_part(m->p->plan, bucket->part) != graph->device[d].stage)
+            if (plan_stage_of_part(m->p->plan, bucket->part) != graph->device[d].stage ||
+                !proof_has(m, d, bucket->first))
                 continue;
             if (m->synchronised[here] != times * bucket->bytes)
                 return failure("%s: %lld bytes of its bucket's gradients are summed, expected %lld",
@@ -434,6 +443,8 @@ static weft_status check_pattern(const struct proof *p, int32_t stage, const str
     const struct pattern *pattern = &p->graph->pattern[item->pattern];
     for (int64_t i = 0; i < own->devices; i++) {
         int64_t device = own->first_device + i;
+        if (item->run.devices && !run_has(item->run, i))
+            continue;
         struct group is = pattern_group(pattern, pattern_group_of(pattern, device));
         struct group should = step_group(item->step, i);
         if (!same_group(&is, &should, own->first_device))

@@ -73,7 +73,8 @@ static void push(struct build *b, const struct block *block, int32_t bucket,
         .born_in = (uint8_t)block->kind,
         .dies_in = (uint8_t)block->kind,
         .born = tensor.born,
-        .dies = tensor.dies};
+        .dies = tensor.dies,
+        .run = b->buckets.data[block->first_bucket + bucket].run};
     if (tensor.bytes)
         array_push(b->scratch, out, life);
 }

@@ -186,7 +186,7 @@ weft_status graph_compile(const struct plan *plan, const struct compile_options 
     *graph = (struct graph){.arena = arena,
                             .plan = plan,
                             .reshards = reshards_new(),
-                            .folded = options->fold != FOLD_NEVER,
+                            .folded = options->fold != FOLD_NEVER && !plan_has_subsets(plan),
                             .executed = options->executed};
     weft_status status = compile(graph, options);
     if (status)

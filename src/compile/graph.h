@@ -21,6 +21,8 @@
  *       the previous iteration leaves to this one (gathers of updated weights, deferred slices of
  *       gradient synchronisation) is at its beginning: the graph is one iteration of a steady
  *       state.
+ *   I6  If some operators are on some of a stage's devices (plan/subset.h), the graph is never folded; the
+ *       others skip their items.
  */
 #ifndef WEFT_COMPILE_GRAPH_H
 #define WEFT_COMPILE_GRAPH_H
@@ -86,7 +88,13 @@ struct item {
     int32_t share; /* of a rest: how many of the chunks */
     /* of a step: it brings what windows read beyond their part, or takes its gradient back (halo.c) */
     bool halo;
+    /* the devices of the stage that have the operator, or make the step (plan/subset.h); no devices: all of them */
+    struct device_run run;
 };
+static inline bool item_is_at(const struct item *item, int64_t place)
+{
+    return !item->run.devices || run_has(item->run, place);
+}
 /* Whether the item is an operator's phase that an executor runs. */
 static inline bool item_runs(const struct item *item)
 {
@@ -102,11 +110,12 @@ struct bucket {
     int32_t pattern;     /* the devices over which the gradients are partial sums or copies */
     /* with plan->replicate, the groups of these that then add up their shares; -1: none */
     int32_t across;
-    uint8_t shard;        /* 0: all-reduce; 1-3: reduce-scatter, and gathers of the weights */
-    int64_t gather_bytes; /* of weights in the compute dtype, whole */
-    int64_t most;         /* bytes of gradients at which it is full; 0: never */
-    int64_t left;         /* of bytes: those that the next iteration synchronises (slices.c) */
-    bool tied;            /* a weight that other operators use, alone where slices are left */
+    uint8_t shard;         /* 0: all-reduce; 1-3: reduce-scatter, and gathers of the weights */
+    int64_t gather_bytes;  /* of weights in the compute dtype, whole */
+    int64_t most;          /* bytes of gradients at which it is full; 0: never */
+    int64_t left;          /* of bytes: those that the next iteration synchronises (slices.c) */
+    bool tied;             /* a weight that other operators use, alone where slices are left */
+    struct device_run run; /* the devices of the stage that have it */
 };
 
 struct block {
@@ -134,10 +143,11 @@ enum block_cut {
 
 struct block_run {
     int32_t first, items;
-    bool step;         /* the run is a single step, which is an exchange */
-    int32_t after;     /* the run of the other lane that this one needs, -1: none */
-    int32_t reads;     /* the bucket that it is the first to read, -1: none */
-    int32_t completes; /* the bucket that it completes, -1: none */
+    bool step;            /* the run is a single step, which is an exchange */
+    int32_t after;        /* the run of the other lane that this one needs, -1: none */
+    int32_t reads;        /* the bucket that it is the first to read, -1: none */
+    int32_t completes;    /* the bucket that it completes, -1: none */
+    struct device_run on; /* the devices that have its operators, as its items say */
 };
 struct block_runs {
     struct block_run *run;
@@ -223,6 +233,7 @@ struct task {
     int32_t about;
     uint8_t stream; /* enum stream_kind */
     uint8_t purpose;
+    bool idle; /* its device does not have these items (I6): nothing is done, in no time */
 };
 
 struct graph {

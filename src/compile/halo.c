@@ -18,6 +18,8 @@
 static struct reshard_step digits_of(const struct split *split, int dim)
 {
     struct reshard_step step = {.kind = COLLECTIVE_HALO};
+    if (split_is_subset(split))
+        step.run = split_run(split);
     int64_t mesh = split_devices(split);
     for (int32_t i = 0; i < split->parts; i++) {
         mesh /= split->part[i].degree;

@@ -49,10 +49,20 @@ static struct pattern pattern_of(const struct plan *plan, const struct stage *st
                             .order = plan_device_order(plan)};
 }
 
-int32_t intern_digits(struct build *b, int32_t stage, int32_t digits, const int64_t *stride,
-                      const int64_t *degree)
+/* The groups of one run of a stage's devices alone. */
+static void keep_to(struct pattern *pattern, struct device_run run)
+{
+    if (!run.devices)
+        return;
+    pattern->first += run.first;
+    pattern->devices = run.devices;
+}
+
+int32_t intern_digits(struct build *b, int32_t stage, struct device_run run, int32_t digits,
+                      const int64_t *stride, const int64_t *degree)
 {
     struct pattern pattern = pattern_of(b->plan, &b->plan->stage[stage]);
+    keep_to(&pattern, run);
     pattern.digits = digits;
     for (int32_t i = 0; i < digits; i++) {
         pattern.stride[i] = stride[i];
@@ -65,6 +75,7 @@ int32_t intern_step(struct build *b, int32_t stage, const struct reshard_step *s
                     double crossing)
 {
     struct pattern pattern = pattern_of(b->plan, &b->plan->stage[stage]);
+    keep_to(&pattern, step->run);
     pattern.digits = step->digits;
     pattern.crossing = crossing;
     for (int32_t i = 0; i < step->digits; i++) {
@@ -153,7 +164,8 @@ int32_t intern_copy(struct build *b, enum exchange_kind kind, int32_t stage, int
 {
     struct exchange exchange = {.kind = (uint8_t)kind,
                                 .purpose = PURPOSE_OFFLOAD,
-                                .pattern = intern_digits(b, stage, 0, NULL, NULL),
+                                .pattern =
+                                    intern_digits(b, stage, (struct device_run){0}, 0, NULL, NULL),
                                 .bytes = bytes,
                                 .collective = -1};
     return intern_groups(b, exchange, b->graph->folded ? 1 : b->plan->stage[stage].devices);

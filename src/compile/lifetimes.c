@@ -29,7 +29,8 @@ int32_t take_life(struct life_trace *t, enum held held, int64_t instance, double
                             .born_in = (uint8_t)t->kind,
                             .dies_in = (uint8_t)t->kind,
                             .born = t->at,
-                            .dies = t->at};
+                            .dies = t->at,
+                            .run = life_run(t, instance)};
     if (life.bytes == 0)
         return NOTHING;
     array_push(t->b->scratch, &t->lives, life);
@@ -120,7 +121,7 @@ static bool in_place(const struct joint_steps *s)
 {
     for (int k = 0; k < 2; k++)
         for (int32_t i = k ? s->from : 0; s->reshard[k] && i < s->reshard[k]->steps; i++)
-            if (s->reshard[k]->step[i].kind != COLLECTIVE_ALL_REDUCE)
+            if (!step_in_place(&s->reshard[k]->step[i]))
                 return false;
     return true;
 }
@@ -216,7 +217,7 @@ static void send_step(struct life_trace *t, const struct use *use)
     read_life(t, before);
     t->sending_use = use - t->b->use;
     t->sending = before;
-    if (t->item->step->kind != COLLECTIVE_ALL_REDUCE)
+    if (!step_in_place(t->item->step))
         t->sending = take_life(t, HELD_COPY, use->source, step_bytes(t, use, t->item->step));
 }
 
@@ -289,7 +290,7 @@ static void gradient_step(struct life_trace *t, const struct use *use)
     int32_t before = *raw;
     if (leaves(t, use)) {
         read_life(t, before);
-        if (t->item->step->kind != COLLECTIVE_ALL_REDUCE)
+        if (!step_in_place(t->item->step))
             *raw = take_life(t, HELD_GRADIENT, use->source, step_bytes(t, use, t->item->step));
         return;
     }

@@ -44,10 +44,13 @@
  *   I12 An output that waits in parts (parts.c) is freed after the last forward pass that reads it, where its parts are
  *       allocated, which live until they are gathered last; what is gathered lives until the last reader that it was gathered
  *       for.
+ *   I13 A tensor is on the devices that have the operator which makes it; what a reshard makes, on those of its reader, or of
+ *       the operator whose gradient it is (plan/subset.h).
  */
 #ifndef WEFT_COMPILE_LIFETIMES_H
 #define WEFT_COMPILE_LIFETIMES_H
 
+#include "plan/plan.h"
 #include "schedule/schedule.h"
 
 enum memory_class {
@@ -94,6 +97,7 @@ struct lifetime {
     bool copied;              /* one of two lives (I11) */
     int32_t born, dies;       /* I1 */
     int32_t left, back;       /* the last item that reads it forward, the first one backward */
+    struct device_run run;    /* the devices of the stage that have it (I13); none: all of them */
 };
 
 /* One allocation or release within a block. Those of an item are in this order: what is allocated

@@ -35,6 +35,10 @@ static inline int64_t life_place(const struct life_trace *t, int64_t instance)
 int32_t take_life(struct life_trace *t, enum held held, int64_t instance, double bytes);
 /* Extends its life to the current position; NOTHING is read by nobody. */
 void read_life(struct life_trace *t, int32_t number);
+/* The devices that have a tensor of this instance which is made now (subset_lives.c). */
+struct device_run life_run(const struct life_trace *t, int64_t instance);
+/* Whether a step changes a tensor where it is. */
+bool step_in_place(const struct reshard_step *step);
 double life_input_bytes(const struct life_trace *t, const struct use *use);
 
 /* The steps of a joint's reshards that one block does, forward or backward. */

@@ -92,7 +92,7 @@ static void list_steps(struct build *b, int32_t stage, const struct reshard *res
 {
     for (int32_t i = first; i < last; i++) {
         const struct reshard_step *step = &reshard->step[i];
-        if (step->kind == STEP_SLICE)
+        if (step_is_free(step))
             continue;
         int32_t exchange =
             intern_exchange(b, intern_step(b, stage, step, 0), (enum collective)step->kind,

@@ -80,7 +80,8 @@ static double volume_of(const struct rule *rule, double members, double elements
 double step_volume(const struct reshard_step *step)
 {
     double members = (double)step_members(step), elements = (double)step->elements;
-    if (step->kind == COLLECTIVE_SEND || step->kind == COLLECTIVE_HALO)
+    if (step->kind == COLLECTIVE_SEND || step->kind == COLLECTIVE_HALO ||
+        step->kind == COLLECTIVE_BROADCAST)
         return elements;
     for (size_t i = 0; i < COUNT_OF(RULES); i++)
         if (RULES[i].kind == step->kind)

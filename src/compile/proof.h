@@ -218,6 +218,13 @@ weft_status need_halo(struct symbolic_machine *m, const struct reading *r, struc
 void proof_owe(struct symbolic_machine *m, int64_t reading, size_t first); /* made now */
 bool proof_is_pending(const struct symbolic_machine *m, int32_t reading, size_t first);
 
+/* ---- proof_subsets.c ---- */
+/* Whether a device of the graph has an instance, if that is on its stage (plan/subset.h). */
+bool proof_has(const struct symbolic_machine *m, int32_t device, int64_t instance);
+/* A broadcast from the device of a group that has the tensor to the others. */
+weft_status proof_broadcast(struct symbolic_machine *m, const int32_t *device, int32_t count,
+                            const struct task *task);
+
 /* ---- proof_order.c ---- */
 /* The tasks of a graph, by stream and by the tasks that wait for them. */
 struct task_queues {

@@ -138,7 +138,7 @@ bool same_data(const struct proof *p, const struct reading *reading, int32_t hav
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-enum { COPY = 1, PARTIAL = 2, SPLIT = 4 }; /* sets of what a digit can hold */
+enum { COPY = 1, PARTIAL = 2, SPLIT = 4, ON = 8 }; /* sets of what a digit can hold */
 
 /* I1 */
 static const struct {
@@ -149,13 +149,15 @@ static const struct {
     [COLLECTIVE_ALL_GATHER] = {SPLIT, COPY, false},
     [COLLECTIVE_REDUCE_SCATTER] = {PARTIAL, SPLIT, false},
     [COLLECTIVE_ALL_TO_ALL] = {SPLIT | COPY, SPLIT | COPY, true},
+    [COLLECTIVE_BROADCAST] = {ON, COPY, true},
     [STEP_SLICE] = {COPY, SPLIT, false},
+    [STEP_LEAVE] = {COPY, ON, true},
 };
 _Static_assert(COUNT_OF(RULES) == STEP_KIND_COUNT, "a step without a rule");
 
 static unsigned set_of(int64_t hold)
 {
-    return hold > 0 ? SPLIT : hold == HOLD_COPY ? COPY : PARTIAL;
+    return hold > 0 ? SPLIT : hold == HOLD_COPY ? COPY : hold == HOLD_PARTIAL ? PARTIAL : ON;
 }
 
 enum { MAX_FINE = MAX_LAYOUT_DIGITS + 2 * MAX_STEP_DIGITS };

@@ -16,6 +16,8 @@
  *       that the rest of it can move before the other has made room.
  *   I5  Devices that hold the same may each send a part of it, which the receivers gather
  *       (Megatron's scatter-gather): less traffic on slow links, more on fast ones.
+ *   I6  A tensor on one run of a stage's devices (plan/subset.h) is broadcast to the others before all other steps, and
+ *       leaves those that do not have its reader after them. Where both have it, all steps are within the run.
  */
 #include <string.h>
 
@@ -175,7 +177,7 @@ struct reshards {
     struct hash_map numbers; /* numbers of known reshards, by what was asked */
 };
 
-static void append_within(const struct reshards *all, const struct layout *from,
+static void append_on_all(const struct reshards *all, const struct layout *from,
                           const struct layout *to, struct step_list *out)
 {
     struct mesh gather = {.elements = from->elements}, slice = {.elements = to->elements};
@@ -183,6 +185,58 @@ static void append_within(const struct reshards *all, const struct layout *from,
     cut_overlaps(&slice);
     paths_find(all->paths, all->arena, &gather, out);
     paths_find(all->paths, all->arena, &slice, out);
+}
+
+/* ---- on some of the devices (I6) ------------------------------------------------------------- */
+
+/* The same where every run of devices has it. */
+static struct layout on_all(const struct layout *layout)
+{
+    struct layout out = layout_none(layout->elements);
+    for (int64_t i = 0; i < layout->digits; i++)
+        layout_add(&out, layout->digit[i].degree,
+                   layout->digit[i].hold <= HOLD_ON ? HOLD_COPY : layout->digit[i].hold);
+    return out;
+}
+
+static void push_runs(const struct reshards *all, const struct layout *layout, int32_t kind,
+                      struct step_list *out)
+{
+    bool leaves = kind == STEP_LEAVE;
+    struct reshard_step step = {.kind = kind, .digits = 1, .elements = layout_local(layout)};
+    if (!layout_is_subset(layout))
+        return;
+    int64_t hold = layout->digit[0].hold;
+    step.digit[0] = (struct step_digit){layout_run(layout).devices, layout->digit[0].degree,
+                                        leaves ? HOLD_COPY : hold, leaves ? hold : HOLD_COPY};
+    array_push(all->arena, out, step);
+}
+
+static void append_inside(const struct reshards *all, const struct layout *from,
+                          const struct layout *to, struct step_list *out)
+{
+    struct layout a = layout_inside(from), b = layout_inside(to);
+    size_t first = out->len;
+    append_on_all(all, &a, &b, out);
+    for (size_t i = first; i < out->len; i++)
+        out->data[i].run = layout_run(from);
+}
+
+static void append_within(const struct reshards *all, const struct layout *from,
+                          const struct layout *to, struct step_list *out)
+{
+    bool same = layout_is_subset(from) && layout_is_subset(to) &&
+                from->digit[0].degree == to->digit[0].degree &&
+                from->digit[0].hold == to->digit[0].hold;
+    struct layout a = on_all(from), b = on_all(to);
+    if (same) {
+        append_inside(all, from, to, out);
+        return;
+    }
+    push_runs(all, from, COLLECTIVE_BROADCAST, out);
+    if (!layout_equal(&a, &b))
+        append_on_all(all, &a, &b, out);
+    push_runs(all, to, STEP_LEAVE, out);
 }
 
 /* ---- from one stage to another --------------------------------------------------------------- */
@@ -241,17 +295,19 @@ static void choose_crossing(const struct layout *from, const struct layout *to, 
 static int32_t append_between(const struct reshards *all, const struct layout *from,
                               const struct layout *to, bool sliced, struct step_list *out)
 {
-    struct layout sent, received;
-    choose_crossing(from, to, &sent, &received);
+    struct layout sent, received, a = on_all(from), b = on_all(to);
+    choose_crossing(&a, &b, &sent, &received);
     if (sliced && layout_equal(&sent, &received))
         sent = received = share_out(&sent);
-    append_within(all, from, &sent, out);
+    push_runs(all, from, COLLECTIVE_BROADCAST, out);
+    append_on_all(all, &a, &sent, out);
     struct reshard_step crossing = {.kind = COLLECTIVE_SEND, .elements = layout_local(&sent)};
     size_t send = out->len;
     array_push(all->arena, out, crossing);
-    append_within(all, &received, to, out);
+    append_on_all(all, &received, &b, out);
     for (size_t i = send + 1; i < out->len && out->data[i].kind == STEP_SLICE; i++)
         out->data[send].elements /= step_members(&out->data[i]);
+    push_runs(all, to, STEP_LEAVE, out);
     return (int32_t)send;
 }
 
@@ -337,7 +393,9 @@ const struct reshard *reshard_between(struct reshards *reshards, const struct la
 
 const char *step_name(int kind)
 {
-    return kind == STEP_SLICE ? "slice" : collective_name((enum collective)kind);
+    return kind == STEP_SLICE   ? "slice"
+           : kind == STEP_LEAVE ? "leave"
+                                : collective_name((enum collective)kind);
 }
 
 const char *reshard_text(struct arena *keep, const struct reshard *reshard)

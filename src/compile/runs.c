@@ -2,7 +2,7 @@
  *
  *   I1  Runs are in the order of their items. A run of operators ends before an operator that needs
  *       a step outside the run, after an operator that a step needs, and before and after whatever
- *       else is waited for.
+ *       else is waited for. All its operators are on the same devices (graph.h, I6).
  *   I2  Without CUT_STEPS the steps stay inside, and there is one lane to cut: a run is whole.
  */
 #include "compile/graph.h"
@@ -44,7 +44,7 @@ static void mark(struct run_cutter *c)
 
 static struct block_run *start_run(struct run_cutter *c, int32_t item, bool step, int32_t after)
 {
-    struct block_run run = {item, 0, step, after, -1, -1};
+    struct block_run run = {item, 0, step, after, -1, -1, c->block->item[item].run};
     array_push(c->keep, &c->runs, run);
     c->open = !step;
     return &c->runs.data[c->runs.len - 1];
@@ -59,8 +59,9 @@ static void add_item(struct run_cutter *c, int32_t i)
     /* the needed item is in a run of the other lane */
     bool foreign = needed >= 0 && c->runs.data[needed].step != step;
     struct block_run *run = c->open ? &c->runs.data[last] : NULL;
+    bool apart = run && (run->on.first != item->run.first || run->on.devices != item->run.devices);
     bool crosses = c->cuts & CUT_UNITS && i && c->block->unit[i] != c->block->unit[i - 1];
-    if (step || !run || crosses || (foreign && needed != last) || c->bucket_read[i] >= 0)
+    if (step || !run || crosses || apart || (foreign && needed != last) || c->bucket_read[i] >= 0)
         run = start_run(c, i, step, foreign ? needed : -1);
     run->items++;
     if (c->bucket_read[i] >= 0)

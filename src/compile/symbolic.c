@@ -7,8 +7,7 @@
  *       left it, as a send brought it, or as the last of the steps left it.
  *   I2  In a backward block an input is what the forward pass kept or what was recomputed: outputs
  *       of the reader's own run of recomputation, and those that were discarded, only after they were
- *       recomputed. A gathered tensor
- *       is gone when its pass is over (blocks.c, I2), unless it came from another stage; so a
+ *       recomputed. A gathered tensor is gone when its pass is over (blocks.c, I2), unless it came from another stage; so a
  *       recomputation gathers again, and so does the backward pass after it: `floor` is the last
  *       operator of the other kind, and steps before it do not count. For a step it is the last
  *       operator of either kind: the steps of a reshard follow each other.
@@ -354,9 +353,10 @@ static weft_status do_op(struct symbolic_machine *m, struct at at)
 {
     const struct item *item = item_at(m, at);
     const struct fact *fact = &m->p->fact[item->instance];
-    uint8_t *made =
-        &m->made[row(m, at.device, at.micro_batch, m->p->plan->instances) + (size_t)item->instance];
-    if (fact->stage != stage_of(m, at.device) || fact->part != m->p->graph->block[at.block].part)
+    size_t first = row(m, at.device, at.micro_batch, m->p->plan->instances);
+    uint8_t *made = &m->made[first + (size_t)item->instance];
+    if (fact->stage != stage_of(m, at.device) || fact->part != m->p->graph->block[at.block].part ||
+        !proof_has(m, at.device, item->instance))
         return wrong(m, item->instance, "does not belong to this stage's part");
     if (item->phase == PHASE_FORWARD)
         return do_forward(m, item->instance, at, made);

@@ -39,7 +39,7 @@ static void add_steps(struct assembly *a, const struct tie *t, int32_t stage,
     a->stage = stage;
     for (int32_t i = first; i < last; i++) {
         const struct reshard_step *step = &reshard->step[i];
-        if (step->kind != STEP_SLICE)
+        if (!step_is_free(step))
             add_exchange(a, t->task, intern_step(a->b, stage, step, 0), (enum collective)step->kind,
                          step->elements * each, AFTER_BLOCK);
     }

@@ -118,23 +118,25 @@ static void walk_slots(struct assembly *a, const struct slots *slots)
 
 /* ---- the end of an iteration ----------------------------------------------------------------- */
 
-static int64_t optimizer_parameters(const struct assembly *a, int32_t part)
+/* Those that one device of the stage updates. */
+static int64_t optimizer_parameters(const struct assembly *a, int64_t place)
 {
+    const struct plan *plan = a->b->plan;
     int64_t parameters = 0;
-    for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++) {
-        const struct bucket *bucket = bucket_at(a, i);
-        parameters += ceil_div(bucket->parameters, bucket_shares(a->b, bucket));
-    }
+    for (int32_t part = a->stage; part < plan->parts; part = plan_next_part(plan, part))
+        for (int32_t i = a->b->first_bucket[part]; i < a->b->first_bucket[part + 1]; i++) {
+            const struct bucket *bucket = bucket_at(a, i);
+            if (run_has(bucket->run, place))
+                parameters += ceil_div(bucket->parameters, bucket_shares(a->b, bucket));
+        }
     return parameters;
 }
 
 static void finish_stage(struct assembly *a)
 {
-    const struct build *b = a->b;
-    int64_t parameters = 0;
+    bool alike = !plan_has_subsets(a->b->plan);
+    int64_t parameters = optimizer_parameters(a, 0);
     synchronise_rest(a);
-    for (int32_t part = a->stage; part < b->plan->parts; part = plan_next_part(b->plan, part))
-        parameters += optimizer_parameters(a, part);
     struct host_step host = {0};
     if (!a->graph->executed)
         host = host_step_of(a->b, a->stage, parameters);
@@ -144,7 +146,8 @@ static void finish_stage(struct assembly *a)
         struct task task = plain_task(STREAM_COMPUTE, NONE);
         task.device = d;
         task.purpose = PURPOSE_OPTIMIZER;
-        task.parameters = parameters;
+        task.parameters =
+            alike ? parameters : optimizer_parameters(a, d - a->first_device[a->stage]);
         int32_t number = add_task(a, task);
         wait_for(a, number, mark->last[STREAM_GRADIENT]);
         wait_for_steps(a, number, mark);

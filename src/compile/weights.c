@@ -107,7 +107,9 @@ static bool fits(const struct proof *p, const struct fact *at, const struct buck
 {
     struct digits digits = sum_digits(p, at, 0, at->choice->shard > 0);
     const struct pattern *across = bucket->across >= 0 ? &p->graph->pattern[bucket->across] : NULL;
-    if (bucket->shard != shard_left(p, at, &digits))
+    struct device_run run = split_run(&at->choice->split);
+    if (bucket->shard != shard_left(p, at, &digits) || bucket->run.first != run.first ||
+        bucket->run.devices != run.devices)
         return false;
     if (digits.count == 0 || bucket->pattern < 0)
         return digits.count == 0 && bucket->pattern < 0;

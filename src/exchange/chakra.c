@@ -176,8 +176,8 @@ static void put_item(struct chakra *c, int32_t number, int32_t i)
     const struct task *task = &g->task[number];
     const struct block *block = &g->block[task->block];
     const struct item *items = block->item + task->first_item, *item = &items[i];
-    int64_t ns =
-        c->prediction->lane_ns[c->prediction->lane_first[task->block] + task->first_item + i];
+    int64_t at = c->prediction->lane_first[task->block] + task->first_item + i;
+    int64_t ns = task->idle ? 0 : c->prediction->lane_ns[at];
     bool exchanges = item->kind == ITEM_STEP && item->pattern >= 0;
     int32_t before = i - 1;
     wire_node(&c->wire, c->first[number] + (uint64_t)i,

@@ -318,13 +318,46 @@ static bool halves_fault(struct finding *f)
     return false;
 }
 
+/* What an operator on some of its stage's devices cannot have: tensors whose copies on the others somebody counts on. */
+static const char *subset_refusal(const struct plan *plan, int64_t instance)
+{
+    const struct choice *choice = plan_choice(plan, instance);
+    int64_t owner = plan_weight_owner(plan, instance);
+    bool here = split_is_subset(&choice->split);
+    bool tied = owner != instance && (here || split_is_subset(&plan_choice(plan, owner)->split)) &&
+                (plan_part_of(plan, owner) != plan_part_of(plan, instance) ||
+                 !plan_weights_alike(plan, owner, instance));
+    return tied                          ? "a tied weight lies the same way for all that use it"
+           : choice->offload             ? "nothing is offloaded in such a plan"
+           : here && choice->parts       ? "its output is kept whole"
+           : plan->optimizer_offload > 0 ? "optimizer state stays on the devices"
+           : plan->optimizer == UPDATE_MUON
+               ? "Muon, which has all devices of a stage add up its matrices, does not go"
+               : NULL;
+}
+
+static bool subsets_fault(struct finding *f)
+{
+    const struct plan *plan = f->plan;
+    for (int64_t i = 0; plan_has_subsets(plan) && i < plan->instances; i++) {
+        const char *why = subset_refusal(plan, i);
+        if (!why)
+            continue;
+        fault(f, FAULT_INSTANCE, i,
+              arena_printf(f->keep, "%s: with operators on some of a stage's devices, %s",
+                           plan_path(f->keep, plan, i), why));
+        return with_hint(f, "docs/reference/plan-file.md says what goes with 'devices'");
+    }
+    return false;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 bool plan_find_fault(struct arena *keep, const struct plan *plan, struct fault *out)
 {
     static bool (*const CHECKS[])(struct finding *) = {
-        types_fault, batch_fault,    devices_fault,   order_fault, pools_fault,
-        parts_fault, schedule_fault, instances_fault, halves_fault}; /* I1 */
+        types_fault, batch_fault,    devices_fault,   order_fault,  pools_fault,
+        parts_fault, schedule_fault, instances_fault, halves_fault, subsets_fault}; /* I1 */
     struct finding f = {keep, plan, out};
     for (size_t i = 0; i < COUNT_OF(CHECKS); i++)
         if (CHECKS[i](&f))

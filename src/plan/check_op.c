@@ -191,7 +191,7 @@ static bool degree_fault(struct finding *f, int64_t instance, const struct op *o
 static bool dim_fault(struct finding *f, int64_t instance, const struct split *split, int dim)
 {
     const struct op *op = &f->plan->model->op[f->plan->instance[instance].op];
-    if (dim == SPLIT_COPY)
+    if (dim >= SPLIT_COPY)
         return false;
     int place = op_find_dim(op->kind, (enum dim)dim);
     if (place < 0)

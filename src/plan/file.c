@@ -301,6 +301,10 @@ static weft_status read_plan(struct plan_file *file, struct opened_plan *out)
     TRY(file_limit_stages(file));
     file->split_at = ARENA_ARRAY(file->scratch, const struct doc *, (size_t)file->plan->instances);
     TRY(file_apply_tree(file));
+    if (file->root.propagate && plan_has_subsets(file->plan))
+        TRY(doc_error(
+            doc_get(file->doc, "propagate"), "write the splits, or leave 'devices' out",
+            "splits do not propagate to and from operators on some of a stage's devices"));
     if (file->root.propagate)
         TRY(file_propagate(file));
     TRY(check(file));

@@ -11,6 +11,8 @@
  *       taken literally, and plan_check refuses what is not possible.
  *   I3  The stage's devices that a split leaves over hold copies, outermost.
  *   I4  A line of `choices` sets everything: what it does not mention is off.
+ *   I5  A line with `devices` puts its operators on these devices of their stage (subset.h); their split is one of these
+ *       alone, and without a split each has all of it.
  */
 #include "plan/file.h"
 
@@ -19,7 +21,15 @@
 
 #include "plan/room.h"
 
-enum tree_setting { SET_SPLIT, SET_RECOMPUTE, SET_SHARD, SET_OFFLOAD, SET_MEMORY, SETTINGS };
+enum tree_setting {
+    SET_SPLIT,
+    SET_RECOMPUTE,
+    SET_SHARD,
+    SET_OFFLOAD,
+    SET_MEMORY,
+    SET_DEVICES,
+    SETTINGS
+};
 
 struct line {
     const struct doc *at;
@@ -31,8 +41,9 @@ struct line {
     int64_t shard;
     enum offload offload;
     bool parts;
-    bool matched, won; /* whether it names some instance; whether it sets the split of one */
-    unsigned used;     /* parts of the split that some operator below could use, as bits */
+    struct device_run run; /* no devices: all of the stage's */
+    bool matched, won;     /* whether it names some instance; whether it sets the split of one */
+    unsigned used;         /* parts of the split that some operator below could use, as bits */
 };
 
 struct tree {
@@ -45,7 +56,7 @@ struct tree {
 
 struct settings {
     const char *split;
-    const struct doc *recompute, *offload, *memory, *at;
+    const struct doc *recompute, *offload, *memory, *devices, *at;
     int64_t shard;
 };
 
@@ -56,6 +67,7 @@ static const struct field FIELDS[] = {
     {"shard", FIELD_INT, offsetof(struct settings, shard), .expected = "0, 1, 2 or 3"},
     {"offload", FIELD_DOC, offsetof(struct settings, offload)},
     {"memory", FIELD_DOC, offsetof(struct settings, memory)},
+    {"devices", FIELD_DOC, offsetof(struct settings, devices)},
     {"at", FIELD_DOC, offsetof(struct settings, at)},
 };
 enum { TREE_FIELDS = COUNT_OF(FIELDS) - 1, CHOICE_FIELDS = COUNT_OF(FIELDS) };
@@ -106,8 +118,28 @@ static weft_status read_memory(const struct doc *node, struct line *line)
                      node->text ? node->text : doc_kind_name(node->kind));
 }
 
-static weft_status read_settings(const struct doc *node, size_t fields, struct line *line,
-                                 struct settings *s)
+/* "2-3", "2", or "all" */
+static weft_status read_run(struct arena *scratch, const struct doc *node, struct line *line)
+{
+    const char *dash = node->text ? strchr(node->text, '-') : NULL;
+    int64_t first = -1, last = -1;
+    bool scalar = node->kind == DOC_TEXT || node->kind == DOC_NUMBER;
+    if (scalar && strcmp(node->text, "all") == 0)
+        return WEFT_OK;
+    if (scalar && dash && parse_int(dash + 1, &last))
+        parse_int(arena_copy_bytes(scratch, node->text, (size_t)(dash - node->text)), &first);
+    else if (scalar && !dash && parse_int(node->text, &first))
+        last = first;
+    if (first < 0 || last < first || last >= INT32_MAX)
+        return doc_error(node, "devices of the stage, counted from its first: 2-3",
+                         "'devices' is '%.40s', expected a run such as 2-3, or all",
+                         node->text ? node->text : doc_kind_name(node->kind));
+    line->run = (struct device_run){first, last - first + 1};
+    return WEFT_OK;
+}
+
+static weft_status read_settings(struct arena *scratch, const struct doc *node, size_t fields,
+                                 struct line *line, struct settings *s)
 {
     weft_status status;
     TRY(doc_read(node, FIELDS, fields, DOC_REFUSE_UNKNOWN, s));
@@ -126,6 +158,8 @@ static weft_status read_settings(const struct doc *node, size_t fields, struct l
         TRY(read_offload(s->offload, line));
     if (s->memory)
         TRY(read_memory(s->memory, line));
+    if (s->devices)
+        TRY(read_run(scratch, s->devices, line));
 done:
     return status;
 }
@@ -153,7 +187,7 @@ static weft_status read_tree(struct tree *tree, const struct doc *map)
             return doc_error(node, "such as {split: batch:2 out:8, recompute: full}",
                              "'%.60s' is %s, expected a mapping of settings", node->key,
                              doc_kind_name(node->kind));
-        TRY(read_settings(node, TREE_FIELDS, &line, &settings));
+        TRY(read_settings(tree->file->scratch, node, TREE_FIELDS, &line, &settings));
         TRY(add_line(tree, node, node->key, line));
     }
 done:
@@ -165,7 +199,7 @@ static weft_status read_choice(struct tree *tree, const struct doc *node)
     weft_status status;
     struct line line = {0};
     struct settings settings = {0};
-    TRY(read_settings(node, CHOICE_FIELDS, &line, &settings));
+    TRY(read_settings(tree->file->scratch, node, CHOICE_FIELDS, &line, &settings));
     if (!settings.split || !settings.at || settings.at->kind != DOC_LIST)
         return doc_error(node, NULL,
                          "a choice needs a 'split' and a list 'at' of the nodes that have it");
@@ -241,10 +275,9 @@ static weft_status too_wide(const struct plan_file *file, const struct line *lin
 
 /* I3 */
 static weft_status fill_stage(const struct plan_file *file, const struct line *line,
-                              int64_t instance, const struct split *given, struct split *out)
+                              int64_t instance, const struct split *given, int64_t devices,
+                              struct split *out)
 {
-    const struct plan *plan = file->plan;
-    int64_t devices = plan->stage[plan_stage_of_part(plan, plan_part_of(plan, instance))].devices;
     int64_t covered = split_devices(given);
     if (devices % covered != 0)
         return too_wide(file, line, instance, given, devices);
@@ -286,8 +319,9 @@ static struct winners find_winners(struct tree *tree, int64_t instance)
     return w;
 }
 
+/* The split of an instance over so many devices. */
 static weft_status set_split(struct tree *tree, int64_t instance, const struct winners *w,
-                             struct split *out)
+                             int64_t devices, struct split *out)
 {
     struct plan_file *file = tree->file;
     struct line *line = w->line[SET_SPLIT];
@@ -298,7 +332,47 @@ static weft_status set_split(struct tree *tree, int64_t instance, const struct w
     file->split_at[instance] = line->at;
     line->won = true;
     line->used |= on_operator ? ~0u : 0;
-    return fill_stage(file, line, instance, &given, out);
+    return fill_stage(file, line, instance, &given, devices, out);
+}
+
+/* I5 */
+static weft_status put_on(struct tree *tree, int64_t instance, const struct line *line,
+                          int64_t devices, struct split *split)
+{
+    struct plan_file *file = tree->file;
+    struct split inside = *split;
+    int32_t stage = plan_stage_of_part(file->plan, plan_part_of(file->plan, instance));
+    if (!file->split_at[instance])
+        file->split_at[instance] = line->at;
+    if (split_put_on(&inside, line->run, devices, split))
+        return WEFT_OK;
+    return doc_error(line->at, "a run of 2 begins at 0, 2, 4, ...; of 4 at 0, 4, 8, ...",
+                     "%s: devices %s are none of the equal runs that the %lld of stage %d are cut "
+                     "into",
+                     plan_path(file->scratch, file->plan, instance),
+                     run_text(file->scratch, line->run), (long long)devices, stage);
+}
+
+/* The split on all devices of its stage, or on those that a line names. */
+static weft_status lay_out(struct tree *tree, int64_t instance, const struct winners *w,
+                           struct split *out)
+{
+    const struct plan *plan = tree->file->plan;
+    const struct line *on = w->line[SET_DEVICES];
+    int64_t devices = plan->stage[plan_stage_of_part(plan, plan_part_of(plan, instance))].devices;
+    bool subset = on && on->run.devices;
+    int64_t own = subset ? on->run.devices : devices;
+    weft_status status = WEFT_OK;
+    if (subset) {
+        *out = split_none();
+        split_add(out, SPLIT_COPY, own);
+    }
+    if (w->line[SET_SPLIT])
+        TRY(set_split(tree, instance, w, own, out));
+    if (subset)
+        TRY(put_on(tree, instance, on, devices, out));
+done:
+    return status;
 }
 
 static weft_status apply(struct tree *tree, int64_t instance)
@@ -307,11 +381,9 @@ static weft_status apply(struct tree *tree, int64_t instance)
     struct choice choice = *plan_choice(plan, instance);
     struct winners w = find_winners(tree, instance);
     const struct line *recompute = w.line[SET_RECOMPUTE];
-    if (w.line[SET_SPLIT]) {
-        weft_status status = set_split(tree, instance, &w, &choice.split);
-        if (status)
-            return status;
-    }
+    weft_status status = lay_out(tree, instance, &w, &choice.split);
+    if (status)
+        return status;
     if (recompute && recompute->recompute == RECOMPUTE_SELECTIVE)
         choice.recompute = tree->selective[plan->instance[instance].op].recompute;
     else if (recompute)

@@ -55,7 +55,11 @@ static json_t *stages_json(struct arena *scratch, const struct plan *plan)
 /* Only what is not the default is written. */
 static json_t *choice_json(struct arena *scratch, const struct choice *choice)
 {
-    json_t *json = json_pack("{s:s}", "split", split_text(scratch, &choice->split));
+    struct split inside = split_inside(&choice->split);
+    json_t *json = json_pack("{s:s}", "split", split_text(scratch, &inside));
+    if (split_is_subset(&choice->split))
+        json_object_set_new(json, "devices",
+                            json_string(run_text(scratch, split_run(&choice->split))));
     if (choice->recompute)
         json_object_set_new(json, "recompute",
                             choice->saved || choice->discard

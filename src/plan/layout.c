@@ -170,7 +170,7 @@ static void store(const struct op *op, const struct operand *operand, const int6
 enum place operand_place(const struct op *op, const struct operand *operand, int split_dim,
                          enum flow flow)
 {
-    int dim = split_dim == SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)split_dim);
+    int dim = split_dim >= SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)split_dim);
     bool output = operand == &op->output, partial;
     if (dim < 0)
         return PLACE_COPY;
@@ -191,7 +191,7 @@ struct layout layout_of(const struct op *op, const struct operand *operand,
     _Static_assert(OP_MAX_DIMS == 7, "a degree of 1 for every dim");
     for (int32_t i = 0; i < split->parts; i++) {
         int part = split->part[i].dim;
-        dim[i] = part == SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)part);
+        dim[i] = part >= SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)part);
         if (dim[i] >= 0)
             degree[dim[i]] *= split->part[i].degree;
     }
@@ -201,6 +201,8 @@ struct layout layout_of(const struct op *op, const struct operand *operand,
     for (int32_t i = 0; i < split->parts; i++) {
         enum place place = operand_place(op, operand, split->part[i].dim, flow);
         int64_t hold = place == PLACE_PARTIAL ? HOLD_PARTIAL : HOLD_COPY;
+        if (split->part[i].dim == SPLIT_ON)
+            hold = HOLD_ON - split->part[i].run;
         if (place == PLACE_SPLIT)
             hold = stored.span[dim[i]] /= split->part[i].degree; /* (1) */
         layout_add(&layout, split->part[i].degree, hold);
@@ -319,6 +321,10 @@ const char *layout_text(struct arena *keep, const struct op *op, const struct op
             text =
                 arena_printf(keep, "%s%sS(%s):%lld", text, gap,
                              dims_text(keep, op, operand, batch, digit), (long long)digit->degree);
+        else if (digit->hold <= HOLD_ON)
+            text =
+                arena_printf(keep, "%s%son %s of %lld", text, gap,
+                             run_text(keep, layout_run(layout)), (long long)layout_devices(layout));
         else
             text = arena_printf(keep, "%s%s%s:%lld", text, gap,
                                 digit->hold == HOLD_COPY ? "B" : "P", (long long)digit->degree);

@@ -18,6 +18,7 @@
  *   I3  A dim that its degree does not divide (a vocabulary) is padded; N counts the padding.
  *   I4  An operator never reads a partial sum: neither as an input or weight in the forward pass
  *       nor as the gradient of an output. Only outputs and gradients of inputs can be partial.
+ *   I5  Only the outermost digit can be HOLD_ON (subset.h).
  */
 #ifndef WEFT_PLAN_LAYOUT_H
 #define WEFT_PLAN_LAYOUT_H
@@ -25,7 +26,11 @@
 #include "plan/plan.h"
 
 /* What a digit does: one of these, or the stride of a split (> 0). */
-enum { HOLD_COPY = 0, HOLD_PARTIAL = -1 };
+enum {
+    HOLD_COPY = 0,
+    HOLD_PARTIAL = -1,
+    HOLD_ON = -2 /* minus the value that holds the tensor: the others hold nothing (I5) */
+};
 
 /* The digits of a split, and those that a pipeline boundary adds. */
 enum { MAX_LAYOUT_DIGITS = MAX_SPLIT_PARTS + 2 };

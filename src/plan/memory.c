@@ -25,14 +25,14 @@
 
 static bool has_dim(const struct op *op, const struct operand *operand, int dim)
 {
-    int place = dim == SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)dim);
+    int place = dim >= SPLIT_COPY ? -1 : op_find_dim(op->kind, (enum dim)dim);
     return place >= 0 && operand_has_dim(operand, place);
 }
 
 int64_t split_replicas(const struct op *op, const struct split *split)
 {
     int64_t replicas = 1;
-    for (int32_t i = 0; i < split->parts; i++)
+    for (int32_t i = split_is_subset(split); i < split->parts; i++)
         if (!op->weights || !has_dim(op, &op->weight[0].operand, split->part[i].dim))
             replicas *= split->part[i].degree;
     return replicas;
@@ -227,6 +227,7 @@ struct memory_walk {
     const uint8_t *rerun; /* enum rerun, per instance */
     const bool *away;     /* per operator: its output waits in host memory (I2); NULL: none does */
     double kept, host;
+    int64_t place; /* of the device whose memory it is (subset.h) */
 };
 
 /* ---- what waits in host memory without recomputation (I2) -------------------------------------- */
@@ -382,7 +383,8 @@ static void add_part(struct memory_walk *w, int32_t part, struct stage_memory *s
     int64_t first = w->plan->part[part].first;
     memset(w->fate, FATE_ELSEWHERE, (size_t)w->plan->model->ops);
     for (int64_t i = first; i < first + w->plan->part[part].count; i++)
-        add_instance(w, i, sum);
+        if (plan_place_has(w->plan, i, w->place))
+            add_instance(w, i, sum);
 }
 
 static struct memory_walk start_walk(struct arena *scratch, const struct plan *plan)
@@ -399,8 +401,24 @@ static struct memory_walk start_walk(struct arena *scratch, const struct plan *p
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight)
 {
     struct arena *scratch = arena_new();
+    struct stage_memory most = {0};
+    int64_t *place, places = plan_kinds_of_places(scratch, plan, stage, &place);
+    for (int64_t i = 0; i < places; i++) {
+        struct stage_memory one = plan_place_memory(plan, stage, place[i], in_flight);
+        if (i == 0 || stage_memory_total(&one) > stage_memory_total(&most))
+            most = one;
+    }
+    arena_free(scratch);
+    return most;
+}
+
+struct stage_memory plan_place_memory(const struct plan *plan, int32_t stage, int64_t place,
+                                      int64_t in_flight)
+{
+    struct arena *scratch = arena_new();
     struct stage_memory sum = {0};
     struct memory_walk w = start_walk(scratch, plan);
+    w.place = place;
     for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
         add_part(&w, part, &sum);
     add_all_tied(plan, stage, &sum);

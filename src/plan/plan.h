@@ -29,12 +29,13 @@
 
 /* ---- splits ---------------------------------------------------------------------------------- */
 
-/* A split's dim besides those of the model: devices that hold the same. */
-enum { SPLIT_COPY = DIM_COUNT };
+/* Besides those of the model: devices that hold the same; runs of devices of which one has the operator (subset.h). */
+enum { SPLIT_COPY = DIM_COUNT, SPLIT_ON };
 
 enum { MAX_SPLIT_PARTS = 6 };
 struct split_part {
-    int16_t dim; /* enum dim, or SPLIT_COPY */
+    int16_t dim; /* enum dim, SPLIT_COPY or SPLIT_ON */
+    int16_t run; /* of SPLIT_ON: which one has it */
     int32_t degree;
 };
 /* Outermost (slowest links) first. Canonical: no part has degree 1, and neighbours of one dim are
@@ -56,11 +57,9 @@ bool split_equal(const struct split *a, const struct split *b);
 const char *split_text(struct arena *keep, const struct split *split);
 /* Parses such a text; errors are reported at `where`. */
 weft_status split_parse(const struct doc *where, const char *text, struct split *out);
-/* The local dims of an operator under a split, as op_work and op_memory take them: sizes rounded
- * up. */
+/* The local dims of an operator under a split, as op_work and op_memory take them: sizes rounded up. */
 void split_local(const struct op *op, const struct split *split, int64_t batch, int64_t *local);
-/* Whether a dim of an operator, given by its place in the kind's row and not the batch, may be
- * split so (I4). */
+/* Whether a dim of an operator, given by its place in the kind's row and not the batch, may be split so (I4). */
 bool split_legal(const struct model *model, const struct op *op, int place, int64_t degree);
 
 /* ---- choices --------------------------------------------------------------------------------- */
@@ -432,7 +431,7 @@ struct part_names {
 };
 const struct part_names *plan_part_names(struct arena *keep, const struct plan *plan);
 
-/* The memory of one device of a stage, in bytes, from op_memory. */
+/* The memory of one device of a stage (the fullest), in bytes, from op_memory. */
 struct stage_memory {
     double parameters; /* a count */
     double weights, gradients, optimizer;
@@ -495,6 +494,7 @@ bool plan_holds_weights(const struct plan *plan, int64_t instance);
 #include "plan/pipeline_layout.h"
 #include "plan/sources.h"
 #include "plan/stage_device.h"
+#include "plan/subset.h"
 
 #include "plan/order.h"
 #endif

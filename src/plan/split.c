@@ -33,7 +33,7 @@ bool split_add(struct split *split, int dim, int64_t degree)
     }
     if (split->parts == MAX_SPLIT_PARTS)
         return false;
-    split->part[split->parts++] = (struct split_part){(int16_t)dim, (int32_t)degree};
+    split->part[split->parts++] = (struct split_part){(int16_t)dim, 0, (int32_t)degree};
     return true;
 }
 
@@ -58,7 +58,8 @@ bool split_equal(const struct split *a, const struct split *b)
 {
     bool equal = a->parts == b->parts;
     for (int32_t i = 0; equal && i < a->parts; i++)
-        equal = a->part[i].dim == b->part[i].dim && a->part[i].degree == b->part[i].degree;
+        equal = a->part[i].dim == b->part[i].dim && a->part[i].degree == b->part[i].degree &&
+                a->part[i].run == b->part[i].run;
     return equal;
 }
 
@@ -89,9 +90,19 @@ static const char *part_name(int dim)
     return dim == SPLIT_COPY ? COPY : dim_name((enum dim)dim);
 }
 
+/* "on 2-3 of 8 out:2" */
+static const char *subset_text(struct arena *keep, const struct split *split)
+{
+    struct split inside = split_inside(split);
+    return arena_printf(keep, "on %s of %lld %s", run_text(keep, split_run(split)),
+                        (long long)split_devices(split), split_text(keep, &inside));
+}
+
 const char *split_text(struct arena *keep, const struct split *split)
 {
     const char *text = split->parts ? "" : WHOLE;
+    if (split_is_subset(split))
+        return subset_text(keep, split);
     for (int32_t i = 0; i < split->parts; i++)
         text = arena_printf(keep, "%s%s%s:%d", text, i ? " " : "", part_name(split->part[i].dim),
                             (int)split->part[i].degree);

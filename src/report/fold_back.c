@@ -59,7 +59,9 @@ static int works_of(const struct kernel_folding *f, const struct task *task, int
 
 static int32_t items_of(const struct task *task)
 {
-    return task->block >= 0 ? task->items : task->parameters > 0;
+    if (task->block >= 0)
+        return task->idle ? 0 : task->items;
+    return task->parameters > 0;
 }
 
 static double predicted_ns(struct kernel_folding *f, const struct task *task)

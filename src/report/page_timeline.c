@@ -85,7 +85,7 @@ static bool is_drawn(const struct bar_finder *finder, int32_t number)
     int32_t stage = p->graph->device[task->device].stage;
     return finder->device[stage] == task->device && stage_shown(p, stage, finder->extent.stages) &&
            p->result.end_ns[number] > p->result.start_ns[number] &&
-           (finder->extent.communication || task->stream == STREAM_COMPUTE);
+           (finder->extent.communication || task->stream == STREAM_COMPUTE) && !task->idle;
 }
 
 static void add_bar(struct bar_finder *finder, struct timeline_bar bar)

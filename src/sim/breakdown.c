@@ -274,6 +274,28 @@ static int64_t waiting_ns(const struct stage_prediction *stage)
     return ns;
 }
 
+static int64_t computed_ns(const struct prediction *p, int32_t device)
+{
+    int32_t stream = device * STREAM_COUNT + STREAM_COMPUTE;
+    int64_t ns = 0;
+    for (int64_t i = p->engine.order_first[stream]; i < p->engine.order_first[stream + 1]; i++)
+        ns += p->result.end_ns[p->engine.order[i]] - p->result.start_ns[p->engine.order[i]];
+    return ns;
+}
+
+/* The device that represents its stage: the first one; where devices differ (plan/subset.h), the one that computes most. */
+static int32_t busiest_device(const struct prediction *p, int32_t stage, int32_t first)
+{
+    struct arena *scratch = arena_new();
+    int64_t *place, places = plan_kinds_of_places(scratch, p->plan, stage, &place);
+    int32_t busiest = first;
+    for (int64_t i = 1; i < places; i++)
+        if (computed_ns(p, first + (int32_t)place[i]) > computed_ns(p, busiest))
+            busiest = first + (int32_t)place[i];
+    arena_free(scratch);
+    return busiest;
+}
+
 void find_breakdown(struct prediction *p)
 {
     struct arena *scratch = arena_new();
@@ -282,10 +304,11 @@ void find_breakdown(struct prediction *p)
     p->stage = ARENA_ARRAY(p->arena, struct stage_prediction, stages);
     for (int32_t d = 0, stage = -1; d < p->graph->devices; d++) {
         if (p->graph->device[d].stage == stage)
-            continue; /* the first device of a stage represents it */
+            continue;
         stage = p->graph->device[d].stage;
         struct stage_prediction *out = &p->stage[stage];
-        struct waits w = {.p = p, .device = d, .time_ns = out->time_ns, .sum = sum};
+        struct waits w = {
+            .p = p, .device = busiest_device(p, stage, d), .time_ns = out->time_ns, .sum = sum};
         w.by_stage[0] = ARENA_ARRAY(scratch, int64_t, stages);
         w.by_stage[1] = ARENA_ARRAY(scratch, int64_t, stages);
         count_stream(&w);

@@ -355,16 +355,18 @@ struct peak_finding {
     struct summit top;
     struct state state;
     struct census census;
+    struct stage_peak peak;
 };
 
-static void find_stage(struct prediction *p, int32_t stage, const struct memory_budget *budget,
-                       struct arena *scratch, struct peak_finding *out)
+static void find_place(const struct prediction *p, int32_t stage, int64_t place,
+                       const struct memory_budget *budget, struct arena *scratch,
+                       struct peak_finding *out)
 {
     const struct plan *plan = p->plan;
-    struct stage_peak *peak = &p->stage[stage].memory;
-    out->player = player_of(scratch, p->graph, stage);
+    struct stage_peak *peak = &out->peak;
+    out->player = player_of(scratch, p->graph, stage, place);
     out->top = find_summit(&out->player);
-    out->state = state_of(scratch, plan, stage);
+    out->state = state_of(scratch, plan, stage, place);
     bool in_step = state_at_step(&out->state) > out->top.above; /* (3) */
     if (in_step)
         out->top = (struct summit){.host = out->top.host, .slot = -1, .item = -1, .beside = -1};
@@ -376,6 +378,7 @@ static void find_stage(struct prediction *p, int32_t stage, const struct memory_
                                 .margin = budget->margin,
                                 .host = out->top.host + out->state.host,
                                 .slot = out->top.slot,
+                                .place = place,
                                 .in_step = in_step};
     for (int k = 0; k < MEMORY_CLASS_COUNT; k++) {
         peak->state[k] = out->state.bytes[k];
@@ -393,25 +396,33 @@ static void find_stage(struct prediction *p, int32_t stage, const struct memory_
         peak->at_ns = player_time(p, &out->player, out->top.slot, out->top.item);
 }
 
-int64_t stage_state_bytes(const struct plan *plan, int32_t stage)
+/* The fullest of its devices. */
+static void find_stage(struct prediction *p, int32_t stage, const struct memory_budget *budget,
+                       struct arena *scratch, struct peak_finding *out)
 {
-    struct arena *scratch = arena_new();
-    struct state state = state_of(scratch, plan, stage);
-    int64_t bytes = state_total(&state);
-    arena_free(scratch);
-    return bytes;
+    int64_t *place, places = plan_kinds_of_places(scratch, p->plan, stage, &place);
+    for (int64_t i = 0; i < places; i++) {
+        struct peak_finding one;
+        find_place(p, stage, place[i], budget, scratch, &one);
+        if (i == 0 || one.peak.peak > out->peak.peak)
+            *out = one;
+    }
+    out->census.player = &out->player;
+    out->census.top = &out->top;
+    p->stage[stage].memory = out->peak;
 }
 
-static double above_state(const struct graph *graph, int32_t stage, int64_t micro_batches)
+static double above_state(const struct graph *graph, int32_t stage, int64_t place,
+                          int64_t micro_batches)
 {
     struct arena *scratch = arena_new();
-    struct player player = player_of_fewer(scratch, graph, stage, micro_batches);
+    struct player player = player_of_fewer(scratch, graph, stage, place, micro_batches);
     int64_t bytes = find_summit(&player).above;
     arena_free(scratch);
     return (double)bytes;
 }
 
-int64_t stage_peak_bytes(const struct graph *graph, int32_t stage)
+int64_t place_peak_bytes(const struct graph *graph, int32_t stage, int64_t place)
 {
     enum {
         MOST_PLAYED = 1 << 15
@@ -420,13 +431,13 @@ int64_t stage_peak_bytes(const struct graph *graph, int32_t stage)
     int64_t rounds = MOST_PLAYED / plan->parts + PLAN_ROUNDS;
     int64_t m = plan_micro_batches(plan), more = plan_fewer_micro_batches(plan, rounds),
             few = plan_fewer_micro_batches(plan, rounds / 2);
-    double bytes = above_state(graph, stage, more);
+    double bytes = above_state(graph, stage, place, more);
     if (more < m) /* continued.c, (1) */
-        bytes +=
-            (bytes - above_state(graph, stage, few)) / (double)(more - few) * (double)(m - more);
+        bytes += (bytes - above_state(graph, stage, place, few)) / (double)(more - few) *
+                 (double)(m - more);
     int64_t above = bytes < 0x1p62 ? llround(bytes) : INT64_C(1) << 62;
     struct arena *scratch = arena_new();
-    struct state state = state_of(scratch, plan, stage);
+    struct state state = state_of(scratch, plan, stage, place);
     int64_t step = state_at_step(&state), total = state_total(&state);
     arena_free(scratch);
     return total + (above > step ? above : step); /* (3) */

@@ -12,7 +12,50 @@
 
 const struct part_lifetimes *player_part(const struct player *player, int32_t piece)
 {
+    if (player->own)
+        return &player->own[piece];
     return &player->graph->lifetimes->part[plan_part_of_piece(player->plan, player->stage, piece)];
+}
+
+static bool has_life(const struct player *p, const struct lifetime *life)
+{
+    return !life->run.devices || run_has(life->run, p->place);
+}
+
+/* The same lives, of which those that the device does not have take no memory and have no events. */
+static struct part_lifetimes own_lives(const struct player *p, const struct part_lifetimes *all)
+{
+    struct part_lifetimes own = *all;
+    own.life = ARENA_ARRAY(p->scratch, struct lifetime, (size_t)all->lives);
+    for (int32_t i = 0; i < all->lives; i++) {
+        own.life[i] = all->life[i];
+        own.life[i].bytes = has_life(p, &all->life[i]) ? all->life[i].bytes : 0;
+    }
+    for (int kind = 0; kind < SLOT_KIND_COUNT; kind++) {
+        const struct memory_events *events = &all->events[kind];
+        struct memory_events kept = {
+            ARENA_ARRAY(p->scratch, struct memory_event, (size_t)events->count), 0};
+        for (int32_t i = 0; i < events->count; i++)
+            if (has_life(p, &all->life[events->event[i].life]))
+                kept.event[kept.count++] = events->event[i];
+        own.events[kind] = kept;
+    }
+    return own;
+}
+
+static void find_own(struct player *p)
+{
+    struct part_lifetimes *own =
+        ARENA_ARRAY(p->scratch, struct part_lifetimes, (size_t)p->plan->pieces);
+    for (int32_t piece = 0; piece < p->plan->pieces; piece++)
+        own[piece] = own_lives(p, player_part(p, piece));
+    p->own = own;
+}
+
+static bool is_its_task(const struct player *p, const struct task *task)
+{
+    int64_t device = p->plan->stage[p->stage].first_device + p->place;
+    return p->graph->folded || p->graph->device[task->device].device == device;
 }
 
 /* ---- offload --------------------------------------------------------------------------------- */
@@ -53,13 +96,14 @@ static void find_away(struct player *p)
 }
 
 struct player player_of_fewer(struct arena *scratch, const struct graph *graph, int32_t stage,
-                              int64_t micro_batches)
+                              int64_t place, int64_t micro_batches)
 {
     const struct plan *plan = graph->plan;
     struct player p = {.plan = plan,
                        .graph = graph,
                        .scratch = scratch,
                        .stage = stage,
+                       .place = place,
                        .micro_batches = (int32_t)micro_batches};
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, p.micro_batches};
     const struct schedule *schedule = graph_schedule(graph);
@@ -67,14 +111,17 @@ struct player player_of_fewer(struct arena *scratch, const struct graph *graph, 
     p.paired = ARENA_ARRAY(scratch, bool, p.slots.len);
     for (size_t i = 0; i < p.slots.len; i++)
         p.paired[i] = slots_paired(schedule, &pipeline, stage, &p.slots, i);
+    if (plan_has_subsets(plan))
+        find_own(&p);
     if (find_offloaded(&p))
         find_away(&p);
     return p;
 }
 
-struct player player_of(struct arena *scratch, const struct graph *graph, int32_t stage)
+struct player player_of(struct arena *scratch, const struct graph *graph, int32_t stage,
+                        int64_t place)
 {
-    return player_of_fewer(scratch, graph, stage, plan_micro_batches(graph->plan));
+    return player_of_fewer(scratch, graph, stage, place, plan_micro_batches(graph->plan));
 }
 
 /* ---- times ----------------------------------------------------------------------------------- */
@@ -122,7 +169,7 @@ int64_t player_time(const struct prediction *p, const struct player *player, int
     int32_t part = s->piece * player->plan->stages + player->stage, last = -1;
     for (int32_t t = first_task(p, player->stage); t < graph->tasks; t++) {
         const struct task *task = &graph->task[t];
-        if (task->block < 0 || task->micro_batch != s->micro_batch)
+        if (task->block < 0 || task->micro_batch != s->micro_batch || !is_its_task(player, task))
             continue;
         const struct block *block = &graph->block[task->block];
         if (block->part != part || block->kind != s->kind || task->stream != STREAM_COMPUTE)

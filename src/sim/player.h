@@ -15,15 +15,20 @@ struct player {
     const struct graph *graph;
     struct arena *scratch;
     int32_t stage, micro_batches;
+    int64_t place;
     struct slots slots;
     bool *paired;       /* per slot: whether it and the next one are executed as one */
     int64_t *offloaded; /* per piece: bytes of one micro-batch */
     struct away *away;  /* per slot; NULL: nothing is offloaded */
+    /* per piece: what the device has of its lives, if devices of the stage differ (plan/subset.h); else NULL */
+    struct part_lifetimes *own;
 };
-struct player player_of(struct arena *scratch, const struct graph *graph, int32_t stage);
+/* Of one device of the stage, counted from its first. */
+struct player player_of(struct arena *scratch, const struct graph *graph, int32_t stage,
+                        int64_t place);
 /* The same for an iteration of fewer micro-batches than the plan has. */
 struct player player_of_fewer(struct arena *scratch, const struct graph *graph, int32_t stage,
-                              int64_t micro_batches);
+                              int64_t place, int64_t micro_batches);
 const struct part_lifetimes *player_part(const struct player *player, int32_t piece);
 /* The first task of a stage: tasks are numbered stage by stage (graph.h, I4), and after those of
  * the last stage come exchanges between stages, which count for the lower stage. */
@@ -58,7 +63,7 @@ struct state {
 int64_t state_total(const struct state *state); /* from the first slot to the last */
 /* What the optimizer's step finds and takes in addition to that. */
 int64_t state_at_step(const struct state *state);
-struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage);
+struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage, int64_t place);
 /* What PyTorch's caching allocator reserves for the stage's state and slots (reserved.c), in
  * bytes. With a cache, a replay that was made before is not made again. */
 int64_t find_reserved(const struct player *player, const struct state *state,

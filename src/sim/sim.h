@@ -41,8 +41,9 @@ struct stage_peak {
     int64_t returning;
     int64_t host; /* the most that checkpoints and state take in host memory */
     int64_t at_ns;
-    int32_t slot; /* of the stage's schedule, in which the peak happens; -1: in none */
-    bool in_step; /* the peak happens in the optimizer's step */
+    int32_t slot;  /* of the stage's schedule, in which the peak happens; -1: in none */
+    int64_t place; /* of the fullest device in the stage, if they differ (plan/subset.h); else 0 */
+    bool in_step;  /* the peak happens in the optimizer's step */
     const struct holding *holding; /* the largest, in descending order */
     int32_t holdings;
 };
@@ -57,6 +58,8 @@ struct memory_point {
 /* The most that one device of a stage holds, as the simulator counts it, in bytes. Needs only the
  * graph's blocks and lifetimes. */
 int64_t stage_peak_bytes(const struct graph *graph, int32_t stage);
+/* The same of one device of the stage, counted from its first, where they differ (plan/subset.h). */
+int64_t place_peak_bytes(const struct graph *graph, int32_t stage, int64_t place);
 /* The part of it that exists before the first slot and stays. */
 int64_t stage_state_bytes(const struct plan *plan, int32_t stage);
 

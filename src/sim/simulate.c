@@ -211,6 +211,9 @@ static weft_status task_ns(struct simulation *s, const struct task *task, int64_
         *out = s->flows.latency_ns[task->exchange];
         return WEFT_OK;
     }
+    *out = 0;
+    if (task->idle)
+        return WEFT_OK;
     if (task->block >= 0)
         return run_ns(s, task, out);
     int32_t stage = s->graph->device[task->device].stage;
@@ -320,11 +323,25 @@ static int64_t unfolded_tasks(const struct graph *graph)
     return tasks;
 }
 
+/* Of a plan whose graph is never folded: every operator twice, for every device and micro-batch. */
+static double least_unfolded(const struct plan *plan)
+{
+    double tasks = 0;
+    for (int32_t p = 0; p < plan->parts; p++)
+        tasks +=
+            (double)plan->part[p].count * (double)plan->stage[plan_stage_of_part(plan, p)].devices;
+    return 2 * tasks * (double)plan_micro_batches(plan);
+}
+
 /* Refuses a graph of every device that is too large, judged by the folded graph. */
 static weft_status check_unfolded(const struct plan *plan)
 {
     struct graph *graph = NULL;
     weft_status status;
+    if (plan_has_subsets(plan)) /* graph.h, I6 */
+        return least_unfolded(plan) > limit_of(LIMIT_UNFOLDED_TASKS)
+                   ? over_limit(LIMIT_UNFOLDED_TASKS, least_unfolded(plan))
+                   : WEFT_OK;
     TRY(graph_compile(plan, &(struct compile_options){FOLD_ALWAYS}, &graph));
     int64_t tasks = unfolded_tasks(graph);
     if ((double)tasks > limit_of(LIMIT_UNFOLDED_TASKS))
@@ -399,7 +416,7 @@ weft_status simulate_all(const struct plan *plan, const struct simulate_options 
     s.cost = options->cost;
     if (!s.cost)
         TRY(cost_open_all(plan->cluster, options->profile, &s.cost));
-    if (options->fold == FOLD_NEVER)
+    if (options->fold == FOLD_NEVER || plan_has_subsets(plan))
         TRY(check_unfolded(plan));
     TRY(begin(&s, p, options->fold));
     bool alike = s.flows.alike && sends_in_pairs(p->graph);

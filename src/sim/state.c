@@ -36,7 +36,8 @@ static struct matrix_size matrix_of(const struct plan *plan, int64_t instance)
                                 local[op_find_dim(op->kind, DIM_IN)]};
 }
 
-static int64_t stand_in_bytes(struct arena *scratch, const struct plan *plan, int32_t stage)
+static int64_t stand_in_bytes(struct arena *scratch, const struct plan *plan, int32_t stage,
+                              int64_t place)
 {
     ARRAY(struct matrix_size) seen = {0};
     bool *done = ARENA_ARRAY(scratch, bool, (size_t)plan->model->ops *(size_t)plan->choices);
@@ -45,7 +46,7 @@ static int64_t stand_in_bytes(struct arena *scratch, const struct plan *plan, in
         for (int64_t i = plan->part[part].first;
              i < plan->part[part].first + plan->part[part].count; i++) {
             bool *old = &done[(int64_t)plan->instance[i].op * plan->choices + plan->choice_of[i]];
-            if (*old || !leaves_stand_in(plan, i))
+            if (*old || !leaves_stand_in(plan, i) || !plan_place_has(plan, i, place))
                 continue;
             *old = true;
             struct matrix_size m = matrix_of(plan, i);
@@ -62,14 +63,14 @@ static int64_t stand_in_bytes(struct arena *scratch, const struct plan *plan, in
 }
 
 /* The largest buffer of scores (model.h, KEEP_BUFFER). */
-static int64_t buffer_bytes(const struct plan *plan, int32_t stage)
+static int64_t buffer_bytes(const struct plan *plan, int32_t stage, int64_t place)
 {
     double most = 0;
     for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
         for (int64_t k = 0; k < plan->part[part].count; k++) {
             int64_t instance = plan->part[part].first + k, local[OP_MAX_DIMS];
             const struct op *op = &plan->model->op[plan->instance[instance].op];
-            if (!(op->keep & KEEP_BUFFER))
+            if (!(op->keep & KEEP_BUFFER) || !plan_place_has(plan, instance, place))
                 continue;
             split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
             most = fmax(most, operand_bytes(op, &op->output, local, plan->dtype));
@@ -78,7 +79,7 @@ static int64_t buffer_bytes(const struct plan *plan, int32_t stage)
 }
 
 /* Of the software's kernels, of those of the stage: the most that one takes while it runs. */
-static int64_t scratch_bytes(const struct plan *plan, int32_t stage)
+static int64_t scratch_bytes(const struct plan *plan, int32_t stage, int64_t place)
 {
     int64_t most = 0;
     if (software_word(&plan->software, FACT_WORKSPACE) == WORKSPACE_NONE)
@@ -88,6 +89,8 @@ static int64_t scratch_bytes(const struct plan *plan, int32_t stage)
             int64_t instance = plan->part[part].first + k, local[OP_MAX_DIMS];
             int32_t number = plan->instance[instance].op;
             const struct op *op = &plan->model->op[number];
+            if (!plan_place_has(plan, instance, place))
+                continue;
             split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
             int64_t bytes =
                 own_scratch_bytes(op, local, op_dtype(plan->model, number, plan->dtype));
@@ -109,16 +112,37 @@ int64_t state_at_step(const struct state *state)
     return state->late + state->step;
 }
 
-struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage)
+struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage, int64_t place)
 {
-    struct stage_memory memory = plan_stage_memory(plan, stage, 0);
+    struct stage_memory memory = plan_place_memory(plan, stage, place, 0);
     return (struct state){{[MEMORY_WEIGHTS] = (int64_t)memory.weights,
                            [MEMORY_GRADIENTS] = (int64_t)(memory.gradients - memory.late),
                            [MEMORY_OPTIMIZER] = (int64_t)memory.optimizer},
-                          .stand_ins = stand_in_bytes(scratch, plan, stage),
-                          .buffer = buffer_bytes(plan, stage),
-                          .scratch = scratch_bytes(plan, stage),
+                          .stand_ins = stand_in_bytes(scratch, plan, stage, place),
+                          .buffer = buffer_bytes(plan, stage, place),
+                          .scratch = scratch_bytes(plan, stage, place),
                           .late = (int64_t)memory.late,
                           .step = (int64_t)memory.step,
                           .host = (int64_t)memory.host};
+}
+
+int64_t stage_state_bytes(const struct plan *plan, int32_t stage)
+{
+    struct arena *scratch = arena_new();
+    struct state state = state_of(scratch, plan, stage, 0);
+    int64_t bytes = state_total(&state);
+    arena_free(scratch);
+    return bytes;
+}
+
+int64_t stage_peak_bytes(const struct graph *graph, int32_t stage)
+{
+    struct arena *scratch = arena_new();
+    int64_t *place, places = plan_kinds_of_places(scratch, graph->plan, stage, &place), most = 0;
+    for (int64_t i = 0; i < places; i++) {
+        int64_t bytes = place_peak_bytes(graph, stage, place[i]);
+        most = bytes > most ? bytes : most;
+    }
+    arena_free(scratch);
+    return most;
 }

@@ -120,9 +120,11 @@ static void follow(struct tracker *t, const struct prediction *p, int32_t number
 static void follow_stage(const struct prediction *p, int32_t stage, struct points *out)
 {
     struct arena *scratch = arena_new();
-    struct player player = player_of(scratch, p->graph, stage);
+    int64_t place = p->stage[stage].memory.place;
+    struct player player = player_of(scratch, p->graph, stage, place);
     struct tracker t = {.player = &player, .keep = p->arena, .out = out, .slot = -1};
     int32_t first = first_task(p, stage), device = p->graph->task[first].device;
+    device += p->graph->folded ? 0 : (int32_t)place;
     memcpy(t.now.bytes, p->stage[stage].memory.state, sizeof t.now.bytes);
     push(&t, 0, t.now);
     for (int32_t i = first; i < p->graph->tasks; i++) {

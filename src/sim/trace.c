@@ -78,7 +78,7 @@ static int64_t slices_of(const struct graph *graph, const bool *shown)
     int64_t slices = 0;
     for (int32_t i = 0; i < graph->tasks; i++) {
         const struct task *task = &graph->task[i];
-        if (shown[task->device])
+        if (shown[task->device] && !task->idle)
             slices += 1 + (has_items(task) ? task->items : 0);
     }
     return slices;
@@ -409,7 +409,7 @@ static void write_events(const struct prediction *prediction, enum trace_detail 
     put_head(&trace, SHOWN[detail]);
     put_names(&trace);
     for (int32_t i = 0; i < trace.graph->tasks; i++) {
-        if (!trace.shown[trace.graph->task[i].device])
+        if (!trace.shown[trace.graph->task[i].device] || trace.graph->task[i].idle)
             continue;
         put_task(&trace, i);
         put_arrows(&trace, i);

@@ -75,6 +75,8 @@ bool layout_is_first_copy(const struct layout *layout, int64_t device)
         const struct layout_digit *digit = &layout->digit[i];
         if (digit->hold == HOLD_COPY && device % digit->degree)
             return false;
+        if (digit->hold <= HOLD_ON && device % digit->degree != HOLD_ON - digit->hold)
+            return false; /* it has none of it */
         device /= digit->degree;
     }
     return true;

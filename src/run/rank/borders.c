@@ -80,11 +80,12 @@ weft_status find_border(struct rank *r, struct local_op *local_op)
         return find_image_border(r, local_op);
     if (!find_moves(local_op->laid, step, border))
         return failure("a split of %s does not fit how its inputs lie", local_op->laid->op->name);
-    struct group group = step_group(&step, r->device);
+    struct group group = step_group(&step, local_op->place);
+    int32_t part = r->graph->uses->part_of[local_op - r->local_op];
     int32_t count = (int32_t)group_size(&group);
     int32_t *member = ARENA_ARRAY(r->arena, int32_t, (size_t)count);
     for (int32_t i = 0; i < count; i++)
-        member[i] = (int32_t)(first + group_device(&group, i));
+        member[i] = (int32_t)(first + plan_place(r->plan, part, group_device(&group, i)));
     return group_for(r, member, count, STREAM_COMPUTE, &border->group);
 }
 

@@ -290,7 +290,7 @@ static void keep_gathered(struct rank *r, const struct store *s, struct errand *
     struct value **at = value_at(r, micro_batch, key_of(r, KEY_WEIGHTS, s->bucket));
     pthread_mutex_lock(&r->lock);
     if (*at) {
-        r->spare_weights[micro_batch * r->graph->buckets + s->bucket]++;
+        r->spare[micro_batch * r->keys + key_of(r, KEY_WEIGHTS, s->bucket)]++;
         value_drop(r, w->result);
     } else {
         *at = w->result;

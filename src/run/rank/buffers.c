@@ -287,6 +287,8 @@ void put_value(struct rank *r, int32_t micro_batch, int64_t key, struct value *v
 {
     pthread_mutex_lock(&r->lock);
     struct value **at = value_at(r, micro_batch, key);
+    if (*at) /* what is to be given up later is gone already */
+        r->spare[(int64_t)micro_batch * r->keys + key]++;
     value_drop(r, *at);
     *at = value;
     pthread_mutex_unlock(&r->lock);

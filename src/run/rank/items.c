@@ -434,13 +434,10 @@ void run_op(struct rank *r, struct spot at)
 
 static void drop_key(struct rank *r, int32_t micro_batch, int32_t key)
 {
-    int32_t weights = key_of(r, KEY_WEIGHTS, 0);
-    if (key >= weights) {
-        int32_t *spare = &r->spare_weights[micro_batch * r->graph->buckets + (key - weights)];
-        if (*spare > 0) {
-            --*spare;
-            return;
-        }
+    uint8_t *spare = &r->spare[(int64_t)micro_batch * r->keys + key];
+    if (*spare > 0) {
+        --*spare;
+        return;
     }
     struct value **at = value_at(r, micro_batch, key);
     value_drop(r, *at);

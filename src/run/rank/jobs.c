@@ -38,7 +38,9 @@ static void run_items(struct rank *r, const struct task *task)
     const struct block *block = &r->graph->block[task->block];
     struct spot at = {task->micro_batch, task->block, task->first_item};
     for (; at.item < task->first_item + task->items && !has_failed(r); at.item++) {
-        if (block->item[at.item].kind == ITEM_OP)
+        if (task->idle) /* others do (graph.h, I6) */
+            ;
+        else if (block->item[at.item].kind == ITEM_OP)
             run_op(r, at);
         else
             run_slice(r, at);
@@ -164,7 +166,8 @@ static bool next_transfer(struct rank *r, const struct job *job, struct errand *
         return first && tie_begin(r, w);
     case JOB_SLICES: {
         struct spot at = {task->micro_batch, task->block, task->first_item};
-        run_slice(r, at);
+        if (!task->idle)
+            run_slice(r, at);
         item_over(r, at);
         return false;
     }

@@ -312,6 +312,8 @@ static void trace_backward(struct tracing *t, int64_t instance, enum phase phase
 static void trace_item(struct tracing *t, const struct item *item)
 {
     t->at = item;
+    if (!item_is_at(item, t->r->device))
+        return;
     if (item->kind == ITEM_STEP) {
         struct step_place place = place_of_step(t->r, t->r->graph->block[t->block].part, item);
         if (place.nothing)

@@ -38,7 +38,7 @@ static void sit(struct rank *r, int64_t instance, struct local_op *local_op)
     memcpy(local_op->size, local_op->laid->local, sizeof local_op->size);
     op_full_size(op, r->plan->step_samples, local_op->whole);
     local_op->counts = true;
-    for (int32_t i = 0; i < split->parts; i++) {
+    for (int32_t i = split_is_subset(split); i < split->parts; i++) {
         int dim = split->part[i].dim == SPLIT_COPY
                       ? -1
                       : op_find_dim(op->kind, (enum dim)split->part[i].dim);
@@ -118,6 +118,12 @@ done:
     return status;
 }
 
+bool has_instance(const struct rank *r, int64_t instance)
+{
+    return plan_stage_of_part(r->plan, r->graph->uses->part_of[instance]) == r->stage &&
+           plan_place_has(r->plan, instance, r->device);
+}
+
 weft_status find_local_ops(struct rank *r)
 {
     weft_status status = WEFT_OK;
@@ -126,7 +132,7 @@ weft_status find_local_ops(struct rank *r)
         r->local_op[i].laid = graph_laid(r->graph, i);
         r->local_op[i].sums = -1;
         TRY(check_local_op(r, i, r->local_op[i].laid));
-        if (plan_stage_of_part(r->plan, r->graph->uses->part_of[i]) == r->stage)
+        if (has_instance(r, i))
             sit(r, i, &r->local_op[i]);
     }
     find_pitches(r);
@@ -206,7 +212,7 @@ static int32_t members_of_sum(const struct rank *r, const struct local_op *local
         bool in = true;
         digits_of(split, d, other);
         for (int32_t i = 0; i < split->parts; i++)
-            in &= other[i] == own[i] || (split->part[i].dim != SPLIT_COPY &&
+            in &= other[i] == own[i] || (split->part[i].dim < SPLIT_COPY &&
                                          SUMS[local_op->laid->op->kind] >> split->part[i].dim & 1);
         if (in)
             member[count++] = (int32_t)(r->plan->stage[r->stage].first_device + d);
@@ -220,7 +226,7 @@ static weft_status make_sum_groups(struct rank *r, struct arena *scratch)
     weft_status status = WEFT_OK;
     for (int64_t i = 0; i < r->instances; i++) {
         struct local_op *local_op = &r->local_op[i];
-        bool here = plan_stage_of_part(r->plan, r->graph->uses->part_of[i]) == r->stage;
+        bool here = has_instance(r, i);
         if (here)
             TRY(find_border(r, local_op));
         if (!here || !SUMS[local_op->laid->op->kind])

@@ -43,6 +43,9 @@ static weft_status check_plan(const struct run_options *o)
         return bad_argument("use another optimizer, or another schedule",
                             "muon updates whole matrices at once, on %s with %s it cannot",
                             o->kernels->name, o->plan->schedule);
+    if (o->optimizer.kind == OPTIMIZER_MUON && plan_has_subsets(o->plan))
+        return bad_argument("use another optimizer, or leave 'devices' out of the plan's tree",
+                            "muon has all devices of a stage add up each of its matrices");
     if (devices != o->transport->ranks)
         return bad_argument(NULL, "a plan for %lld devices runs on as many ranks, not on %d",
                             (long long)devices, o->transport->ranks);
@@ -55,7 +58,7 @@ static void make_state(struct rank *r)
     size_t rows = (size_t)r->micro_batches, blocks = (size_t)graph->blocks;
     r->keys = key_of(r, KEY_WEIGHTS, 0) + graph->buckets;
     r->value = ARENA_ARRAY(r->arena, struct value *, rows * (size_t)r->keys);
-    r->spare_weights = ARENA_ARRAY(r->arena, int32_t, rows *(size_t)graph->buckets);
+    r->spare = ARENA_ARRAY(r->arena, uint8_t, rows *(size_t)r->keys);
     r->progress = ARENA_ARRAY(r->arena, struct block_progress, rows * blocks);
     for (size_t i = 0; i < rows * blocks; i++)
         r->progress[i].over = ARENA_ARRAY(r->arena, bool, (size_t)graph->block[i % blocks].items);
@@ -374,7 +377,7 @@ done:
 struct run_memory run_memory(const struct rank *r)
 {
     struct run_memory memory = r->buffers.most;
-    memory.predicted = stage_peak_bytes(r->graph, r->stage);
+    memory.predicted = place_peak_bytes(r->graph, r->stage, r->device);
     return memory;
 }
 

@@ -226,7 +226,9 @@ static void reset(struct rank *r)
     for (int32_t b = 0; b < r->graph->blocks * r->micro_batches; b++) {
         const struct block *block = &r->graph->block[b % r->graph->blocks];
         r->progress[b].prefix = 0;
-        memset(r->progress[b].over, 0, (size_t)block->items);
+        for (int32_t i = 0; i < block->items; i++) /* steps of others have no job here */
+            r->progress[b].over[i] =
+                block->item[i].pattern >= 0 && !item_is_at(&block->item[i], r->device);
     }
 }
 

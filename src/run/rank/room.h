@@ -69,8 +69,7 @@ struct buffers {
     int64_t spare, asked; /* bytes that are kept; how often memory was asked for */
 };
 void buffers_clear(struct rank *r);
-/* value_share and value_drop under the rank's lock, the others take it; `floats_*` are for memory that
- * is no tensor of a pass. */
+/* value_share and value_drop under the rank's lock, the others take it; `floats_*` are no tensors of a pass. */
 struct value *value_new(struct rank *r, enum memory_class memory, enum dtype dtype,
                         const struct layout *layout, int64_t elements);
 struct value *value_share(struct value *value);
@@ -281,8 +280,8 @@ struct rank {
     struct drops *drops;   /* per block */
     struct keys *offloads; /* per part: what waits in host memory */
     int64_t keys;
-    struct value **value;            /* per micro-batch and key */
-    int32_t *spare_weights;          /* per micro-batch and bucket: gathered again while in use */
+    struct value **value; /* per micro-batch and key */
+    uint8_t *spare;       /* the same: how often it is made again while it is in use (buffers.c) */
     struct block_progress *progress; /* per micro-batch and block */
 
     struct program program;
@@ -352,6 +351,7 @@ bool has_failed(struct rank *r);
 
 /* ---- memberships.c --------------------------------------------------------------------------- */
 
+bool has_instance(const struct rank *r, int64_t instance); /* whether it is computed here */
 weft_status find_local_ops(struct rank *r);
 weft_status make_groups(struct rank *r);
 /* The transport's group of these ranks, made once. */

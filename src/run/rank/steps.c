@@ -4,6 +4,7 @@
  *   reduce-scatter  packed into one block per member
  *   all-gather      unpacked from one block per member
  *   all-to-all      both
+ *   broadcast       a sum with the zeros of those that do not have it (plan/subset.h)
  *
  *   I1  A fused tensor becomes its part, and a tensor with other padding the one that is wanted,
  *       between the steps where the compiler looks at it under the other layout (uses.h, I1).
@@ -125,6 +126,8 @@ static bool dies_here(const struct rank *r, struct spot at, int32_t key)
 {
     const struct keys *drops = &r->drops[at.block].after[at.item];
     bool found = false;
+    if (r->spare[(int64_t)at.micro_batch * r->keys + key])
+        return false; /* it has been made again for others */
     for (int32_t i = 0; i < drops->count && !found; i++)
         found = drops->key[i] == key;
     return found && r->progress[at.micro_batch * r->graph->blocks + at.block].prefix == at.item;
@@ -159,6 +162,19 @@ struct value *room_for(struct rank *r, const struct value *from, const struct mo
     return value_new(r, MEMORY_ACTIVATIONS, (enum dtype)from->dtype, &move->after, move->count);
 }
 
+/* How a tensor lies before it is broadcast (compile/uses.c). */
+static struct layout before_broadcast(const struct rank *r, const struct step_place *place)
+{
+    const struct joint *j = place->joint;
+    const struct op *op = j->to->op;
+    if (place->flow == FLOW_GRADIENT)
+        return j->to->input_grad[j->operand];
+    struct layout whole = j->from->output;
+    struct layout part = layout_part(r->plan->model, op, &op->input[j->operand], &whole);
+    layout_pad(j->from->op, op, &op->input[j->operand], j->to->input[j->operand].elements, &part);
+    return part;
+}
+
 /* What the step makes of what it finds; NULL after an error. */
 static struct value *find_move(struct rank *r, struct spot at, struct move *move,
                                struct step_place *place)
@@ -169,10 +185,13 @@ static struct value *find_move(struct rank *r, struct spot at, struct move *move
     if (place->nothing)
         return NULL;
     struct value *value = take(r, at, place);
+    /* it may have come as a copy, and stayed when that left other devices */
+    struct layout before = before_broadcast(r, place);
     if (!value)
         rank_fail(r, "what the %s of %s brings is not there", step_name(item->step->kind),
                   operand_name(r, item->instance, item->operand).s);
-    else if (!move_of(&value->layout, item->step, move))
+    else if (!move_of(item->step->kind == COLLECTIVE_BROADCAST ? &before : &value->layout,
+                      item->step, move))
         rank_fail(r, "the %s of %s does not fit how it lies", step_name(item->step->kind),
                   operand_name(r, item->instance, item->operand).s);
     if (value && !value->data)
@@ -181,12 +200,24 @@ static struct value *find_move(struct rank *r, struct spot at, struct move *move
     return value;
 }
 
+/* A tensor stays as it is where its reader is, and leaves the others. */
+static bool stays_here(const struct rank *r, const struct reshard_step *step)
+{
+    const struct step_digit *digit = &step->digit[0];
+    return r->device / digit->mesh_stride % digit->degree == HOLD_ON - digit->after;
+}
+
 void run_slice(struct rank *r, struct spot at)
 {
+    const struct reshard_step *step = r->graph->block[at.block].item[at.item].step;
     struct move move;
     struct step_place place;
     struct value *value = find_move(r, at, &move, &place);
-    if (!value || has_failed(r)) {
+    if (value && !has_failed(r) && step->kind == STEP_LEAVE && stays_here(r, step)) {
+        put_value(r, at.micro_batch, place.to, value);
+        return;
+    }
+    if (!value || has_failed(r) || step->kind == STEP_LEAVE) {
         value_release(r, value);
         return;
     }
@@ -269,6 +300,29 @@ static void begin_all_to_all(struct rank *r, struct errand *w)
     w->result = room_for(r, w->from, &w->move);
 }
 
+/* Zeros, where a broadcast brings a tensor that is not here. */
+static struct value *find_zeros(struct rank *r, struct spot at, struct move *move,
+                                struct step_place *place)
+{
+    const struct block *block = &r->graph->block[at.block];
+    const struct item *item = &block->item[at.item];
+    *place = place_of_step(r, block->part, item);
+    struct layout layout = before_broadcast(r, place);
+    enum dtype dtype = stored_as(r, place->joint->to->op->input[place->joint->operand].element);
+    struct value *zeros = value_new(r, MEMORY_ACTIVATIONS, dtype, &layout, layout_local(&layout));
+    rank_device(r)->clear(r->work, zeros->data, zeros->count * dtype_bytes(dtype));
+    if (!move_of(&layout, item->step, move))
+        rank_fail(r, "the broadcast of %s does not fit how it lies",
+                  operand_name(r, item->instance, item->operand).s);
+    return zeros;
+}
+
+static bool is_root(const struct rank *r, const struct reshard_step *step)
+{
+    const struct step_digit *digit = &step->digit[0];
+    return r->device / digit->mesh_stride % digit->degree == HOLD_ON - digit->before;
+}
+
 static const struct {
     enum transfer_kind kind;
     void (*begin)(struct rank *r, struct errand *w);
@@ -277,6 +331,7 @@ static const struct {
     [COLLECTIVE_ALL_GATHER] = {TRANSFER_ALL_GATHER, begin_all_gather},
     [COLLECTIVE_REDUCE_SCATTER] = {TRANSFER_REDUCE_SCATTER, begin_reduce_scatter},
     [COLLECTIVE_ALL_TO_ALL] = {TRANSFER_ALL_TO_ALL, begin_all_to_all},
+    [COLLECTIVE_BROADCAST] = {TRANSFER_ALL_REDUCE, begin_all_reduce},
 };
 
 void step_begin(struct rank *r, struct errand *w)
@@ -285,7 +340,8 @@ void step_begin(struct rank *r, struct errand *w)
     const struct task *task = &r->graph->task[job->task];
     const struct item *item = &r->graph->block[task->block].item[task->first_item];
     struct step_place place;
-    w->from = find_move(r, spot_of(task), &w->move, &place);
+    bool absent = item->step->kind == COLLECTIVE_BROADCAST && !is_root(r, item->step);
+    w->from = (absent ? find_zeros : find_move)(r, spot_of(task), &w->move, &place);
     w->key = place.to;
     if (!w->from || has_failed(r))
         return;

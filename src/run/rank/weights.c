@@ -176,7 +176,7 @@ weft_status find_weights(struct rank *r)
     r->store_of = ARENA_ARRAY(r->arena, int32_t, (size_t)r->graph->buckets);
     for (int32_t b = 0; b < r->graph->buckets; b++) {
         r->store_of[b] = -1;
-        if (plan_stage_of_part(r->plan, r->graph->bucket[b].part) != r->stage)
+        if (!has_instance(r, r->graph->bucket[b].first))
             continue;
         struct store *store = &r->store[r->stores];
         store->bucket = b;

@@ -63,7 +63,9 @@ static weft_status find_architecture(const struct doc *root, const struct hf_arc
         return doc_error(type ? type : root, NULL, "has no 'model_type', expected the name of one");
     for (size_t i = 0; i < count && i < MOST_ARCHITECTURES; i++) {
         names[i] = architectures[i].type;
-        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
+        if (!strstr(names[i], "_text")) /* of a mapping inside a config */
+            used +=
+                (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
         if (strcmp(type->text, names[i]) == 0) {
             *out = &architectures[i];
             return WEFT_OK;

@@ -4,12 +4,15 @@
     bench/recipes.py WEFT [--budget TIME] [CASE...]
 
 A case's recipe is the layout that its source publishes, or a usual one where none is named. What a source leaves open
-(batches that are no multiple of the pipeline, modules to recompute) is set to what fits. Prints a row of a table for each
-case, with the terms of the iteration that differ most, and fails where the plan found is slower than the recipe by more than 0.5 %.
+(batches that are no multiple of the pipeline, modules to recompute) is set to what fits. Prints a row of a table for
+each case, with the terms of the iteration in which the faster one gains (best_gains of weft compare), and fails where
+the plan found is slower than the recipe by more than 0.5 %.
 """
 import json
+import os
 import subprocess
 import sys
+import tempfile
 
 STATE = "--software megatron-core-0.16 --policy bf16-moments"
 NODES = STATE.replace("0.16", "0.16,dispatch=nodes")
@@ -40,11 +43,18 @@ def ask(weft, command, words):
     return json.loads(done.stdout)
 
 
-def where(own, found):
-    """The terms of the iteration that differ most between the two, on the stage that waits least."""
-    more = {term: found["breakdown"].get(term, 0) - seconds for term, seconds in own["breakdown"].items()}
-    most = sorted(more, key=lambda term: -abs(more[term]))[:3]
-    return ", ".join(f"{term} {more[term]:+.2f} s" for term in most)
+def hold(weft, question, recipe, found):
+    """What the recipe is predicted to do beside the plan found, and the words about which of them gains where."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [os.path.join(folder, name) for name in ("recipe.json", "found.json")]
+        subprocess.run([weft, "show", *f"{question} {recipe}".split(), "-o", files[0]], check=True,
+                       stdout=subprocess.DEVNULL)
+        with open(files[1], "w") as file:
+            json.dump(found["plan"], file)
+        rows = ask(weft, "compare", " ".join(files))["rows"]
+    slower = next((row for row in rows if row["best_gains"]), None)
+    better = "the recipe" if slower is rows[1] else "it"
+    return rows[0]["prediction"], f"{better} {slower['best_gains']['words']}" if slower else "nothing"
 
 
 def main():
@@ -55,12 +65,12 @@ def main():
     slower = []
     for name in rest or CASES:
         question, recipe = CASES[name]
-        own = ask(weft, "simulate", f"{question} {recipe}")
         found = ask(weft, "plan", f"{question} --quick {budget}")
+        own, words = hold(weft, question, recipe, found)
         own_s, best_s = own["iteration_s"], found["iteration_s"]
         fits = "" if own["fits"] else " (does not fit)"
         print(f"| `{question}` | `{recipe}` | {own_s:.2f}{fits} | {found['summary']} | {best_s:.2f} | "
-              f"{100 * (1 - best_s / own_s):.1f} % | {where(own, found)} |", flush=True)
+              f"{100 * (1 - best_s / own_s):.1f} % | {words} |", flush=True)
         if best_s > 1.005 * own_s and not fits:
             slower.append(name)
     if slower:

@@ -141,6 +141,12 @@ static const struct {
          "queries, keys and values that are cast before it, and keeps them and its output so "
          "(fp8); attention to chosen keys is not",
          {"whole", "fp8"}},
+    [FACT_WAITS] =
+        {"waits",
+         "the host runs ahead of the device over whole micro-batches (none), or only to the next "
+         "exchange within a stage, where the hosts of its devices meet, and it reads and "
+         "broadcasts the samples of each micro-batch between its kernels (exchanges)",
+         {"none", "exchanges"}},
 };
 _Static_assert(COUNT_OF(FACTS) == SOFTWARE_FACTS, "a fact without a row");
 

@@ -37,6 +37,7 @@ enum software_fact {
     FACT_GRAPH_POOLS,
     FACT_CLIPPING,
     FACT_ATTENTION,
+    FACT_WAITS,
     SOFTWARE_FACTS
 };
 /* The words of each fact, in the order of FACTS. */
@@ -64,6 +65,7 @@ enum { HOST_STEP_APART, HOST_STEP_TENSORS };
 enum { GRAPH_POOLS_SHARED, GRAPH_POOLS_OWN };
 enum { CLIPPING_NONE, CLIPPING_NORM };
 enum { ATTENTION_WHOLE, ATTENTION_FP8 };
+enum { WAITS_NONE, WAITS_EXCHANGES };
 
 /* A record. */
 struct software {

@@ -20,6 +20,8 @@
  *
  *   ns_i = device_i * max(1, sum host / sum device),   sums over the items of the part's blocks (2)
  *
+ * Where the software says that hosts meet at exchanges, they do so before (host_races.c).
+ *
  *   I1  A time depends only on the operator, its choice, the phase, the samples of a step,
  *       whether there is more than one step, and the type of the stage's devices: it is found once
  *       for each combination.
@@ -83,6 +85,12 @@ struct part_cost_sums {
  * added to `sums`. */
 void item_costs_alone(struct item_costs *costs, const struct block *block,
                       const struct flows *flows, int64_t *ns, struct part_cost_sums *sums);
+/* Whether the hosts of a stage meet at exchanges, what the device waits for one of them, and the times of a block's items
+ * then, with the sums (host_races.c). */
+bool hosts_meet(const struct plan *plan);
+int64_t exchange_wait_ns(const struct plan *plan, const struct item *item, int64_t ns);
+void meet_at_exchanges(struct item_costs *costs, const struct block *block, double step_ns,
+                       int64_t *ns, struct part_cost_sums *sums);
 double part_stretch(const struct part_cost_sums *sums);                     /* the factor of (2) */
 void stretch_block(const struct block *block, double stretch, int64_t *ns); /* (2) */
 

@@ -232,6 +232,42 @@ static void test_products_with_scales_of_blocks(void **state)
     }
 }
 
+/* Two norms with an exchange of 5 us between them, each 1 us on the device and h on the host, which takes s to issue the
+ * exchange: where hosts meet there, the first takes h + s - 5, for the host issues on while the device waits, and the second h.
+ * Beside products (overlap: tensor) the exchange hides nothing. A loss takes the host 108 issues more. */
+static void test_hosts_meet_at_exchanges(void **state)
+{
+    (void)state;
+    enum { DEVICE = 1000, EXCHANGE = 5000 };
+    struct lab lab = open_lab("gpt2", "layers: 1", "dgx-a100:1x1", DTYPE_FP16, 1);
+    struct arena *arena = arena_new();
+    struct cost *cost;
+    assert_int_equal(cost_open(&lab.cluster->node.device, NULL, &cost), WEFT_OK);
+    struct item_costs costs = item_costs_of(arena, lab.plan, cost);
+    struct item norm = {.kind = ITEM_OP, .instance = find_op(lab.plan, "norm")};
+    struct item loss = {.kind = ITEM_OP, .instance = find_op(lab.plan, "loss")};
+    struct item items[] = {norm, {.kind = ITEM_STEP}, norm};
+    struct block block = {.item = items, .items = 3};
+    double step = host_step_ns(&costs, 0), host = (double)item_host_ns(&costs, &norm);
+    int64_t alone = item_host_ns(&costs, &loss);
+    assert_false(hosts_meet(lab.plan));
+    lab.plan->software.word[FACT_WAITS] = WAITS_EXCHANGES;
+    assert_true(fabs((double)(item_host_ns(&costs, &loss) - alone) - 108 * step) < 2);
+    for (int beside = 0; beside < 2; beside++) {
+        int64_t ns[] = {DEVICE, EXCHANGE, DEVICE};
+        struct part_cost_sums sums = {2 * host + step, 2 * DEVICE};
+        double first = host + step - (beside ? 0 : EXCHANGE);
+        lab.plan->overlap = beside ? OVERLAP_TENSOR : 0;
+        meet_at_exchanges(&costs, &block, step, ns, &sums);
+        assert_true(fabs((double)ns[0] - first) < 2 && fabs((double)ns[2] - host) < 2);
+        assert_true(ns[1] == EXCHANGE && fabs(sums.device - first - host) < 4);
+        assert_true(fabs(sums.host - first - host) < 4);
+    }
+    cost_close(cost);
+    arena_free(arena);
+    close_lab(&lab);
+}
+
 /* Products of their own, of queries, keys and values, gates and ups: the first of each casts. */
 static void test_shared_inputs_are_cast_once(void **state)
 {
@@ -489,6 +525,7 @@ int main(void)
         cmocka_unit_test(test_which_run_in_fp8),
         cmocka_unit_test(test_nvfp4_products),
         cmocka_unit_test(test_products_with_scales_of_blocks),
+        cmocka_unit_test(test_hosts_meet_at_exchanges),
         cmocka_unit_test(test_experts_run_in_fp8),
         cmocka_unit_test(test_bytes_of_casts),
         cmocka_unit_test(test_attention_in_fp8),

@@ -55,14 +55,20 @@ static void fill_host(const struct filling *f, const struct block *block, int pa
     int32_t number = (int32_t)(block - timed->outline.graph->block);
     const int64_t *ns = timed->item_ns + timed->item_first[number];
     int64_t step_ns = (int64_t)host_step_ns(&timed->costs, plan_stage_pool(timed->plan, 0));
+    bool meet = hosts_meet(timed->plan);
+    int64_t *alone = ARENA_ARRAY(f->scratch, int64_t, meet ? (size_t)block->items : 0);
+    struct part_cost_sums unused = {0, 0};
+    if (meet)
+        item_costs_alone(&timed->costs, block, &timed->flows, alone, &unused);
     for (int32_t i = 0; i < block->items; i++) {
         const struct item *item = &block->item[i];
         int64_t *of = f->table->at[place[i] + 1].of;
         if (item->kind == ITEM_STEP) {
             of[SUM_HOST + pass] += item->exchange < 0 ? 0 : step_ns;
+            of[SUM_HOST + pass] -= meet ? exchange_wait_ns(timed->plan, item, alone[i]) : 0;
             continue;
         }
-        of[SUM_DEVICE + pass] += item_device_ns(&timed->costs, item);
+        of[SUM_DEVICE + pass] += meet ? alone[i] : item_device_ns(&timed->costs, item);
         of[SUM_HOST + pass] += item_host_ns(&timed->costs, item);
         of[SUM_STRETCHED + pass] += ns[i];
     }

@@ -3,6 +3,10 @@
  *
  * Buckets are gathered in the order in which the block first reads them and synchronised in the
  * order in which it completes them.
+ *
+ *   I1  Where a stage has several parts, the slot after this one may be another's: while the last bucket is in use the first of
+ *       that one is gathered, and until the first gradients here are complete the last ones of the slot before are whole.
+ *       FSDP's parts are roots of their own, which neither gather for each other nor wait for each other's sums.
  */
 #include "compile/build.h"
 
@@ -137,10 +141,55 @@ static void push_gradients(struct build *b, const struct block *block, int32_t i
     push(b, block, i, summed, out);
 }
 
+/* ---- at the borders of blocks (I1) ----------------------------------------------------------- */
+
+/* The most of a bucket of this stage's other parts: whole weights, or whole gradients. */
+static struct bucket beside(const struct build *b, int32_t own)
+{
+    struct bucket most = {0};
+    for (int32_t part = stage_of_part(b, own); part < b->plan->parts;
+         part = plan_next_part(b->plan, part))
+        for (int32_t i = b->first_bucket[part]; part != own && i < b->first_bucket[part + 1]; i++) {
+            const struct bucket *bucket = &b->buckets.data[i];
+            if (bucket->shard == 3 && bucket->gather_bytes > most.gather_bytes)
+                most.gather_bytes = bucket->gather_bytes;
+            if (bucket->shard >= 2 && bucket->bytes > most.bytes)
+                most.bytes = bucket->bytes;
+        }
+    return most;
+}
+
+static void push_borders(struct build *b, const struct block *block, const struct bucket_span *span,
+                         struct life_list *out)
+{
+    int32_t last = NONE, first = block->items;
+    struct bucket other = beside(b, block->part);
+    for (int32_t i = 0; i < block->buckets; i++) {
+        const struct bucket *bucket = &b->buckets.data[block->first_bucket + i];
+        if (bucket->shard == 3 && span[i].first > last)
+            last = span[i].first;
+        if (bucket->shard >= 2 && span[i].completed != NONE && span[i].completed < first)
+            first = span[i].completed;
+    }
+    if (last != NONE && b->plan->overlap & OVERLAP_PARAMETERS &&
+        block->kind != SLOT_BACKWARD_WEIGHT)
+        push(b, block, 0,
+             (struct bucket_tensor){HELD_WEIGHTS, MEMORY_COMPUTED, other.gather_bytes, last,
+                                    block->items},
+             out);
+    if (first < block->items && b->plan->overlap & OVERLAP_GRADIENTS)
+        push(b, block, 0,
+             (struct bucket_tensor){HELD_WEIGHT_GRADIENTS, MEMORY_COMPUTED, other.bytes, NONE,
+                                    first},
+             out);
+}
+
 void trace_buckets(struct build *b, const struct block *block, struct life_list *out)
 {
     bool late = plan_makes_gradients_late(b->plan);
     struct bucket_span *span = spans_of(b, block);
+    if (b->plan->pieces > 1 && !policy_memory(b->plan->policy).own_streams)
+        push_borders(b, block, span, out);
     for (int32_t i = 0; i < block->buckets; i++) {
         const struct bucket *bucket = &b->buckets.data[block->first_bucket + i];
         if (bucket->shard == 3 && span[i].first != NONE && block->kind != SLOT_BACKWARD_WEIGHT)

@@ -179,7 +179,7 @@ static void forward_op(struct life_trace *t, int64_t instance)
         take_life(t, HELD_OUTPUT, instance, output_bytes(t, instance));
     t->whole[life_place(t, instance)] = NOTHING;
     t->extra[life_place(t, instance)] =
-        take_life(t, HELD_EXTRA, instance, op_extra_bytes(laid->op, laid->local, b->plan->dtype));
+        take_life(t, HELD_EXTRA, instance, plan_extra_bytes(b->plan, laid->op, laid->local));
 }
 
 /* Of what goes round a ring a device holds the chunk that it reads and the one that comes (blocks.c, I7). */

@@ -65,21 +65,36 @@ int64_t own_cast_bytes(int64_t rows, int64_t inputs, int64_t outputs)
 /* Places of a scan's dims in its kind's row. */
 enum { SCAN_BATCH, SCAN_GROUP, SCAN_SEQ, SCAN_DEPTH };
 
+/* (4) of one sample, in fp32: run/kernels/cuda/scan.c takes it in this order. */
+static int64_t scan_floats(const struct op *op, const int64_t *local)
+{
+    enum { TILE = OWN_SCAN_CHUNK, DOUBLE = 2, EACH_POSITION = DOUBLE + 2 };
+    int64_t groups = local[SCAN_GROUP], heads = groups * op->scan_heads, state = op->scan_state;
+    int64_t depth = local[SCAN_DEPTH] / op->scan_heads, chunks = ceil_div(local[SCAN_SEQ], TILE);
+    int64_t each = depth * state * 2 + TILE * (EACH_POSITION + ceil_div(state, TILE));
+    int64_t floats = chunks * (heads * each + groups * TILE * TILE);
+    int64_t solved = heads * TILE * (TILE + 2 * depth) + groups * TILE * (TILE + 2 * state);
+    return floats + (op->kind == OP_DELTA ? chunks * solved : 0);
+}
+
 struct own_scan own_scan(const struct op *op, const int64_t *local)
 {
-    enum { SUMS = 3 };
-    int64_t seq = local[SCAN_SEQ], heads = local[SCAN_GROUP] * op->scan_heads,
-            state = op->scan_state;
-    int64_t one = local[SCAN_DEPTH] / op->scan_heads * state;
-    struct own_scan s = {.chunk = 1};
-    while (s.chunk * s.chunk < seq)
-        s.chunk *= 2;
-    int64_t floats = one * (ceil_div(seq, s.chunk) + s.chunk + 1) + s.chunk * 2 * state + SUMS;
-    int64_t each = heads * floats * dtype_bytes(DTYPE_FP32);
+    int64_t each = scan_floats(op, local) * dtype_bytes(DTYPE_FP32);
     int64_t most = each && each < MOST_BYTES ? MOST_BYTES / each : 1;
-    s.at_once = most < local[SCAN_BATCH] ? most : local[SCAN_BATCH];
-    s.bytes = s.at_once * each; /* (4) */
-    return s;
+    int64_t at_once = most < local[SCAN_BATCH] ? most : local[SCAN_BATCH];
+    return (struct own_scan){.at_once = at_once, .bytes = at_once * each};
+}
+
+int64_t own_scan_kept(const struct op *op, const int64_t *local, enum dtype dtype)
+{
+    enum { FLAG = 1, SUMS = 3, WEIGHTS = 1 };
+    int64_t samples = local[SCAN_BATCH], groups = local[SCAN_GROUP];
+    int64_t heads = groups * op->scan_heads, rows = samples * local[SCAN_SEQ] * groups;
+    int64_t each_head = rows * op->scan_heads;
+    int64_t floats = FLAG + 2 * each_head + (WEIGHTS + SUMS * samples) * heads;
+    floats += op->kind == OP_DELTA ? each_head + 2 * rows : heads;
+    return rows * (local[SCAN_DEPTH] + 2 * op->scan_state) * dtype_bytes(dtype) +
+           floats * dtype_bytes(DTYPE_FP32);
 }
 
 /* Places of a convolution's dims in its kind's row. */

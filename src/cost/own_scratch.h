@@ -17,11 +17,13 @@
  *
  *   bytes = max(rows * in + in * out, rows * out + in * out, rows * (in + out))                       (3)
  *
- * A scan's backward pass keeps the states of a head, depth * state numbers, before each chunk of positions and after each
- * position of one chunk, what a head adds to the gradients that heads share there, and some sums, in fp32, of some samples'
- * heads at once:
+ * Scans and delta rules (run/kernels/cuda/scan.cu) go by chunks of 64 positions, with the states of a head before each chunk
+ * and their gradients, depth * state numbers each, C B^T of each group, and some sums of each position, in fp32, of some
+ * samples at once; a delta rule has the inverse of its triangle, what it adds to the state and its gradient, K K^T, and the
+ * gradients of keys and queries besides:
  *
- *   bytes = samples * heads * (depth * state * (chunks + chunk + 1) + chunk * 2 * state + 3) * 4      (4)
+ *   bytes = samples * chunks * (heads * (2 depth * state + 64 * (4 + tiles of the state)) + groups * 64 * 64) * 4
+ *         + (delta) samples * chunks * 64 * (heads * (64 + 2 depth) + groups * (64 + 2 state)) * 4      (4)
  *
  * cuDNN's convolutions of windows of more than one pixel lay images and outputs out with their channels last (on an H200:
  * images of 3 channels as of 8), and write gradients of weights in 16 bits first:
@@ -60,11 +62,16 @@ bool attention_is_fused(const struct op *op, const int64_t *local, enum dtype dt
 /* (3): both operands of a product in fp8, as they are cast; at most twice as much where they are not multiplied so. */
 int64_t own_cast_bytes(int64_t rows, int64_t inputs, int64_t outputs);
 
-/* Of a scan or a delta rule (run/kernels/cuda/scan_shape.h): positions of a chunk, samples of a backward pass at once, and (4). */
+/* Of a scan or a delta rule (run/kernels/cuda, scan.c): samples that are computed at once, and (4). */
+enum { OWN_SCAN_CHUNK = 64 }; /* positions */
 struct own_scan {
-    int64_t chunk, at_once, bytes;
+    int64_t at_once, bytes;
 };
 struct own_scan own_scan(const struct op *op, const int64_t *local);
+/* What a forward pass keeps besides: its first input, of which the model says that a convolution makes it again, in its type, and in
+ * fp32 two numbers of each position of each head and four of each head of each sample and of all; of a delta rule one more of each
+ * position of each head and two of each position of each group. */
+int64_t own_scan_kept(const struct op *op, const int64_t *local, enum dtype dtype);
 
 /* Of a convolution (run/kernels/cuda, conv.c): samples whose windows are columns at once, bytes of those, and (6). */
 struct own_columns {

@@ -196,17 +196,28 @@ static bool scores_inside(const struct plan *plan)
     return software_word(&plan->software, FACT_SCORES) == SCORES_ACTIVATION;
 }
 
+/* Some software multiplies experts' outputs with their scores before they are combined (FACT_SCORES). */
 unsigned plan_keeps(const struct plan *plan, const struct op *op)
 {
     bool unread = op->kind == OP_COMBINE && scores_inside(plan);
     return unread ? op->keep & ~(unsigned)KEEP_INPUT_0 : op->keep;
 }
 
+/* Weft's own scans on a GPU keep what they read, and no inverse of a triangle. */
+double plan_extra_bytes(const struct plan *plan, const struct op *op, const int64_t *local)
+{
+    bool own = software_word(&plan->software, FACT_WORKSPACE) == WORKSPACE_WEFT;
+    bool scans = op->kind == OP_SCAN || op->kind == OP_DELTA;
+    return own && scans ? (double)own_scan_kept(op, local, plan->dtype)
+                        : op_extra_bytes(op, local, plan->dtype);
+}
+
 /* Experts' outputs are kept for the operator that combines them alone, which follows. */
 double plan_kept_bytes(const struct plan *plan, const struct op *op, const int64_t *local)
 {
     const struct model *model = plan->model;
-    double kept = op_kept_bytes(model, op, local, plan->dtype);
+    double kept = op_kept_bytes(model, op, local, plan->dtype) -
+                  op_extra_bytes(op, local, plan->dtype) + plan_extra_bytes(plan, op, local);
     bool last = op == &model->op[model->ops - 1];
     bool unread = !last && op->kind == OP_EXPERT_LINEAR && op[1].kind == OP_COMBINE &&
                   model->tensor[op->output.tensor].kept && scores_inside(plan);
@@ -275,7 +286,7 @@ static double bytes_away(const struct memory_walk *w, int64_t i, const int64_t *
 {
     const struct plan *plan = w->plan;
     const struct op *op = &plan->model->op[plan->instance[i].op];
-    double own = op_extra_bytes(op, local, plan->dtype);
+    double own = plan_extra_bytes(plan, op, local);
     double output = plan_kept_bytes(plan, op, local) - own;
     return (plan_choice(plan, i)->offload == OFFLOAD_KEPT ? own : 0) +
            (w->away[plan->instance[i].op] ? w->share[plan->instance[i].op] * output : 0);
@@ -362,8 +373,8 @@ static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *
         kept -= (1 - w->share[instance->op]) * operand_bytes(op, &op->output, local, plan->dtype);
     bool saved = w->rerun[i] == RERUN_SAVED;
     if (saved)
-        kept += operand_bytes(op, &op->output, local, plan->dtype) +
-                op_extra_bytes(op, local, plan->dtype);
+        kept +=
+            operand_bytes(op, &op->output, local, plan->dtype) + plan_extra_bytes(plan, op, local);
     w->fate[instance->op] = saved               ? FATE_SAVED
                             : choice->discard   ? FATE_DISCARDED
                             : choice->recompute ? FATE_MADE_AGAIN

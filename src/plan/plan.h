@@ -447,10 +447,10 @@ struct stage_memory plan_instance_state(const struct plan *plan, int64_t instanc
 /* The same for a copy of its tied weight. */
 struct stage_memory plan_tied_state(const struct plan *plan, int64_t instance);
 double stage_memory_total(const struct stage_memory *memory); /* on the device */
-/* What an operator keeps for the backward pass under the plan's software, which may multiply experts' outputs with their
- * scores before they are combined (FACT_SCORES): flags of enum keep, and bytes. */
+/* What an operator keeps for the backward pass under the plan's software: flags of enum keep, bytes, and those of no operand. */
 unsigned plan_keeps(const struct plan *plan, const struct op *op);
 double plan_kept_bytes(const struct plan *plan, const struct op *op, const int64_t *local);
+double plan_extra_bytes(const struct plan *plan, const struct op *op, const int64_t *local);
 double stage_memory_state(const struct stage_memory *memory); /* from the first slot to the last */
 /* Whether there are no gradients before the backward pass, which is the only one (policy_memory). */
 bool plan_makes_gradients_late(const struct plan *plan);

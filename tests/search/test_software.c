@@ -542,13 +542,14 @@ static void scratch_of_own_kernels(void **state)
 
 /* ResNet's 3 x 3 windows over 32 images of 64 x 56 x 56. cuDNN: images and outputs with their channels last, 2 x 32 x 64 x 3136 x 2
  * bytes, and 64 x 64 x 9 weights in 16 bits. In fp32 columns: 64 x 9 x 3136 x 4 bytes of a sample, of which 9 take up to 64 MiB, their
- * outputs, and 32 MiB. A scan of 2 samples with 8 heads of 16 x 32 states and 256 positions, 16 chunks of 16: 33 states, 16
- * positions of 2 x 32 shared numbers and 3 sums of each head. */
+ * outputs, and 32 MiB. A scan of 2 samples with 2 groups of 4 heads, of 16 x 32 states and 250 positions, 4 chunks of 64: two states and
+ * 5 numbers of each position of each head, and C B^T of each group; its logarithms are doubles. A delta rule has a tile and 2 x 16
+ * numbers of each position of each head, and a tile and 2 x 32 of each group besides. */
 static void scratch_of_windows_and_scans(void **state)
 {
     (void)state;
     static const int64_t IMAGES[OP_MAX_DIMS] = {32, 64, 64, 56, 56};
-    static const int64_t TOKENS[OP_MAX_DIMS] = {2, 2, 256, 64};
+    static const int64_t TOKENS[OP_MAX_DIMS] = {2, 2, 250, 64};
     struct operand image = {.axes = 4, .size = {1, 64, 56, 56}};
     struct op conv = {
         .kind = OP_CONV, .groups = 1, .kernel = {3, 3}, .stride = {1, 1}, .input = &image};
@@ -556,9 +557,42 @@ static void scratch_of_windows_and_scans(void **state)
     assert_int_equal(own_scratch_bytes(&conv, IMAGES, DTYPE_BF16), 25690112 + 73728);
     assert_int_equal(own_columns(&conv, IMAGES, DTYPE_FP32).at_once, 9);
     assert_int_equal(own_scratch_bytes(&conv, IMAGES, DTYPE_FP32), (32 << 20) + 65028096 + 7225344);
-    assert_int_equal(own_scan(&scan, TOKENS).chunk, 16);
+    int64_t both = 2 * 4 * (8 * (2 * 512 + 64 * 5) + 2 * 64 * 64) * 4;
+    assert_int_equal(own_scan(&scan, TOKENS).at_once, 2);
+    assert_int_equal(own_scratch_bytes(&scan, TOKENS, DTYPE_BF16), both);
+    scan.kind = OP_DELTA;
     assert_int_equal(own_scratch_bytes(&scan, TOKENS, DTYPE_BF16),
-                     2 * 8 * (33 * 512 + 1024 + 3) * 4);
+                     both + 2 * 4 * 64 * (8 * (64 + 32) + 2 * (64 + 64)) * 4);
+    /* 1000 rows of 64 + 2 * 32 features in 16 bits; numbers of 1000 rows and 4000 heads, of 8 heads once and of 2 samples */
+    assert_int_equal(own_scan_kept(&scan, TOKENS, DTYPE_BF16),
+                     1000 * 128 * 2 + (1 + 3 * 4000 + 8 + 2 * 8 * 3 + 2 * 1000) * 4);
+    scan.kind = OP_SCAN;
+    assert_int_equal(own_scan_kept(&scan, TOKENS, DTYPE_BF16),
+                     1000 * 128 * 2 + (1 + 2 * 4000 + 8 + 8 + 2 * 8 * 3) * 4);
+}
+
+/* Others make a scan's input again from that of the convolution before it; Weft's own scans on a GPU keep it. */
+static void own_scans_keep_what_they_read(void **state)
+{
+    (void)state;
+    struct model *model;
+    struct cluster *cluster;
+    int64_t local[OP_MAX_DIMS];
+    assert_int_equal(model_open("codestral-mamba-7b", "layers: 1", &model), WEFT_OK);
+    assert_int_equal(cluster_open("h200:1", &cluster), WEFT_OK);
+    const struct op *scan = model_op_of_kind(model, OP_SCAN);
+    struct plan *own = plan_with(model, cluster, "weft-cuda", (struct degrees){.micro_batch = 1});
+    struct plan *other = plan_with(model, cluster, "default", (struct degrees){.micro_batch = 1});
+    op_full_size(scan, 1, local);
+    double more = (double)own_scan_kept(scan, local, own->dtype);
+    assert_true(more > 0 && plan_extra_bytes(own, scan, local) == more);
+    assert_true(plan_extra_bytes(other, scan, local) == op_extra_bytes(scan, local, other->dtype));
+    assert_true(plan_kept_bytes(own, scan, local) - plan_kept_bytes(other, scan, local) ==
+                more - op_extra_bytes(scan, local, own->dtype));
+    plan_free(own);
+    plan_free(other);
+    cluster_free(cluster);
+    model_free(model);
 }
 
 /* Products in fp8 of 4 experts, half of 8, with 2 samples of 64 places each, 32 x 16: 512 rows of 48 numbers, or of 32 beside 2048
@@ -596,6 +630,7 @@ int main(void)
         cmocka_unit_test(heads_are_padded),
         cmocka_unit_test(scratch_of_own_kernels),
         cmocka_unit_test(scratch_of_windows_and_scans),
+        cmocka_unit_test(own_scans_keep_what_they_read),
         cmocka_unit_test(scratch_of_experts),
         cmocka_unit_test(outputs_of_experts),
         cmocka_unit_test(weights_as_they_were_cast),

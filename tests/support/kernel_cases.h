@@ -377,44 +377,73 @@ static void make_conv1d(struct builder *b, struct rng *rng)
                  from_to(rng, 1, 5), maybe(rng));
 }
 
-static void scan_of(struct builder *b, struct rng *rng, int64_t seq)
+/* Features of one tensor for a scan or a delta rule, in groups whose heads share two vectors. */
+static struct scan scan_sizes(struct rng *rng, int64_t least_state)
 {
     struct scan s = {.groups = from_to(rng, 1, 3), .depth = from_to(rng, 1, 5), .chunk = 16};
     s.heads = s.groups * from_to(rng, 1, 3);
-    s.state = from_to(rng, 1, 7);
-    int xbc = sequence(b, seq, s.heads * s.depth + 2 * s.groups * s.state);
-    build_scan(b, "op", xbc, sequence(b, seq, s.heads), (struct fused_part){0}, &s);
+    s.state = from_to(rng, least_state, 7);
+    return s;
 }
 
-static void delta_of(struct builder *b, struct rng *rng, int64_t seq)
+static void scan_of(struct builder *b, const struct scan *s, int64_t seq)
 {
-    struct scan s = {.groups = from_to(rng, 1, 3), .depth = from_to(rng, 1, 5), .chunk = 16};
-    s.heads = s.groups * from_to(rng, 1, 3);
-    s.state = from_to(rng, 2, 7);
-    int qkv = sequence(b, seq, s.heads * s.depth + 2 * s.groups * s.state);
-    build_delta(b, "op", qkv, sequence(b, seq, 2 * s.heads), &s);
+    int xbc = sequence(b, seq, s->heads * s->depth + 2 * s->groups * s->state);
+    build_scan(b, "op", xbc, sequence(b, seq, s->heads), (struct fused_part){0}, s);
+}
+
+static void delta_of(struct builder *b, const struct scan *s, int64_t seq)
+{
+    int qkv = sequence(b, seq, s->heads * s->depth + 2 * s->groups * s->state);
+    build_delta(b, "op", qkv, sequence(b, seq, 2 * s->heads), s);
 }
 
 static void make_delta(struct builder *b, struct rng *rng)
 {
-    delta_of(b, rng, from_to(rng, 1, 12));
+    struct scan s = scan_sizes(rng, 2);
+    delta_of(b, &s, from_to(rng, 1, 12));
 }
 
 /* Over two spans of the kernel. */
 static void make_long_delta(struct builder *b, struct rng *rng)
 {
-    delta_of(b, rng, from_to(rng, 65, 80));
+    struct scan s = scan_sizes(rng, 2);
+    delta_of(b, &s, from_to(rng, 65, 80));
 }
 
 static void make_scan(struct builder *b, struct rng *rng)
 {
-    scan_of(b, rng, from_to(rng, 1, 12));
+    struct scan s = scan_sizes(rng, 1);
+    scan_of(b, &s, from_to(rng, 1, 12));
 }
 
 /* Over several spans of the kernel. */
 static void make_long_scan(struct builder *b, struct rng *rng)
 {
-    scan_of(b, rng, from_to(rng, 129, 150));
+    struct scan s = scan_sizes(rng, 1);
+    scan_of(b, &s, from_to(rng, 129, 150));
+}
+
+/* Wider than the GPU's tiles of 64, in every direction. */
+static struct scan wide_sizes(struct rng *rng)
+{
+    return (struct scan){.groups = 1,
+                         .heads = from_to(rng, 1, 2),
+                         .depth = from_to(rng, 60, 80),
+                         .state = from_to(rng, 60, 140),
+                         .chunk = 16};
+}
+
+static void make_wide_scan(struct builder *b, struct rng *rng)
+{
+    struct scan s = wide_sizes(rng);
+    scan_of(b, &s, from_to(rng, 65, 70));
+}
+
+static void make_wide_delta(struct builder *b, struct rng *rng)
+{
+    struct scan s = wide_sizes(rng);
+    delta_of(b, &s, from_to(rng, 65, 70));
 }
 
 static void make_gated_norm(struct builder *b, struct rng *rng)
@@ -487,8 +516,10 @@ static const struct {
     {OP_CONV1D, make_conv1d, 40},
     {OP_SCAN, make_scan, 40},
     {OP_SCAN, make_long_scan, 1},
+    {OP_SCAN, make_wide_scan, 1},
     {OP_DELTA, make_delta, 40},
     {OP_DELTA, make_long_delta, 1},
+    {OP_DELTA, make_wide_delta, 1},
     {OP_GATED_NORM, make_gated_norm, 40},
     {OP_CONV, make_conv, 80},
     {OP_POOL, make_pool, 60},

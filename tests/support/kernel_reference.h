@@ -345,9 +345,9 @@ static void ref_scan(struct reference *r)
             double step = log(1 + exp(raw)), along = 0;
             for (int64_t k = 0; k < n; k++)
                 along += now[op->size[3] + n + k] * then[op->size[3] + k];
+            double left = along * exp(-exp(r->weight[0][head]) * after) * step;
             for (int64_t p = 0; p < depth; p++)
-                y[p] += along * exp(-exp(r->weight[0][head]) * after) * step *
-                        then[head % each * depth + p];
+                y[p] += left * then[head % each * depth + p];
             after += step;
         }
     }
@@ -363,7 +363,7 @@ static void ref_unit(const double *x, int64_t count, double *out)
         out[i] = x[i] / sqrt(square);
 }
 
-enum { REF_WIDEST = 16 };
+enum { REF_WIDEST = 144 };
 
 /* One head of the delta rule with the state as a matrix: S = r S (1 - b k k^T) + b v k^T, y = S q. */
 static void ref_delta_head(struct reference *r, int64_t sample, int64_t head)
@@ -371,7 +371,9 @@ static void ref_delta_head(struct reference *r, int64_t sample, int64_t head)
     const struct op *op = r->op;
     int64_t groups = op->size[1], seq = op->size[2], each = op->scan_heads, n = op->scan_state;
     int64_t heads = groups * each, depth = op->size[3] / each, share = op->size[3] + 2 * n;
-    double state[REF_WIDEST][REF_WIDEST] = {{0}}, q[REF_WIDEST], k[REF_WIDEST];
+    double state[REF_WIDEST][REF_WIDEST], q[REF_WIDEST], k[REF_WIDEST];
+    for (int64_t p = 0; p < depth; p++)
+        memset(state[p], 0, (size_t)n * sizeof **state);
     for (int64_t t = 0; t < seq; t++) {
         const double *now = r->input[0] + ((sample * seq + t) * groups + head / each) * share;
         const double *rate =

@@ -64,6 +64,7 @@ test-gpu: $(BUILD)/build.ninja
 	    -R "^($$(echo $(GPU_TESTS) | tr ' ' '|'))$$"
 	! command -v compute-sanitizer || for test in test_kernels test_precision test_run; do \
 	    WEFT_TEST_PERCENT=2 WEFT_TEST_DEVICE=cuda compute-sanitizer --error-exitcode 9 $(BUILD)/tests/$$test || exit 1; done
+	bench/same_losses.py $(BUILD)/weft --device cuda
 	bench/failures.py $(BUILD)/weft --device cuda --at-once 4
 
 # Bytes, numbers and files of models, plans and tensors, an event simulation, kernels: what a processor

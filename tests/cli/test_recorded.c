@@ -158,19 +158,24 @@ static int lines_changed(const char *arguments, const char *answer, char **rest)
     return changed;
 }
 
-/* Where random cases are fewer, these are, too: spread over the file. */
+/* Where random cases are fewer, these are, too: spread over the file, and none that reads what another wrote. */
+static bool is_asked(const char *line, int number)
+{
+    int percent = rounds_of(100);
+    return percent >= 100 || (number * percent % 100 < percent && !strstr(line, "$T"));
+}
+
 static void answers_are_as_recorded(void **state)
 {
     (void)state;
     char *rest;
     size_t len;
-    int percent = rounds_of(100), number = 0, changed = 0;
+    int number = 0, changed = 0;
     assert_int_equal(file_read(arena, FILE_NAME, 1 << 22, &rest, &len), WEFT_OK);
     while (rest && *rest) {
-        char *line = strsep(&rest, "\n");
-        if (*line == '#' || *line == ' ' || !*line || number++ * percent % 100 >= percent)
-            continue;
-        changed += lines_changed(line, ask_now(line), &rest);
+        const char *line = strsep(&rest, "\n");
+        if (*line && *line != '#' && *line != ' ' && is_asked(line, number++))
+            changed += lines_changed(line, ask_now(line), &rest);
     }
     assert_int_equal(changed, 0);
 }

@@ -313,6 +313,7 @@ static weft_status search_sizes(const struct plan_command *options, const struct
         /* What the search finds, the table of targets finds again. */
         request->flows = flow_cache_for(request->cluster);
         request->reserved = reserved_cache_new();
+        request->estimators = estimators_new();
         return plan_search(planner, request, out);
     }
     TRY(goals_search(&options->goals, planner, request, options->plan.name[1], sized));
@@ -473,6 +474,7 @@ int cmd_plan(int argc, char **argv)
 done:
     planned_free(planned);
     sized_free(sized);
+    estimators_free(request.estimators);
     flow_cache_free(request.flows);
     reserved_cache_free(request.reserved);
     plan_close(&opened);

@@ -125,6 +125,8 @@ weft_status search_each_target(const struct plan_request *request, const struct 
         own.flows = flow_cache_for(own.cluster);
     if (!own.reserved)
         own.reserved = reserved_cache_new();
+    if (!own.estimators)
+        own.estimators = estimators_new();
     for (size_t i = 0; i < target_count() && !plan_stopped(request); i++) {
         struct for_target row = {.target = target_at(i)};
         if (!target_is_usual(row.target) || row.target->any)
@@ -139,6 +141,8 @@ weft_status search_each_target(const struct plan_request *request, const struct 
         array_push(keep, out, row);
     }
 done:
+    if (!request->estimators)
+        estimators_free(own.estimators);
     if (!request->flows)
         flow_cache_free(own.flows);
     if (!request->reserved)

@@ -309,6 +309,8 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
         own.flows = flow_cache_for(own.cluster);
     if (!own.reserved)
         own.reserved = reserved_cache_new();
+    if (!own.estimators)
+        own.estimators = estimators_new();
     if (!status)
         status = find_ordered(planner, &own, planned);
     if (!status && own.orders) {
@@ -321,6 +323,8 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     }
     if (!status && request->target)
         status = keep_for_target(&own, planned);
+    if (!request->estimators)
+        estimators_free(own.estimators);
     if (!request->flows)
         flow_cache_free(own.flows);
     if (!request->reserved)

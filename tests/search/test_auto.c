@@ -110,6 +110,28 @@ static struct grid assert_exact(const struct problem *p, size_t count, int64_t m
     return answer;
 }
 
+/* A walk that knows a time finds whatever takes no longer, and walks that share their tables find the same. */
+static void assert_known_time(struct problem *p, const struct grid *best)
+{
+    struct grid known;
+    size_t count = best->best.len;
+    if (!count || !best->best.data[0].fits)
+        return;
+    p->request.known_ns = best->best.data[count / 2].iteration_ns;
+    p->request.estimators = estimators_new();
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(grid_search(&p->request, p->cost, count, p->arena, &known), WEFT_OK);
+        assert_true(known.best.len > count / 2);
+        for (size_t i = 0; i <= count / 2; i++) {
+            assert_int_equal(known.best.data[i].iteration_ns, best->best.data[i].iteration_ns);
+            assert_int_equal(known.best.data[i].peak_bytes, best->best.data[i].peak_bytes);
+        }
+    }
+    estimators_free(p->request.estimators);
+    p->request.estimators = NULL;
+    p->request.known_ns = 0;
+}
+
 static void test_the_grid_is_exact(void **state)
 {
     (void)state;
@@ -120,6 +142,7 @@ static void test_the_grid_is_exact(void **state)
         struct problem p = draw_problem(&rng);
         size_t count = 1 + (size_t)rng_below(&rng, 16);
         struct grid best = assert_exact(&p, count, 1 + rng_below(&rng, 16));
+        assert_known_time(&p, &best);
         points += best.points;
         estimates += best.estimates;
         close_problem(&p);

@@ -13,6 +13,7 @@
 
 #include "rounds.h"
 #include "search/estimate/estimator.h"
+#include "search/estimate/estimators.h"
 #include "search/search.h"
 
 static const char *const MODELS[] = {"gpt3-1.3b", "gpt3-13b", "llama3-8b", "t5-3b"};
@@ -261,12 +262,49 @@ static void moves_like_fresh_estimates(void **state)
     }
 }
 
+/* ---- estimators by their settings ------------------------------------------------------------ */
+
+/* Searches that ask with the same settings share tables; whatever differs in them, their answers may. */
+static void same_settings_share_an_estimator(void **state)
+{
+    struct setting *s = *state;
+    struct degrees d = {.tp = 2, .pp = 1, .global_batch = 64};
+    struct plan *plan;
+    struct estimators *all = estimators_new();
+    struct estimator *found[10], *again;
+    assert_int_equal(plan_from_degrees(s->model[0], s->cluster, &d, &plan), WEFT_OK);
+    struct estimate_settings asked[COUNT_OF(found)];
+    for (size_t i = 0; i < COUNT_OF(asked); i++)
+        asked[i] = estimate_settings_of(plan);
+    asked[1].model = s->model[1];
+    asked[2].dtype = DTYPE_FP32;
+    asked[3].replicate = 2;
+    asked[4].overlap ^= OVERLAP_TENSOR;
+    asked[5].bucket_bytes += 1;
+    asked[6].copies = 3;
+    asked[7].memory.margin_percent += 1;
+    asked[8].whole_sends = !asked[8].whole_sends;
+    assert_int_equal(software_from_text("megatron-core-0.19", &asked[9].software), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(asked); i++) {
+        assert_int_equal(estimators_find(all, &asked[i], &found[i]), WEFT_OK);
+        for (size_t k = 0; k < i; k++)
+            assert_ptr_not_equal(found[i], found[k]);
+    }
+    for (size_t i = 0; i < COUNT_OF(asked); i++) {
+        assert_int_equal(estimators_find(all, &asked[i], &again), WEFT_OK);
+        assert_ptr_equal(again, found[i]);
+    }
+    estimators_free(all);
+    plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_like_straight_sums),
         cmocka_unit_test(runs_add_up),
         cmocka_unit_test(moves_like_fresh_estimates),
+        cmocka_unit_test(same_settings_share_an_estimator),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

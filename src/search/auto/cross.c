@@ -18,8 +18,6 @@
 #include "search/autoddl/autoddl.h"
 
 enum { TRIED_OF_EACH = 3, MOST_BASES = 8, MOST_ROUNDS = 3 };
-/* The estimates of two variants of one plan have about the same error, to within this. */
-static const double NEAR = 0.01;
 
 /* A plan to vary, and the trial it comes from. */
 struct base {
@@ -111,7 +109,7 @@ static weft_status add_idea(struct join *join, const struct base *base, struct i
     if (plan_forbidden(&join->request->forbids, idea.plan))
         goto done;
     TRY(estimate_of(join, idea.plan, scratch, &estimate));
-    if ((double)estimate.peak_bytes > (double)estimate.limit_bytes * (1 + NEAR))
+    if ((double)estimate.peak_bytes > (double)estimate.limit_bytes * (1 + AUTO_NEAR))
         goto done;
     idea.iteration_ns = base->off * (double)estimate.iteration_ns;
     array_push(scratch, out, idea);
@@ -292,7 +290,7 @@ static weft_status try_ideas(struct join *join, idea_list *ideas)
     for (size_t i = 0; i < ideas->len; i++) {
         struct idea *idea = &ideas->data[i];
         double each = idea->iteration_ns / (double)idea->plan->global_batch;
-        bool slow = each > ns_per_sample(join_best(join->out, NULL)) * (1 + NEAR);
+        bool slow = each > ns_per_sample(join_best(join->out, NULL)) * (1 + AUTO_NEAR);
         if (i >= TRIED_OF_EACH || slow || join_over(join))
             break;
         if (!was_tried(join->out, idea))

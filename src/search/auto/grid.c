@@ -248,6 +248,18 @@ done:
     return status;
 }
 
+struct estimate_settings grid_estimate_settings(const struct plan_request *request,
+                                                const struct plan *plan)
+{
+    struct estimate_settings settings = estimate_settings_of(plan);
+    settings.profile = request->profile;
+    settings.flows = request->flows;
+    settings.copies = COPIES;
+    if (request->pins.order) /* a run of its own for each layout: simulations know it */
+        settings.stage_run = 0;
+    return settings;
+}
+
 static weft_status open_walk(const struct plan_request *request, struct cost *cost,
                              struct arena *keep, struct grid *out, struct grid_walk **walk)
 {
@@ -262,13 +274,13 @@ static weft_status open_walk(const struct plan_request *request, struct cost *co
     out->points = (int64_t)space->points.len;
     if (!space->layouts.len)
         return WEFT_OK;
-    struct estimate_settings settings = estimate_settings_of(space->layouts.data[0].plan);
-    settings.profile = request->profile;
-    settings.flows = request->flows;
-    settings.copies = COPIES;
-    if (request->pins.order) /* a run of its own for each layout: simulations know it */
-        settings.stage_run = 0;
-    TRY(estimator_new(&settings, &(*walk)->estimator));
+    struct estimate_settings settings =
+        grid_estimate_settings(request, space->layouts.data[0].plan);
+    (*walk)->own = !request->estimators;
+    if (request->estimators)
+        TRY(estimators_find(request->estimators, &settings, &(*walk)->estimator));
+    else
+        TRY(estimator_new(&settings, &(*walk)->estimator));
 done:
     return status;
 }
@@ -277,7 +289,8 @@ void grid_walk_free(struct grid_walk *walk)
 {
     if (!walk)
         return;
-    estimator_free(walk->estimator);
+    if (walk->own)
+        estimator_free(walk->estimator);
     grid_space_free(walk->space); /* this also frees the walk itself */
 }
 

@@ -61,6 +61,9 @@ struct grid_walk;
 weft_status grid_walk_new(const struct plan_request *request, struct cost *cost, size_t count,
                           struct arena *keep, struct grid *out, struct grid_walk **walk);
 void grid_walk_free(struct grid_walk *walk);
+/* With which walks estimate such plans. */
+struct estimate_settings grid_estimate_settings(const struct plan_request *request,
+                                                const struct plan *plan);
 /* I6; *found is false if nothing fits. */
 weft_status grid_best_with(struct grid_walk *walk, int64_t pp, int64_t most_parts,
                            struct grid_point *out, bool *found);

@@ -144,7 +144,7 @@ static weft_status find_waits(struct grid_walk *walk, struct grid_place point, i
 {
     const struct cluster *cluster = walk->space->request->cluster;
     weft_status status = WEFT_OK;
-    point.micro_batches = floor_micro_batches(point.micro_batches);
+    point.micro_batches = UINT16_MAX; /* a replica by itself waits for as much in each of them */
     struct run_question question = alone_question(walk, &point, FLOOR_SAMPLES, devices);
     for (int64_t at = next_place(cluster, 0, devices); at >= 0;
          at = next_place(cluster, at + devices, devices)) {
@@ -163,7 +163,7 @@ static weft_status waits_of(struct grid_walk *walk, const struct grid_place *poi
                             const struct grid_part **out)
 {
     struct grid_layout *layout = &walk->space->layouts.data[point->layout];
-    struct grid_part **waits = &layout->waits[point->level][point->micro_batches > 1];
+    struct grid_part **waits = &layout->waits[point->level];
     weft_status status = WEFT_OK;
     int64_t devices = *waits ? 0 : grid_devices_alone(layout, walk->space->request->model->ops);
     if (devices) {

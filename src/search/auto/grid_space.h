@@ -51,8 +51,8 @@ struct grid_layout {
     struct plan *plan;                     /* without recomputation */
     int32_t row[GRID_LEVELS][GRID_SHARDS]; /* the estimator's row + 1; 0: not asked for yet */
     int32_t alone[GRID_LEVELS];            /* the same for one replica by itself */
-    /* Of one micro-batch and of several: what (0) of grid_walk.h needs; NULL: not known yet, or no bound. */
-    struct grid_part *waits[GRID_LEVELS][2];
+    /* What (0) of grid_walk.h needs; NULL: not known yet, or no bound. */
+    struct grid_part *waits[GRID_LEVELS];
 };
 /* Where each part begins, and one past the last. */
 struct grid_shape {

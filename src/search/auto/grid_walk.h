@@ -18,6 +18,7 @@ enum { GRID_LOOKS = 4 }; /* (0), then (1) to (3) of grid.h */
 struct grid_walk {
     struct grid_space *space;
     struct estimator *estimator;
+    bool own; /* the estimator is the walk's own, and not the request's */
     struct arena *keep;
     struct grid *out;
     size_t count;

@@ -21,6 +21,8 @@
 /* Few estimates are off by more than this: of real plans, nine in ten are within 1.2 % of the
  * simulation and 99 of 100 within 8 % (tests/search/test_estimate.c). */
 #define AUTO_FAR_OFF 0.05
+/* The estimates of two variants of one plan have about the same error, to within this. */
+#define AUTO_NEAR 0.01
 
 struct join {
     const struct plan_request *request;

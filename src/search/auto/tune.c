@@ -9,7 +9,8 @@
  *
  *   layers of part 0 = u - a, of the last part u' - b, of all others u                          (1)
  *
- * with (a, b) from a short list: Megatron-LM's own arguments count 0 or 1 of each.
+ * with (a, b) from a short list: Megatron-LM's own arguments count 0 or 1 of each. Layouts are estimated, and those that
+ * may be as fast as the best are simulated.
  */
 #include <string.h>
 
@@ -24,24 +25,28 @@ static const struct {
     int64_t first, last; /* a and b of (1) */
 } WEIGHTS[] = {{0, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2}};
 
-static weft_status try_tuned(struct join *join, const struct degrees *d, const int64_t *layers,
-                             int64_t block, const char *words, const struct trial **trial)
+/* The plan of degrees; NULL: they make none. */
+static struct plan *tuned_plan(const struct join *join, const struct degrees *d,
+                               const int64_t *layers, int64_t block)
 {
-    struct planned *out = join->out;
     struct plan *plan = NULL;
-    *trial = NULL;
     if (plan_of_degrees(join->request->model, join->request->cluster, d, layers, block, &plan) ||
         plan_check(plan)) {
         error_clear();
         plan_free(plan);
-        return WEFT_OK;
+        return NULL;
     }
-    weft_status status = try_plan(
-        join->request, join->cost, plan,
-        arena_printf(out->arena, "%s%s",
-                     degrees_text(out->arena, join->request->model, d, &join->request->pins),
-                     words),
-        out, trial);
+    return plan;
+}
+
+/* Simulates a plan, which the answer then owns. */
+static weft_status try_tuned(struct join *join, const struct degrees *d, struct plan *plan,
+                             const char *words, const struct trial **trial)
+{
+    struct planned *out = join->out;
+    const char *text = degrees_text(out->arena, join->request->model, d, &join->request->pins);
+    weft_status status = try_plan(join->request, join->cost, plan,
+                                  arena_printf(out->arena, "%s%s", text, words), out, trial);
     if (!status)
         join_report(join);
     return status;
@@ -55,8 +60,9 @@ static weft_status try_recomputed(struct join *join, struct degrees d, struct bl
     const struct abilities *can = &join->request->target->can;
     const struct trial *kept;
     weft_status status = WEFT_OK;
-    if (can->products)
-        TRY(try_tuned(join, &d, NULL, BLOCK_PRODUCTS, ", all but products", &kept));
+    struct plan *plan = can->products ? tuned_plan(join, &d, NULL, BLOCK_PRODUCTS) : NULL;
+    if (plan)
+        TRY(try_tuned(join, &d, plan, ", all but products", &kept));
     if (can->block)
         TRY(blocks_try(join, d, times));
 done:
@@ -115,6 +121,63 @@ static bool deal_out(int64_t layers, int64_t parts, int64_t first, int64_t last,
     return true;
 }
 
+/* By the tables that walks over the grid have filled. */
+static weft_status estimate_layout(struct join *join, const struct plan *plan,
+                                   struct arena *scratch, struct estimate *out)
+{
+    struct estimate_settings settings = grid_estimate_settings(join->request, plan);
+    struct estimator *estimator;
+    struct candidate *candidate;
+    weft_status status;
+    TRY(estimators_find(join->request->estimators, &settings, &estimator));
+    TRY(candidate_of_plan(estimator, plan, scratch, &candidate));
+    TRY(estimate_candidate(estimator, candidate, out));
+done:
+    return status;
+}
+
+/* Simulated over estimated time of the layout that degrees have by themselves; 0: it is not known. */
+static weft_status find_error(struct join *join, const struct trial *from, struct arena *scratch,
+                              double *off)
+{
+    struct plan *plan = tuned_plan(join, &from->degrees, NULL, 0);
+    struct estimate estimate;
+    weft_status status = WEFT_OK;
+    *off = 0;
+    if (!plan)
+        return WEFT_OK;
+    TRY(estimate_layout(join, plan, scratch, &estimate));
+    *off = (double)from->iteration_ns / (double)estimate.iteration_ns;
+done:
+    plan_free(plan);
+    return status;
+}
+
+/* Simulates a layout if that, as far off as the degrees' own, may be as fast as the best. */
+static weft_status try_layout(struct join *join, const struct degrees *d, const int64_t *layers,
+                              double off, const char *words)
+{
+    struct arena *scratch = arena_new();
+    struct plan *plan = tuned_plan(join, d, layers, 0);
+    const struct trial *best = join_best(join->out, NULL), *trial;
+    struct estimate estimate;
+    weft_status status = WEFT_OK;
+    if (!plan)
+        goto done;
+    TRY(estimate_layout(join, plan, scratch, &estimate));
+    bool slow =
+        best && off * (double)estimate.iteration_ns > (double)best->iteration_ns * (1 + AUTO_NEAR);
+    if (!slow) {
+        struct plan *tried = plan;
+        plan = NULL;
+        TRY(try_tuned(join, d, tried, words, &trial));
+    }
+done:
+    plan_free(plan);
+    arena_free(scratch);
+    return status;
+}
+
 static weft_status try_layouts(struct join *join, const struct trial *from)
 {
     struct arena *scratch = arena_new();
@@ -123,16 +186,16 @@ static weft_status try_layouts(struct join *join, const struct trial *from)
     int64_t *layers = ARENA_ARRAY(scratch, int64_t, (size_t)parts);
     int64_t layers_left =
         join->request->model->layers % parts; /* 0: degrees cut them evenly, too */
-    weft_status status = WEFT_OK;
+    double off;
+    weft_status status;
+    TRY(find_error(join, from, scratch, &off));
     for (size_t i = 0; i < COUNT_OF(WEIGHTS) && !join_over(join); i++) {
-        const struct trial *trial;
         bool even = WEIGHTS[i].first + WEIGHTS[i].last == 0 && layers_left == 0;
         if (!even && deal_out(join->request->model->layers, parts, WEIGHTS[i].first,
                               WEIGHTS[i].last, layers))
-            TRY(try_tuned(join, &d, layers, 0,
-                          arena_printf(join->out->arena, ", ends weigh %lld and %lld layers",
-                                       (long long)WEIGHTS[i].first, (long long)WEIGHTS[i].last),
-                          &trial));
+            TRY(try_layout(join, &d, layers, off,
+                           arena_printf(join->out->arena, ", ends weigh %lld and %lld layers",
+                                        (long long)WEIGHTS[i].first, (long long)WEIGHTS[i].last)));
     }
 done:
     arena_free(scratch);

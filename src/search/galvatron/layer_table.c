@@ -123,7 +123,8 @@ static weft_status find_class(struct layer_table *t, int32_t stage)
     struct stage_class class = {.in_flight = after < t->micro_batches ? after : t->micro_batches};
     weft_status status;
     TRY(find_place(t, stage, &class.place));
-    TRY(source->beside(source->context, &question, &class.beside));
+    if (!t->rough)
+        TRY(source->beside(source->context, &question, &class.beside));
     class.limit_bytes = t->problem->limit_bytes - class.beside.state_bytes -
                         class.beside.peak_bytes - class.in_flight * class.beside.kept_bytes;
     t->class_of[stage] = class_of(t, &class);

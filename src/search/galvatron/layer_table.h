@@ -53,7 +53,8 @@ struct layer_table {
     int32_t *kinds_before; /* per layer, and one past the last, then kind: how many are before it */
     /* Per layer, and one past the last: sums over the layers before it, in any place. */
     int64_t *least_steady_ns, *least_time_ns;
-    bool rough; /* costs are bounds, but for those that were found since */
+    /* Costs are bounds, but for those that were found since; what a stage has besides its layers counts as nothing. */
+    bool rough;
 };
 
 /* The index of a place's reshard at a boundary; with layouts, the index in `asked`. */

@@ -140,6 +140,7 @@ struct plan_request {
     /* What trials on the cluster keep for each other; NULL: plan_search opens it. */
     struct flow_cache *flows;
     struct reserved_cache *reserved;
+    struct estimators *estimators; /* the same, for walks over the grid */
     /* The share of what estimates may take of memory, if all that was found needs more when simulated; 0: all
      * of it. */
     double fill;

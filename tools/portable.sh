@@ -22,4 +22,4 @@ fi
 mkdir -p "$build/portable/profiles"
 "$strip" -o "$build/portable/weft" "$folder/weft-portable"
 cp "$folder"/profiles/*.sqlite "$build/portable/profiles"
-"$source/tests/checks/check-portable.py" "$readelf" "$build/portable/weft"
+"$source/tests/checks/check-portable.py" "$readelf" "$build/portable/weft" libmpi.so.40 libopenblas.so.0

@@ -184,6 +184,11 @@ static void layers_attend_to_images(void **state)
     assert_false(keys->causal);
     assert_int_equal(op_at(model, "layers.1.mlp.add")->weights, 1); /* the gates */
     assert_int_equal(op_at(model, "layers.0.mlp.add")->weights, 0);
+    const struct op *gated = op_at(model, "layers.1.mlp.add"),
+                    *plain = op_at(model, "layers.0.mlp.add");
+    assert_true(op_passes_on(plain, 0) && op_passes_on(plain, 1));
+    assert_true(!op_passes_on(gated, 0) &&
+                op_passes_on(gated, 1)); /* the gate is in the first's gradient */
     assert_int_equal(op_at(model, "vision.global.layers.0.mlp.add")->weights, 1);
     assert_int_equal(op_at(model, "vision.projector.taps")->output.size[2], 64);
     assert_int_equal(op_at(model, "vision.layers.0.attn.attention")->document, 0); /* one image */

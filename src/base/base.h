@@ -179,6 +179,8 @@ bool parse_rate(const char *text, double *bytes_per_s);
 bool parse_duration(const char *text, int64_t *ns);
 bool parse_int(const char *text, int64_t *value);
 bool parse_real(const char *text, double *value);
+/* The same with K, M, B or T after it: 15T is 15e12. */
+bool parse_many(const char *text, double *value);
 
 struct text32 {
     char s[32];

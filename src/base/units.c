@@ -24,6 +24,10 @@ static const struct unit RATES[] = {
     {"TB/s", 1e12},  {"MiB/s", 0x1p20}, {"GiB/s", 0x1p30}, {"TiB/s", 0x1p40},
     {"b/s", 1 / 8.}, {"Mb/s", 1e6 / 8}, {"Gb/s", 1e9 / 8}, {"Tb/s", 1e12 / 8},
 };
+/* As people count tokens and parameters. */
+static const struct unit COUNTS[] = {
+    {"", 1}, {"K", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12},
+};
 static const struct unit DURATIONS[] = {
     {"ns", 1},  {"us", 1e3},   {"µs", 1e3},   {"ms", 1e6},
     {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}, {"d", 86400e9},
@@ -99,6 +103,11 @@ bool parse_duration(const char *text, int64_t *ns)
 {
     double value;
     return parse_unit(text, DURATIONS, COUNT_OF(DURATIONS), &value) && to_int64(value, ns);
+}
+
+bool parse_many(const char *text, double *value)
+{
+    return parse_unit(text, COUNTS, COUNT_OF(COUNTS), value);
 }
 
 /* Three significant digits in the largest unit that leaves at least one before the point. */

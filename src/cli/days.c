@@ -67,8 +67,8 @@ TAKE_TIME(every_ns, "every")
 TAKE_TIME(straggler_ns, "straggler-time")
 
 static const struct cli_option OPTIONS[] = {
-    {"tokens", "N", "tokens of the whole training, such as 15e12", OPTION_REAL, AT(tokens)},
-    {"samples", "N", "or its samples", OPTION_REAL, AT(samples)},
+    {"tokens", "N", "tokens of the whole training, such as 15e12 or 15T", OPTION_MANY, AT(tokens)},
+    {"samples", "N", "or its samples", OPTION_MANY, AT(samples)},
     {"failures", "RATE",
      "failures per 1,000 days of eight devices, or a published rate: llama3 (default), rsc-1, "
      "rsc-2, none",

@@ -158,8 +158,8 @@ static bool take_degree(struct argp_state *state, struct plan_arguments *in, int
 
 static void take_seq(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
-    take_count(state, "seq", arg, 1, INT32_MAX);
-    add_override(in->arena, &in->overrides, "seq", arg);
+    long long seq = (long long)take_positions(state, "seq", arg);
+    add_override(in->arena, &in->overrides, "seq", arena_printf(in->arena, "%lld", seq));
 }
 
 static void take_images(struct argp_state *state, struct plan_arguments *in, const char *arg)

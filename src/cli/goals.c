@@ -28,7 +28,7 @@ static const struct argp_option OPTIONS[] = {
     {"deadline", GOAL_DEADLINE, "TIME", 0,
      "the smallest cluster that trains --samples or --tokens in this time, such as 30d", 2},
     {"samples", GOAL_SAMPLES, "N", 0, "samples of the whole training", 2},
-    {"tokens", GOAL_TOKENS, "N", 0, "tokens of the whole training, such as 300e9", 2},
+    {"tokens", GOAL_TOKENS, "N", 0, "tokens of the whole training, such as 300e9 or 15T", 2},
     {"max-devices", GOAL_MAX_DEVICES, "N", 0,
      "the smallest cluster of at most N devices on which a plan fits", 2},
     {"for", GOAL_FOR, "TARGET", 0,
@@ -64,8 +64,10 @@ static void take_objective(struct argp_state *state, struct goals *goals, const 
 static void take_number(struct argp_state *state, const char *option, const char *arg, double *out)
 {
     static const double most = 1e18;
-    if (!parse_real(arg, out) || *out <= 0 || *out >= most)
-        argp_error(state, "--%s takes a number above 0 and below %g, not '%s'", option, most, arg);
+    if (!parse_many(arg, out) || *out <= 0 || *out >= most)
+        argp_error(state,
+                   "--%s takes a number above 0 and below %g, such as 300e9 or 15T, not '%s'",
+                   option, most, arg);
 }
 
 const struct target *take_target(struct argp_state *state, const char *arg)
@@ -237,6 +239,26 @@ done:
 
 /* ---- showing --------------------------------------------------------------------------------- */
 
+/* Hours below two days. */
+static const char *training_text(struct arena *scratch, double seconds)
+{
+    double hours = seconds / 3600;
+    return hours < 48 ? arena_printf(scratch, "%.1f h", hours)
+                      : arena_printf(scratch, "%.1f d", hours / 24);
+}
+
+void chosen_size_print(struct arena *scratch, const struct sized *sized, FILE *out)
+{
+    const struct size *s = sized ? &sized->sizes.data[sized->chosen] : NULL;
+    if (!s || !s->does)
+        return;
+    fprintf(out, "%lld devices, the best of %zu sizes of the cluster", (long long)s->devices,
+            sized->sizes.len);
+    if (s->training_s > 0)
+        fprintf(out, ": the whole training takes %s", training_text(scratch, s->training_s));
+    fputs("\n\n", out);
+}
+
 void sizes_print(struct arena *scratch, const struct sized *sized, FILE *out)
 {
     static const char *const HEADERS[] = {"nodes",    "devices",  "iteration", "samples/s",
@@ -251,8 +273,7 @@ void sizes_print(struct arena *scratch, const struct sized *sized, FILE *out)
         table_cell(table, "%lld", (long long)s->devices);
         table_cell(table, "%s", show_seconds(s->iteration_s * 1e9).s);
         table_cell(table, "%.1f", s->samples_per_s);
-        table_cell(table, "%s",
-                   s->training_s > 0 ? arena_printf(scratch, "%.1f h", s->training_s / 3600) : "");
+        table_cell(table, "%s", s->training_s > 0 ? training_text(scratch, s->training_s) : "");
         table_cell(table, "%s",
                    s->money_per_sample > 0
                        ? arena_printf(scratch, "%.3f", 1000 * s->money_per_sample)

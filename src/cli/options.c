@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     MOST_OPTIONS = 64,
@@ -34,9 +35,13 @@ static const struct cli_option *find_option(const struct syntax *syntax, int key
 static double take_real(struct argp_state *state, const struct cli_option *option, const char *arg)
 {
     double value = 0, below = option->below > 0 ? option->below : MOST_REAL;
-    if (!parse_real(arg, &value) || !(value >= 0 && value < below))
+    bool many = option->type == OPTION_MANY;
+    if (!(many ? parse_many : parse_real)(arg, &value) || !(value >= 0 && value < below))
         argp_error(state, "--%s takes a number of at least 0%s, not '%s'", option->name,
-                   below <= 1 ? " and below 1" : "", arg);
+                   many         ? ", such as 300e9 or 15T"
+                   : below <= 1 ? " and below 1"
+                                : "",
+                   arg);
     return value;
 }
 
@@ -58,6 +63,7 @@ static void take(struct argp_state *state, const struct cli_option *option, void
         memcpy(field, &number, sizeof number);
         break;
     case OPTION_REAL:
+    case OPTION_MANY:
         real = take_real(state, option, arg);
         memcpy(field, &real, sizeof real);
         break;
@@ -195,6 +201,18 @@ enum collective take_collective(struct argp_state *state, const char *arg)
                    "broadcast, send",
                    arg);
     return collective;
+}
+
+int64_t take_positions(struct argp_state *state, const char *option, const char *arg)
+{
+    enum { POSITIONS_PER_K = 1024 };
+    char number[32];
+    size_t digits = strspn(arg, "0123456789");
+    bool thousands = digits && digits < sizeof number && strcasecmp(arg + digits, "K") == 0;
+    if (!thousands)
+        return take_count(state, option, arg, 1, INT32_MAX);
+    snprintf(number, sizeof number, "%.*s", (int)digits, arg);
+    return POSITIONS_PER_K * take_count(state, option, number, 1, INT32_MAX / POSITIONS_PER_K);
 }
 
 enum dtype take_dtype(struct argp_state *state, const char *arg)

@@ -22,6 +22,7 @@ enum option_type {
     OPTION_TEXT,  /* a const char *, the argument itself */
     OPTION_COUNT, /* an int64_t from `least` to `most` */
     OPTION_REAL,  /* a double of at least 0 and below `below` */
+    OPTION_MANY,  /* the same, also as 300B or 15T */
     OPTION_SIZE,  /* an int64_t of bytes, at least 1 */
     OPTION_TAKE,  /* handled by `take` */
     OPTION_TYPE_COUNT
@@ -73,6 +74,8 @@ _Noreturn void choices_list(choice_at *choices);
 /* ---- values that several options take -------------------------------------------------------- */
 
 /* Reads a whole number from `least` to `most`; a `most` of 0 is no limit. */
+/* Positions, also as 128K, which are 131072. */
+int64_t take_positions(struct argp_state *state, const char *option, const char *arg);
 int64_t take_count(struct argp_state *state, const char *option, const char *arg, int64_t least,
                    int64_t most);
 /* Adds KEY=VALUE, or YAML's own "key: value", to options of a model in YAML's flow form. */

@@ -249,12 +249,29 @@ static const char *shell_word(struct arena *keep, const char *word)
     return arena_printf(keep, "'%s%s'", quoted, word);
 }
 
-/* The command line as it can be typed again, safe to print on a terminal; the first word is "weft plan". */
+/* Whether a word is this option, by itself or with its value after `=`, and how many words it is of then. */
+static int words_of_option(const char *word, const char *option)
+{
+    size_t len = strlen(option);
+    return strncmp(word, option, len) != 0 ? 0 : word[len] == '\0' ? 2 : word[len] == '=';
+}
+
+/* How many words from here on the next command says itself: a file to write, a framework without a release. */
+static int words_said_again(char **argv)
+{
+    int output = words_of_option(argv[0], "-o") + words_of_option(argv[0], "--output");
+    int framework = words_of_option(argv[0], "--for");
+    const char *name = framework == 2 ? argv[1] : argv[0];
+    return output ? output : name && !strchr(name, '@') ? framework : 0;
+}
+
+/* The command line as it can be typed again to write a file, safe to print; the first word is "weft plan". */
 static const char *words_of(struct arena *keep, int argc, char **argv)
 {
     char *line = arena_copy_text(keep, argv[0]);
-    for (int i = 1; i < argc; i++)
-        line = arena_printf(keep, "%s %s", line, shell_word(keep, argv[i]));
+    for (int i = 1, again; i < argc; i += again ? again : 1)
+        if (!(again = words_said_again(argv + i)))
+            line = arena_printf(keep, "%s %s", line, shell_word(keep, argv[i]));
     plain_text(line);
     return line;
 }
@@ -430,6 +447,7 @@ static weft_status answer(const struct plan_command *options, const struct plan_
             json_object_set_new(json, "sizes", sizes_json(sized));
         status = (weft_status)cli_print_json(json);
     } else {
+        chosen_size_print(scratch, sized, stdout);
         planned_print(scratch, planned, prediction, options->top, stdout);
         what_ifs_print(scratch, &what_ifs, prediction->iteration_ns, stdout);
         if (targets.len)

@@ -273,12 +273,27 @@ static void take_other(struct reader *r, const char *text)
         r->out->script = text;
 }
 
+/* The first letter that is no space and stands in no comment; 0: there is none. */
+static char first_letter(const struct import_input *input)
+{
+    bool comment = false;
+    for (size_t at = 0; at < input->len; at++) {
+        char letter = input->text[at];
+        comment = letter == '#' || (comment && letter != '\n');
+        if (!comment && !strchr(" \t\r\n", letter))
+            return letter;
+    }
+    return 0;
+}
+
 static bool is_json(const struct import_input *input)
 {
-    size_t at = 0;
-    while (at < input->len && strchr(" \t\r\n", input->text[at]))
-        at++;
-    return at < input->len && input->text[at] == '{';
+    return first_letter(input) == '{';
+}
+
+static bool is_toml(const struct import_input *input)
+{
+    return first_letter(input) == '[';
 }
 
 weft_status arguments_read(struct arena *scratch, const struct import_input *input,
@@ -305,8 +320,9 @@ weft_status arguments_read(struct arena *scratch, const struct import_input *inp
     }
     if (!out->list.len)
         TRY(bad_input(input->file, 0,
-                      is_json(input) ? "it is JSON: is it --from galvatron or aceso?"
-                                     : "give those after pretrain_gpt.py",
+                      is_json(input)   ? "it is JSON: is it --from deepspeed, galvatron or aceso?"
+                      : is_toml(input) ? "it is TOML: is it --from torchtitan?"
+                                       : "give those after pretrain_gpt.py",
                       "holds no arguments of Megatron-LM"));
 done:
     return status;

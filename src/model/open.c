@@ -2,10 +2,12 @@
  * config. */
 #include "model/import.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,6 +62,41 @@ const struct preset *preset_find(const char *name)
     size_t count = model_presets(&presets);
     int at = name_index(name, presets, sizeof *presets, count);
     return at < 0 ? NULL : &presets[at];
+}
+
+/* Letters and digits of a name in lower case, with points, which tell llama3.1 from llama31; without the owner that it
+ * has at Hugging Face, and without the word for a model that was trained further. */
+static const char *bare_name(struct arena *scratch, const char *name)
+{
+    static const char *const ENDS[] = {"-instruct", "-base", "-it", "-chat", "-hf"};
+    const char *slash = strrchr(name, '/');
+    char *bare = arena_copy_text(scratch, slash ? slash + 1 : name);
+    size_t len = strlen(bare), kept = 0;
+    for (size_t i = 0; i < COUNT_OF(ENDS); i++) {
+        size_t end = strlen(ENDS[i]);
+        if (len > end && strcasecmp(bare + len - end, ENDS[i]) == 0)
+            bare[len -= end] = '\0';
+    }
+    for (size_t i = 0; i < len; i++)
+        if (isalnum((unsigned char)bare[i]) || bare[i] == '.')
+            bare[kept++] = (char)tolower((unsigned char)bare[i]);
+    bare[kept] = '\0';
+    return bare;
+}
+
+/* The only preset of which a name is another spelling, such as meta-llama/Llama-3.1-8B; NULL: none. */
+static const struct preset *preset_meant(struct arena *scratch, const char *name)
+{
+    const struct preset *presets, *meant = NULL;
+    size_t count = model_presets(&presets);
+    const char *bare = bare_name(scratch, name);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(bare_name(scratch, presets[i].name), bare) == 0) {
+            if (meant)
+                return NULL;
+            meant = &presets[i];
+        }
+    return meant;
 }
 
 const char *preset_nearest(const char *name)
@@ -241,6 +278,8 @@ weft_status model_open(const char *name, const char *overrides, struct model **o
     struct arena *scratch = arena_new();
     struct doc *options = NULL;
     const struct preset *preset = preset_find(name);
+    if (!preset && !file_exists(name))
+        preset = preset_meant(scratch, name);
     TRY(options_parse(scratch, overrides, &options));
     if (preset)
         TRY(preset_build(scratch, preset, preset->name, preset->source, options, out));

@@ -2,6 +2,8 @@
 #include "report/report.h"
 #include "runs/runs.h"
 
+#include <string.h>
+
 static double ns_per_sample(const struct trial *trial)
 {
     return (double)trial->iteration_ns / (double)trial->global_batch;
@@ -12,6 +14,16 @@ static int64_t evaluated(const struct planned *planned)
     return planned->candidates + (int64_t)planned->trials.len;
 }
 
+/* Whether a row of the table would read as that of the trial before it. */
+static bool reads_alike(const struct trial *one, const struct trial *other)
+{
+    return strcmp(one->text, other->text) == 0 &&
+           strcmp(show_seconds((double)one->iteration_ns).s,
+                  show_seconds((double)other->iteration_ns).s) == 0 &&
+           strcmp(show_bytes((double)one->needed_bytes).s,
+                  show_bytes((double)other->needed_bytes).s) == 0;
+}
+
 static void print_trials(struct arena *scratch, const struct planned *planned, int64_t top,
                          FILE *out)
 {
@@ -20,9 +32,13 @@ static void print_trials(struct arena *scratch, const struct planned *planned, i
                                         ALIGN_RIGHT};
     struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
     const struct trial *best = planned->trials.data;
-    for (size_t i = 0; i < planned->trials.len && i < (size_t)top; i++) {
+    int64_t rows = 0;
+    for (size_t i = 0; i < planned->trials.len && rows < top; i++) {
         const struct trial *t = &planned->trials.data[i];
         double ratio = ns_per_sample(t) / ns_per_sample(best);
+        if (i && reads_alike(t, t - 1))
+            continue;
+        rows++;
         table_cell(table, "%s", t->text);
         table_cell(table, "%s", show_seconds((double)t->iteration_ns).s);
         table_cell(table, "%s", i ? arena_printf(scratch, "%+.1f %%", 100 * (ratio - 1)) : "");

@@ -63,10 +63,11 @@ static void print_interval(struct arena *scratch, const struct prediction *predi
     double ns = (double)prediction->iteration_ns;
     if (!plan_interval(prediction->plan, &interval))
         return;
-    const char *text =
-        arena_printf(scratch, "%s to %s in 8 of 10: %lld runs alike in %s, held out",
-                     show_seconds(ns * interval.low).s, show_seconds(ns * interval.high).s,
-                     (long long)interval.runs, interval.alike);
+    bool any = strcmp(interval.alike, "nothing") == 0;
+    const char *text = arena_printf(scratch, "%s to %s in 8 of 10: %lld runs %s%s, held out",
+                                    show_seconds(ns * interval.low).s,
+                                    show_seconds(ns * interval.high).s, (long long)interval.runs,
+                                    any ? "of every kind" : "alike in ", any ? "" : interval.alike);
     print_wrapped(scratch, "how sure    ", text, out);
 }
 
@@ -109,10 +110,13 @@ static void print_answer(struct arena *scratch, const struct prediction *predict
             show_count(samples).s);
     if (plan->model->seq > 1)
         fprintf(out, ", %s tokens/s", show_count(samples * (double)plan->model->seq).s);
-    fprintf(out, "\neach device %.1f TFLOP/s", tflops);
+    bool slow = peak > 0 && peak < 1; /* a core of a CPU */
+    double scale = slow ? 1000 : 1;
+    const char *unit = slow ? "GFLOP/s" : "TFLOP/s";
+    fprintf(out, "\neach device %.1f %s", scale * tflops, unit);
     if (peak > 0)
-        fprintf(out, ", %.1f %% of the peak of %.0f TFLOP/s (%s)", 100 * tflops / peak, peak,
-                plan->cluster->node.device.name);
+        fprintf(out, ", %.1f %% of the peak of %.0f %s (%s)", 100 * tflops / peak, scale * peak,
+                unit, plan->cluster->node.device.name);
     fputc('\n', out);
     if (peak > 0 && tflops > peak)
         print_above_peak(scratch, plan, out);

@@ -112,6 +112,14 @@ static bool has_op(const struct model *model, const char *name)
     return false;
 }
 
+bool has_frozen_weights(const struct model *model)
+{
+    for (int32_t i = 0; i < model->ops; i++)
+        if (model->op[i].frozen)
+            return true;
+    return false;
+}
+
 bool is_qwen3(const struct model *model)
 {
     return has_op(model, "k_norm") && !has_op(model, "kv_a");

@@ -10,6 +10,7 @@ lacking megatron_lacks, torchtitan_lacks, fsdp_lacks, dtensor_lacks, aceso_lacks
     galvatron3_lacks;
 const char *runtime_lacks_op(const struct op *op);
 bool has_experts(const struct model *model);
+bool has_frozen_weights(const struct model *model);
 /* Qwen 3 without latent attention: torchtitan 0.2.2 has no stages for it (models/qwen3/__init__.py). */
 bool is_qwen3(const struct model *model);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "target/target.h"
+#include "target/room.h"
 
 static const struct {
     const char *family, *preset;
@@ -401,6 +401,11 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out)
     if (model_has_tower(model))
         TRY(bad_argument("the decoder alone has them: leave the options of the encoder out",
                          "%s has an encoder of images beside its decoder, for which there are no "
+                         "launch arguments",
+                         model->name));
+    if (has_frozen_weights(model))
+        TRY(bad_argument(NULL,
+                         "%s has frozen weights beside its adapters, for which there are no "
                          "launch arguments",
                          model->name));
     while (family < SHAPE_COUNT && strcmp(model->family, FAMILIES[family].family) != 0)

@@ -359,6 +359,10 @@ static void plain_numbers_are_parsed(void **state)
     assert_false(parse_int("", &whole));
     assert_true(parse_real("-1.5e-3", &real) && real == -1.5e-3);
     assert_true(parse_real(".5", &real) && real == 0.5);
+    assert_true(parse_many("15T", &real) && real == 15e12);
+    assert_true(parse_many("1.5B", &real) && real == 1.5e9);
+    assert_true(parse_many("300e9", &real) && real == 300e9);
+    assert_false(parse_many("15 apples", &real));
     assert_false(parse_real("1e999", &real));
     assert_false(parse_real("-inf", &real));
     assert_false(parse_real("+nan", &real));

@@ -555,6 +555,30 @@ static void outputs_are_no_inputs(void **state)
 }
 
 /* The value of an option is no option, and what follows `--name=value` is none of its. */
+/* The command that is offered says its own file and framework once; a release stays as it was asked for. */
+static void the_next_command_can_be_typed(void **state)
+{
+    (void)state;
+#define QUESTION                                                                                   \
+    "plan", "gpt2", "dgx-a100:1x2", "--set", "layers=1", "--global-batch", "2", "--quick"
+    static const struct {
+        const char *args[MAX_ARGS], *next;
+    } CASES[] = {
+        {{QUESTION, "--for", "megatron", "--output=/dev/null"}, "--quick --to megatron -o FILE\n"},
+        {{QUESTION, "-o", "/dev/null", "--for=fsdp"}, "--quick --to fsdp -o FILE\n"},
+        {{QUESTION, "--for", "megatron@0.16"},
+         "--quick --for megatron@0.16 --to megatron -o FILE\n"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct outcome outcome = run(CASES[i].args);
+        const char *next = strstr(outcome.out, "next: ");
+        assert_int_equal(outcome.code, WEFT_OK);
+        assert_non_null(next);
+        assert_non_null(strstr(next, CASES[i].next));
+        forget(outcome);
+    }
+}
+
 static void values_are_told_from_options(void **state)
 {
     (void)state;
@@ -573,6 +597,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_told_from_options),
+        cmocka_unit_test(the_next_command_can_be_typed),
         cmocka_unit_test(help_lists_every_command),
         cmocka_unit_test(version_is_one_line),
         cmocka_unit_test(no_command_is_bad_input),

@@ -62,6 +62,33 @@ static weft_status read_model(const struct refusal *refusal)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
+/* As Hugging Face and people write them; a point and a digit more are another model. */
+static void names_that_mean_a_preset(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *preset;
+    } ROWS[] = {
+        {"Llama-3.1-8B", "llama3.1-8b"},
+        {"meta-llama/Llama-3.1-8B-Instruct", "llama3.1-8b"},
+        {"Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"},
+        {"google/gemma-2-27b-it", "gemma2-27b"},
+        {"GPT3_13B", "gpt3-13b"},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct model *model, *preset;
+        assert_int_equal(model_open(ROWS[i].name, "layers: 2", &model), WEFT_OK);
+        assert_int_equal(model_open(ROWS[i].preset, "layers: 2", &preset), WEFT_OK);
+        assert_string_equal(model->name, ROWS[i].preset);
+        assert_int_equal(model->ops, preset->ops);
+        model_free(model);
+        model_free(preset);
+    }
+    assert_refused("Llama-31-8B", NULL,
+                   "'Llama-31-8B' is neither a preset nor a file, expected a model",
+                   "did you mean 'llama3-8b'?");
+}
+
 static void names_that_mean_nothing(void **state)
 {
     (void)state;
@@ -470,6 +497,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_that_mean_nothing),
+        cmocka_unit_test(names_that_mean_a_preset),
         cmocka_unit_test(options_that_do_not_fit),
         cmocka_unit_test(broken_yaml),
         cmocka_unit_test(options_on_operators),

@@ -147,13 +147,14 @@ static struct cuda_grid tile_grid(int64_t x, int64_t y, int64_t z, int64_t tiles
     return (struct cuda_grid){x, y, z, SCAN_THREADS, (int32_t)bytes};
 }
 
-/* Of what carries states (scan.cu, carry_memory): keys, and queries where it goes back, of all positions and a state's rows; T
- * and A; numbers of the rows twice. */
+/* Of what carries states (scan_delta.cu, carry_memory): keys of all positions and a state's rows, numbers of the rows twice, and T; on the
+ * way back A as well, or the queries. */
 static struct cuda_grid carry_grid(const struct scan_shape *s, bool backward)
 {
     int64_t wide = (s->state > NARROW_STATE ? WIDEST_STATE : NARROW_STATE) + 4;
-    int64_t floats = (SCAN_TILE * (1 + backward) + SCAN_ROWS) * wide +
-                     (1 + backward) * SCAN_TILE * SCAN_STEP + 2 * SCAN_TILE * SCAN_ROWS_STEP;
+    int64_t tile = SCAN_TILE * SCAN_STEP, queries = SCAN_TILE * wide;
+    int64_t last = !backward ? tile : 2 * tile > queries ? 2 * tile : queries;
+    int64_t floats = (SCAN_TILE + SCAN_ROWS) * wide + 2 * SCAN_TILE * SCAN_ROWS_STEP + last;
     return (struct cuda_grid){s->samples * all_heads(s), ceil_div(s->depth, SCAN_ROWS), 1,
                               SCAN_THREADS, (int32_t)(floats * (int64_t)sizeof(float))};
 }

@@ -40,25 +40,25 @@ template <int N> struct carried {
     float c[1][N][4];
 };
 
-/* Memory of a block that carries. */
+/* Memory of a block that carries. On the way back queries come where T and A were, so that two blocks have room on a processor. */
 template <int N> struct carry_room {
-    float *keys, *queries; /* (position, state) */
+    float *keys;           /* (position, state) */
     float *state;          /* (row, state) */
-    float *tile, *inverse; /* A and T */
     float *rows, *more;    /* (position, row) */
+    float *inverse, *tile; /* T and A */
+    float *queries;        /* (position, state) */
 };
 
-template <int N> static __device__ __forceinline__ carry_room<N> carry_memory(bool backward)
+template <int N> static __device__ __forceinline__ carry_room<N> carry_memory()
 {
-    const int wide_rows = SCAN_TILE * carried<N>::STEP, tile = SCAN_TILE * SCAN_STEP, few = SCAN_TILE * SCAN_ROWS_STEP;
+    const int few = SCAN_TILE * SCAN_ROWS_STEP;
     carry_room<N> r;
     r.keys = (float *)scan_memory;
-    r.state = r.keys + wide_rows;
-    r.inverse = r.state + SCAN_ROWS * carried<N>::STEP;
-    r.rows = r.inverse + tile;
+    r.state = r.keys + SCAN_TILE * carried<N>::STEP;
+    r.rows = r.state + SCAN_ROWS * carried<N>::STEP;
     r.more = r.rows + few;
-    r.queries = backward ? r.more + few : NULL;
-    r.tile = backward ? r.queries + wide_rows : NULL;
+    r.inverse = r.queries = r.more + few;
+    r.tile = r.inverse + SCAN_TILE * SCAN_STEP;
     return r;
 }
 
@@ -140,7 +140,7 @@ template <class T, int N>
 static __device__ __forceinline__ void carry_forward(const scan_shape &s, const scan_kept &k, const scan_room &room)
 {
     __shared__ double logs[SCAN_TILE];
-    carry_room<N> r = carry_memory<N>(false);
+    carry_room<N> r = carry_memory<N>();
     int64_t first = (int64_t)blockIdx.y * SCAN_ROWS;
     carried<N> state = {};
     for (int64_t chunk = 0; chunk < s.chunks; chunk++) {
@@ -178,7 +178,7 @@ static __device__ __forceinline__ void carry_back(const scan_shape &s, const sca
                                                   const scan_room &room)
 {
     __shared__ double logs[SCAN_TILE];
-    carry_room<N> r = carry_memory<N>(true);
+    carry_room<N> r = carry_memory<N>();
     int64_t first = (int64_t)blockIdx.y * SCAN_ROWS;
     carried<N> back = {};
     for (int64_t chunk = s.chunks - 1; chunk >= 0; chunk--) {
@@ -186,7 +186,6 @@ static __device__ __forceinline__ void carry_back(const scan_shape &s, const sca
         load_logs(logs, s, room, at);
         leave_state<N>(back, s, at, first, r.state, room.back);
         load_features<T, N>(r.keys, s, k, at, false);
-        load_features<T, N>(r.queries, s, k, at, true);
         load_inverse(r.inverse, s, room, at);
         fill_rows<SCAN_TILE, SCAN_ROWS>(r.rows, SCAN_ROWS_STEP,
                                         [&](int i, int p) { return gradient_of<T>(s, g, at, i, first + p); });
@@ -201,6 +200,7 @@ static __device__ __forceinline__ void carry_back(const scan_shape &s, const sca
         __syncthreads();
         by_tile<T, true>(e, r.inverse, r.more);
         __syncthreads();
+        load_features<T, N>(r.queries, s, k, at, true);
         each_row(e, [&](int i, int p, float &x) {
             float write = has_position(s, at, i) ? k.write[step_at(s, at, i)] : 0;
             r.more[i * SCAN_ROWS_STEP + p] = -left_from_begin(logs, i) * write * x;

@@ -459,8 +459,7 @@ static weft_status answer(const struct plan_command *options, const struct plan_
     }
     if (!status)
         status = must_fit(scratch, prediction);
-    if (!status && sized)
-        status = sizes_must_do(sized);
+    status = !status && sized ? sizes_must_do(sized) : status;
 done:
     prediction_free(prediction);
     return status;

@@ -46,7 +46,8 @@ int block_loss(struct builder *b, int logits, int loss);
 /* Documents of a mean length that share a sequence, with a standard deviation of `spread` of it (documents.c); 0: one. */
 weft_status documents_check(int64_t document, double spread, int attention,
                             const struct doc *where);
-void documents_set(struct builder *b, int64_t document, double spread, int64_t seq);
+/* Of the text's attention: what attends to images is not causal where the text is, and sees all of them. */
+void documents_set(struct builder *b, int64_t document, double spread, int64_t seq, bool causal);
 
 struct block_style {
     enum norm norm;

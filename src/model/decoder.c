@@ -344,7 +344,7 @@ void decoder_build(struct builder *b, const struct decoder *d, const struct laye
     finish(b, d, x, d->tied ? table : -1);
     depths(b, d, row, embedding, x, d->tied ? table : build_last_index(b) - 1);
     b->frozen = false;
-    documents_set(b, d->document, d->document_spread, d->seq);
+    documents_set(b, d->document, d->document_spread, d->seq, true);
     b->model->layers = d->layers;
     b->model->seq = d->seq;
     b->model->dtype = (enum dtype)d->dtype;

@@ -22,11 +22,11 @@ weft_status documents_check(int64_t document, double spread, int attention, cons
     return WEFT_OK;
 }
 
-void documents_set(struct builder *b, int64_t document, double spread, int64_t seq)
+void documents_set(struct builder *b, int64_t document, double spread, int64_t seq, bool causal)
 {
     double alike = (double)document * (1 + spread * spread); /* (1) */
     for (size_t i = 0; document && alike < (double)seq && i < b->ops.len; i++)
         if (b->ops.data[i].kind == OP_ATTENTION && b->ops.data[i].place != PLACE_TOWER &&
-            b->ops.data[i].causal) /* what attends to images sees all of them */
+            b->ops.data[i].causal == causal)
             b->ops.data[i].document = (int64_t)alike;
 }

@@ -82,7 +82,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     if (o->pooler)
         next_sentence(b, o, x);
     masked_words(b, o, x, table);
-    documents_set(b, o->document, o->document_spread, o->seq);
+    documents_set(b, o->document, o->document_spread, o->seq, false);
     b->model->layers = o->layers;
     b->model->seq = o->seq;
     b->model->dtype = (enum dtype)o->dtype;

@@ -138,7 +138,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     x = o->tied ? build_tied_linear(b, "head", x, table)
                 : build_linear(b, "head", x, o->vocab, false);
     block_loss(b, x, o->loss);
-    documents_set(b, o->document, o->document_spread, o->seq);
+    documents_set(b, o->document, o->document_spread, o->seq, true);
     b->model->layers = o->layers;
     b->model->seq = o->seq;
     b->model->dtype = (enum dtype)o->dtype;

@@ -377,7 +377,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     finish(b, o, x, o->tied ? table : -1);
     int32_t head = o->tied ? table : build_last_index(b) - 1;
     depths(b, o, embedding, x, head);
-    documents_set(b, o->document, o->document_spread, o->seq);
+    documents_set(b, o->document, o->document_spread, o->seq, true);
     b->model->layers = count;
     b->model->seq = o->seq;
     b->model->dtype = (enum dtype)o->dtype;

@@ -242,7 +242,7 @@ static int64_t reserved_slowly(struct arena *scratch, const struct prediction *p
     const struct plan *plan = p->plan;
     struct slow s = {plan, p->graph, stage, allocator_new(scratch, &(struct allocator_options){0}),
                      {0},  NULL};
-    struct state state = state_of(scratch, plan, stage);
+    struct state state = state_of(scratch, plan, stage, 0);
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, micro_batches};
     bool copy = plan->policy != POLICY_FP32 && plan->policy != POLICY_PURE_BF16;
     /* of Adam's 12 bytes with a copy of the weights in fp32, 8 are its two moments; of 8 or 4, all */

@@ -338,7 +338,7 @@ static enum tensor_spread stream(const struct lower *l, const struct op *op)
 {
     int64_t seq = dim_size(op, DIM_SEQ);
     bool divided = op->place == PLACE_BODY ||
-                   (op->place == PLACE_TOWER && seq % l->tower.etp == 0 && l->tower.etp > 1);
+                   (op->place == PLACE_TOWER && l->tower.etp > 1 && seq % l->tower.etp == 0);
     return l->degrees->sequence && seq > 1 && divided ? SEQ : WHOLE;
 }
 

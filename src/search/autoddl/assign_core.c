@@ -12,6 +12,7 @@ struct core core_new(struct arena *scratch, int32_t variables, const int32_t *op
                          ARENA_ARRAY(scratch, bool, n),
                          ARENA_ARRAY(scratch, double *, n),
                          ARENA_ARRAY(scratch, double *, n *n),
+                         ARENA_ARRAY(scratch, struct core_near, n),
                          NULL};
 }
 
@@ -28,47 +29,57 @@ static double pair_value(const struct core *c, int32_t a, int32_t b, int32_t i, 
                  : pair[(size_t)j * (size_t)c->options[a] + (size_t)i];
 }
 
-/* Lists the first three neighbours of a variable; returns how many it has. */
-static int32_t neighbours(const struct core *c, int32_t v, int32_t out[3])
+static const struct core_near *neighbours(const struct core *c, int32_t v)
 {
-    int32_t count = 0;
+    struct core_near *near = &c->near[v];
+    if (near->known)
+        return near;
+    near->known = true;
+    near->count = 0;
     for (int32_t u = 0; u < c->variables; u++)
         if (u != v && !c->gone[u] && *core_pair(c, u, v)) {
-            if (count < 3)
-                out[count] = u;
-            count++;
+            if (near->count < 3)
+                near->first[near->count] = u;
+            near->count++;
         }
-    return count;
+    return near;
 }
 
-static double work_of(const struct core *c, int32_t v, int32_t count, const int32_t *near)
+static double work_of(const struct core *c, int32_t v, const struct core_near *near)
 {
     double work = c->options[v];
-    for (int32_t i = 0; i < count && i < 3; i++)
-        work *= c->options[near[i]];
+    for (int32_t i = 0; i < near->count; i++)
+        work *= c->options[near->first[i]];
     return work;
+}
+
+/* A variable leaves the graph: its neighbours have others now. */
+static void leave(struct core *c, int32_t v)
+{
+    c->gone[v] = true;
+    for (int32_t u = 0; u < c->variables; u++)
+        if (u != v && *core_pair(c, u, v))
+            c->near[u].known = false;
 }
 
 /* The variable to eliminate next: of those with at most two neighbours, the one with the least
  * work; of others, the one with the fewest options. -1: none is left. */
-static int32_t next_variable(const struct core *c, int32_t near[3], int32_t *count)
+static int32_t next_variable(const struct core *c)
 {
     int32_t at = -1;
     bool easy = false;
     double least = 0;
     for (int32_t v = 0; v < c->variables; v++) {
-        int32_t own[3];
         if (c->gone[v])
             continue;
-        int32_t n = neighbours(c, v, own);
-        double work = n <= 2 ? work_of(c, v, n, own) : c->options[v];
-        if (at >= 0 && (easy != (n <= 2) ? easy : work >= least))
+        const struct core_near *near = neighbours(c, v);
+        bool few = near->count <= 2;
+        double work = few ? work_of(c, v, near) : c->options[v];
+        if (at >= 0 && (easy != few ? easy : work >= least))
             continue;
         at = v;
-        easy = n <= 2;
+        easy = few;
         least = work;
-        memcpy(near, own, sizeof own);
-        *count = n;
     }
     return at;
 }
@@ -163,6 +174,7 @@ static struct core copy_core(struct arena *scratch, const struct core *c)
     memcpy(copy.gone, c->gone, n * sizeof *copy.gone);
     memcpy(copy.own, c->own, n * sizeof *copy.own);
     memcpy(copy.pair, c->pair, n * n * sizeof *copy.pair);
+    memcpy(copy.near, c->near, n * sizeof *copy.near);
     return copy;
 }
 
@@ -178,6 +190,7 @@ static void take_option(struct arena *scratch, struct core *c, int32_t v, int32_
             own[j] = c->own[u][j] + pair_value(c, v, u, i, j);
         c->own[u] = own;
         *core_pair(c, u, v) = NULL;
+        c->near[u].known = false;
     }
 }
 
@@ -223,20 +236,20 @@ double core_eliminate(struct arena *scratch, struct core *core, int32_t *option)
 {
     struct traces traces = {0};
     double sum = 0;
-    int32_t near[3] = {0}, count = 0, v;
-    while ((v = next_variable(core, near, &count)) >= 0) {
-        if (count > 2) {
+    for (int32_t v; (v = next_variable(core)) >= 0;) {
+        const struct core_near *near = neighbours(core, v);
+        if (near->count > 2) {
             sum += eliminate_each(core, v, option);
             break;
         }
-        struct trace t = {v, count, {near[0], near[1]}, NULL};
-        if (count == 2)
+        struct trace t = {v, near->count, {near->first[0], near->first[1]}, NULL};
+        if (near->count == 2)
             eliminate_between(scratch, core, &t);
-        else if (count == 1)
+        else if (near->count == 1)
             eliminate_leaf(scratch, core, &t);
         else
             sum += eliminate_alone(scratch, core, &t);
-        core->gone[v] = true;
+        leave(core, v);
         array_push(scratch, &traces, t);
     }
     follow(core, &traces, option);
@@ -248,15 +261,15 @@ double core_work(struct arena *scratch, const struct core *core)
     double mark[1] = {0};
     struct core c = copy_core(scratch, core);
     double work = 0, times = 1;
-    int32_t near[3] = {0}, count = 0, v;
-    while ((v = next_variable(&c, near, &count)) >= 0) {
-        if (count > 2)
+    for (int32_t v; (v = next_variable(&c)) >= 0;) {
+        const struct core_near *near = neighbours(&c, v);
+        if (near->count > 2)
             times *= c.options[v];
         else
-            work += times * work_of(&c, v, count, near);
-        if (count == 2 && !*core_pair(&c, near[0], near[1]))
-            *core_pair(&c, near[0], near[1]) = mark;
-        c.gone[v] = true;
+            work += times * work_of(&c, v, near);
+        if (near->count == 2 && !*core_pair(&c, near->first[0], near->first[1]))
+            *core_pair(&c, near->first[0], near->first[1]) = mark;
+        leave(&c, v);
     }
     return work;
 }

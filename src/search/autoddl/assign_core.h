@@ -15,12 +15,18 @@
 
 #include "base/base.h"
 
+/* The first three neighbours of a variable, and how many it has. */
+struct core_near {
+    bool known;
+    int32_t count, first[3];
+};
 struct core {
     int32_t variables;
     const int32_t *options;
     bool *gone;
     double **own;            /* per variable, then option */
     double **pair;           /* per two variables, a < b: per option of a, then b; NULL: no edge */
+    struct core_near *near;  /* per variable: known until one of its edges comes or goes */
     const struct stop *stop; /* if it stops the work, the answer is of no use; NULL: never */
 };
 /* A core without edges, and without times of variables. */

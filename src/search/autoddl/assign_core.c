@@ -63,14 +63,14 @@ static void leave(struct core *c, int32_t v)
 }
 
 /* The variable to eliminate next: of those with at most two neighbours, the one with the least
- * work; of others, the one with the fewest options. -1: none is left. */
-static int32_t next_variable(const struct core *c)
+ * work; of others, the one with the fewest options. -1: none is left but the one to keep. */
+static int32_t next_variable(const struct core *c, int32_t keep)
 {
     int32_t at = -1;
     bool easy = false;
     double least = 0;
     for (int32_t v = 0; v < c->variables; v++) {
-        if (c->gone[v])
+        if (c->gone[v] || v == keep)
             continue;
         const struct core_near *near = neighbours(c, v);
         bool few = near->count <= 2;
@@ -232,28 +232,82 @@ static double eliminate_each(const struct core *c, int32_t v, int32_t *option)
     return best;
 }
 
-double core_eliminate(struct arena *scratch, struct core *core, int32_t *option)
+/* Eliminates variables but one by (1), as far as that goes; returns the first that has three neighbours or more, -1:
+ * none is left. */
+static int32_t eliminate_easy(struct arena *scratch, struct core *core, int32_t keep,
+                              struct traces *traces, double *sum)
 {
-    struct traces traces = {0};
-    double sum = 0;
-    for (int32_t v; (v = next_variable(core)) >= 0;) {
+    int32_t v;
+    while ((v = next_variable(core, keep)) >= 0 && neighbours(core, v)->count <= 2) {
         const struct core_near *near = neighbours(core, v);
-        if (near->count > 2) {
-            sum += eliminate_each(core, v, option);
-            break;
-        }
         struct trace t = {v, near->count, {near->first[0], near->first[1]}, NULL};
         if (near->count == 2)
             eliminate_between(scratch, core, &t);
         else if (near->count == 1)
             eliminate_leaf(scratch, core, &t);
         else
-            sum += eliminate_alone(scratch, core, &t);
+            *sum += eliminate_alone(scratch, core, &t);
         leave(core, v);
-        array_push(scratch, &traces, t);
+        array_push(scratch, traces, t);
     }
+    return v;
+}
+
+double core_eliminate(struct arena *scratch, struct core *core, int32_t *option)
+{
+    struct traces traces = {0};
+    double sum = 0;
+    int32_t hard = eliminate_easy(scratch, core, -1, &traces, &sum);
+    if (hard >= 0)
+        sum += eliminate_each(core, hard, option);
     follow(core, &traces, option);
     return sum;
+}
+
+/* What core_eliminate_but finds, where one more variable takes its option i; what is better is kept. */
+static void keep_with(const struct core *c, int32_t v, int32_t i, int32_t keep, double *least,
+                      int32_t **option)
+{
+    struct arena *scratch = arena_new();
+    size_t options = (size_t)c->options[keep], variables = (size_t)c->variables;
+    double *sum = ARENA_ARRAY(scratch, double, options), most = 0;
+    int32_t **own = ARENA_ARRAY(scratch, int32_t *, options);
+    struct core with = copy_core(scratch, c);
+    take_option(scratch, &with, v, i);
+    for (size_t k = 0; k < options; k++) {
+        own[k] = ARENA_ARRAY(scratch, int32_t, variables);
+        most = least[k] > most ? least[k] : most;
+    }
+    if (c->own[v][i] + least_alone(&with) < most)
+        core_eliminate_but(scratch, &with, keep, sum, own);
+    else
+        options = 0;
+    for (size_t k = 0; k < options; k++) {
+        if (c->own[v][i] + sum[k] >= least[k])
+            continue;
+        least[k] = c->own[v][i] + sum[k];
+        own[k][v] = i;
+        memcpy(option[k], own[k], variables * sizeof *own[k]);
+    }
+    arena_free(scratch);
+}
+
+void core_eliminate_but(struct arena *scratch, struct core *core, int32_t keep, double *least,
+                        int32_t **option)
+{
+    struct traces traces = {0};
+    double sum = 0;
+    int32_t hard = eliminate_easy(scratch, core, keep, &traces, &sum);
+    for (int32_t k = 0; k < core->options[keep]; k++) {
+        least[k] = hard < 0 ? core->own[keep][k] : INFINITY;
+        option[k][keep] = k;
+    }
+    for (int32_t i = 0; hard >= 0 && i < core->options[hard] && !stop_now(core->stop); i++)
+        keep_with(core, hard, i, keep, least, option);
+    for (int32_t k = 0; k < core->options[keep]; k++) {
+        least[k] += sum;
+        follow(core, &traces, option[k]);
+    }
 }
 
 double core_work(struct arena *scratch, const struct core *core)
@@ -261,7 +315,7 @@ double core_work(struct arena *scratch, const struct core *core)
     double mark[1] = {0};
     struct core c = copy_core(scratch, core);
     double work = 0, times = 1;
-    for (int32_t v; (v = next_variable(&c)) >= 0;) {
+    for (int32_t v; (v = next_variable(&c, -1)) >= 0;) {
         const struct core_near *near = neighbours(&c, v);
         if (near->count > 2)
             times *= c.options[v];

@@ -35,6 +35,9 @@ struct core core_new(struct arena *scratch, int32_t variables, const int32_t *op
 double **core_pair(const struct core *core, int32_t a, int32_t b);
 /* The least sum, and the options that attain it. Uses up the core. */
 double core_eliminate(struct arena *scratch, struct core *core, int32_t *option);
+/* The least sum with each option of one variable, and the options of all that attain it. Uses up the core. */
+void core_eliminate_but(struct arena *scratch, struct core *core, int32_t keep, double *least,
+                        int32_t **option);
 /* The number of additions that takes; edges need no numbers. */
 double core_work(struct arena *scratch, const struct core *core);
 

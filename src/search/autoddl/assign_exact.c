@@ -197,20 +197,27 @@ static void keep_if_better(struct exact *e, const struct assigned *found)
     e->best->bound = bound;
 }
 
-/* Finds the assignment with the minimum; its options are in `found` (in `scratch`). Returns the
- * minimum. If stopped, `found` is some assignment, and nothing is known about the minimum. */
-static double minimise(struct exact *e, struct arena *scratch, const struct left *left,
-                       double per_time, double price, struct assigned *found)
+/* The assignment of these places in the lists of options that are left; it may become the best. */
+static void take_places(struct exact *e, struct arena *scratch, const struct left *left,
+                        const int32_t *place, struct assigned *found)
 {
     const struct assign *p = e->problem;
-    struct core c = core_of(scratch, e, left, per_time, price);
-    int32_t *place = ARENA_ARRAY(scratch, int32_t, (size_t)p->variables);
-    double least = core_eliminate(scratch, &c, place);
     *found = (struct assigned){.option = ARENA_ARRAY(scratch, int32_t, (size_t)p->variables)};
     for (int32_t v = 0; v < p->variables; v++)
         found->option[v] = left->option[v][place[v]];
     assign_evaluate(p, found->option, found);
     keep_if_better(e, found);
+}
+
+/* Finds the assignment with the minimum; its options are in `found` (in `scratch`). Returns the
+ * minimum. If stopped, `found` is some assignment, and nothing is known about the minimum. */
+static double minimise(struct exact *e, struct arena *scratch, const struct left *left,
+                       double per_time, double price, struct assigned *found)
+{
+    struct core c = core_of(scratch, e, left, per_time, price);
+    int32_t *place = ARENA_ARRAY(scratch, int32_t, (size_t)e->problem->variables);
+    double least = core_eliminate(scratch, &c, place);
+    take_places(e, scratch, left, place, found);
     return stop_now(e->stop) ? -INFINITY : least;
 }
 
@@ -374,25 +381,38 @@ static double branch(struct exact *e, struct left *left)
     return bound;
 }
 
-/* Gives each variable each of its options in turn: drops options that make everything at least as
- * slow as the best; an assignment that fits may become the best. */
+/* The least sum with each option of a variable, at the price. */
+static const double *minimise_each(struct exact *e, struct arena *scratch, const struct left *left,
+                                   int32_t v)
+{
+    int32_t count = left->count[v];
+    double *least = ARENA_ARRAY(scratch, double, (size_t)count);
+    int32_t **place = ARENA_ARRAY(scratch, int32_t *, (size_t)count);
+    struct core c = core_of(scratch, e, left, 1, e->price);
+    for (int32_t k = 0; k < count; k++)
+        place[k] = ARENA_ARRAY(scratch, int32_t, (size_t)e->problem->variables);
+    core_eliminate_but(scratch, &c, v, least, place);
+    for (int32_t k = 0; k < count; k++) {
+        struct assigned found;
+        take_places(e, scratch, left, place[k], &found);
+        least[k] = stop_now(e->stop) ? -INFINITY : least[k];
+    }
+    return least;
+}
+
+/* Gives each variable each of its options: drops options that make everything at least as slow as the best; an
+ * assignment that fits may become the best. */
 static void probe(struct exact *e, struct left *left)
 {
     for (int32_t v = 0; v < e->problem->variables && !interrupted(e); v++) {
-        int32_t count = left->count[v], kept = 0, *all = left->option[v], one[1];
-        for (int32_t k = 0; k < count; k++) {
-            struct arena *scratch = arena_new();
-            struct assigned found;
-            one[0] = all[k];
-            left->count[v] = 1;
-            left->option[v] = one;
-            double bound = minimise(e, scratch, left, 1, e->price, &found);
-            if (bound - e->price * e->problem->limit < e->best->time * (1 - ROUNDING))
-                all[kept++] = all[k];
-            arena_free(scratch);
-        }
-        left->option[v] = all;
+        struct arena *scratch = arena_new();
+        const double *least = minimise_each(e, scratch, left, v);
+        int32_t count = left->count[v], kept = 0;
+        for (int32_t k = 0; k < count; k++)
+            if (least[k] - e->price * e->problem->limit < e->best->time * (1 - ROUNDING))
+                left->option[v][kept++] = left->option[v][k];
         left->count[v] = kept;
+        arena_free(scratch);
         if (!kept)
             return; /* nothing is better */
     }

@@ -273,6 +273,14 @@ static weft_status too_wide(const struct plan_file *file, const struct line *lin
     return status;
 }
 
+static weft_status too_long(const struct plan_file *file, const struct line *line,
+                            const struct split *split, const char *beside, int64_t degree)
+{
+    return doc_error(line->at, NULL,
+                     "the split '%s' with %s:%lld is too long, expected at most %d dims",
+                     split_text(file->scratch, split), beside, (long long)degree, MAX_SPLIT_PARTS);
+}
+
 /* I3 */
 static weft_status fill_stage(const struct plan_file *file, const struct line *line,
                               int64_t instance, const struct split *given, int64_t devices,
@@ -285,13 +293,7 @@ static weft_status fill_stage(const struct plan_file *file, const struct line *l
     bool fits = split_add(out, SPLIT_COPY, devices / covered);
     for (int32_t i = 0; i < given->parts; i++)
         fits = fits && split_add(out, given->part[i].dim, given->part[i].degree);
-    if (!fits)
-        return doc_error(line->at, NULL,
-                         "the split '%s' with copy:%lld is too long, expected at "
-                         "most %d dims",
-                         split_text(file->scratch, given), (long long)(devices / covered),
-                         MAX_SPLIT_PARTS);
-    return WEFT_OK;
+    return fits ? WEFT_OK : too_long(file, line, given, "copy", devices / covered);
 }
 
 /* ---- applying -------------------------------------------------------------------------------- */
@@ -336,21 +338,30 @@ static weft_status set_split(struct tree *tree, int64_t instance, const struct w
 }
 
 /* I5 */
-static weft_status put_on(struct tree *tree, int64_t instance, const struct line *line,
-                          int64_t devices, struct split *split)
+static weft_status check_run(struct tree *tree, int64_t instance, const struct line *line,
+                             int64_t devices)
 {
-    struct plan_file *file = tree->file;
-    struct split inside = *split;
+    const struct plan_file *file = tree->file;
     int32_t stage = plan_stage_of_part(file->plan, plan_part_of(file->plan, instance));
-    if (!file->split_at[instance])
-        file->split_at[instance] = line->at;
-    if (split_put_on(&inside, line->run, devices, split))
+    if (run_is_one_of(line->run, devices))
         return WEFT_OK;
     return doc_error(line->at, "a run of 2 begins at 0, 2, 4, ...; of 4 at 0, 4, 8, ...",
                      "%s: devices %s are none of the equal runs that the %lld of stage %d are cut "
                      "into",
                      plan_path(file->scratch, file->plan, instance),
                      run_text(file->scratch, line->run), (long long)devices, stage);
+}
+
+static weft_status put_on(struct tree *tree, int64_t instance, const struct line *line,
+                          int64_t devices, struct split *split)
+{
+    struct plan_file *file = tree->file;
+    struct split inside = *split;
+    if (!file->split_at[instance])
+        file->split_at[instance] = line->at;
+    return split_put_on(&inside, line->run, devices, split)
+               ? WEFT_OK
+               : too_long(file, line, &inside, "runs", devices / line->run.devices);
 }
 
 /* The split on all devices of its stage, or on those that a line names. */
@@ -364,6 +375,7 @@ static weft_status lay_out(struct tree *tree, int64_t instance, const struct win
     int64_t own = subset ? on->run.devices : devices;
     weft_status status = WEFT_OK;
     if (subset) {
+        TRY(check_run(tree, instance, on, devices));
         *out = split_none();
         split_add(out, SPLIT_COPY, own);
     }

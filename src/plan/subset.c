@@ -23,18 +23,21 @@ struct split split_inside(const struct split *split)
     return out;
 }
 
+bool run_is_one_of(struct device_run run, int64_t devices)
+{
+    return run.devices > 0 && devices % run.devices == 0 && run.first % run.devices == 0 &&
+           run.first < devices && devices / run.devices <= INT16_MAX;
+}
+
 bool split_put_on(const struct split *inside, struct device_run run, int64_t devices,
                   struct split *out)
 {
     *out = split_none();
-    if (run.devices < 1 || devices % run.devices || run.first % run.devices ||
-        devices / run.devices > INT16_MAX || split_is_subset(inside))
+    if (!run_is_one_of(run, devices) || split_is_subset(inside))
         return false;
-    if (!split_add(out, SPLIT_ON, devices / run.devices))
-        return false;
+    bool fits = split_add(out, SPLIT_ON, devices / run.devices);
     if (out->parts)
         out->part[0].run = (int16_t)(run.first / run.devices);
-    bool fits = true;
     for (int32_t i = 0; i < inside->parts; i++)
         fits = fits && split_add(out, inside->part[i].dim, inside->part[i].degree);
     return fits;

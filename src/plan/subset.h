@@ -28,11 +28,13 @@ static inline bool run_has(struct device_run run, int64_t place)
 {
     return place >= run.first && place < run.first + run.devices;
 }
+/* Whether it is one of the equal runs that so many devices are cut into. */
+bool run_is_one_of(struct device_run run, int64_t devices);
 /* Whether this is a run of less than all. */
 bool split_is_subset(const struct split *split);
 /* The split of the devices that have the operator. */
 struct split split_inside(const struct split *split);
-/* The same on one run of so many devices. False: it is no run of (1), or the split has too many parts. */
+/* The same on one run of so many devices. False: it is none of theirs, or the split has too many parts. */
 bool split_put_on(const struct split *inside, struct device_run run, int64_t devices,
                   struct split *out);
 /* "2-3" */

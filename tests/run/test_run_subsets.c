@@ -267,6 +267,8 @@ static void test_refusals(void **state)
     static const char *const CASES[][2] = {
         {GPT "tree: {layers: {devices: 1-2}}\n", "devices 1-2 are none of the equal runs"},
         {GPT "tree: {layers: {devices: 0-15}}\n", "devices 0-15 are none of the equal runs"},
+        {GPT "tree: {layers: {devices: 8-9}}\n", "devices 8-9 are none of the equal runs"},
+        {GPT "tree: {\"*\": {split: batch:4}, head: {devices: 4-6}}\n", "devices 4-6 are none"},
         {GPT "tree: {layers: {devices: 3-1}}\n", "'devices' is '3-1', expected a run"},
         {GPT "tree: {layers: {devices: [1]}}\n", "expected a run such as 2-3, or all"},
         {GPT "tree: {layers: {devices: 0-1, split: batch:4}}\n", "is for 4 devices"},

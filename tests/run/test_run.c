@@ -36,23 +36,9 @@ static void test_plans_compute_what_one_rank_does(void **state)
 static void test_random_plans(void **state)
 {
     (void)state;
-    const char *only = getenv("WEFT_RUN_ROUND");
     int rounds = rounds_of(40), wrong = 0;
-    for (int round = 0; round < rounds; round++) {
-        struct rng rng;
-        char why[512] = "";
-        if (only && atoi(only) != round)
-            continue;
-        rng_seed(&rng, (uint64_t)round);
-        const struct model *model = random_model(&rng);
-        struct plan *plan = runnable_plan(&rng, model);
-        bool same = same_runs(plan, 4, why, sizeof why);
-        if (!same || only)
-            print_message("round %d, %s, %s, %lld ranks: %s\n", round, model->family,
-                          plan->schedule, (long long)cluster_devices(plan->cluster), why);
-        wrong += !same;
-        plan_free(plan);
-    }
+    for (int round = 0; round < rounds; round++)
+        wrong += !random_round(round, (uint64_t)round, 4, NULL);
     assert_int_equal(wrong, 0);
 }
 

@@ -186,28 +186,12 @@ static void test_random_proofs(void **state)
 static void test_random_runs(void **state)
 {
     (void)state;
-    const char *only = getenv("WEFT_RUN_ROUND");
     /* in the last one a norm is made again for queries while values still read what was kept of it */
     enum { MADE_AGAIN_IN_USE = 122 };
     int wrong = 0, rounds = rounds_of(16);
     for (int i = 0; i <= rounds; i++) {
-        struct rng rng;
-        char why[512] = "";
         int round = i < rounds ? i : MADE_AGAIN_IN_USE;
-        rng_seed(&rng, (uint64_t)round + 1000);
-        const struct model *model = random_model(&rng);
-        struct plan *plan = runnable_plan(&rng, model);
-        bool some = scatter(&rng, plan);
-        if (!some || (only && atoi(only) != round)) {
-            plan_free(plan);
-            continue;
-        }
-        bool same = same_runs(plan, 3, why, sizeof why);
-        if (!same || only)
-            print_message("round %d, %s, %s, %lld ranks: %s\n", round, model->family,
-                          plan->schedule, (long long)cluster_devices(plan->cluster), why);
-        wrong += !same;
-        plan_free(plan);
+        wrong += !random_round(round, (uint64_t)round + 1000, 3, scatter);
     }
     assert_int_equal(wrong, 0);
 }

@@ -191,4 +191,26 @@ static inline const struct model *random_model(struct rng *rng)
     }
 }
 
+/* Whether the random plan of a round trains as one rank does, as it is or as `change` makes it (false: it is none of those that
+ * are meant). With WEFT_RUN_ROUND only that round runs, and says how near it came. */
+static inline bool random_round(int round, uint64_t seed, int64_t steps,
+                                bool (*change)(struct rng *, struct plan *))
+{
+    const char *only = getenv("WEFT_RUN_ROUND");
+    struct rng rng;
+    char why[512] = "";
+    rng_seed(&rng, seed);
+    if (only && atoi(only) != round)
+        return true;
+    const struct model *model = random_model(&rng);
+    struct plan *plan = runnable_plan(&rng, model);
+    bool meant = !change || change(&rng, plan);
+    bool same = !meant || same_runs(plan, steps, why, sizeof why);
+    if (!same || (only && meant))
+        print_message("round %d, %s, %s, %lld ranks: %s\n", round, model->family, plan->schedule,
+                      (long long)cluster_devices(plan->cluster), why);
+    plan_free(plan);
+    return same;
+}
+
 #endif

@@ -1,8 +1,8 @@
-/* partition.c - balanced, adjusted and best partitions of layers into stages (partition.h).
+/* partition.c - balanced and adjusted partitions of layers into stages (partition.h).
  *
  *   best(p, j) = min_i best(p - 1, i) (+) cost(p, layers i to j - 1)                            (1)
  *
- * over stages p and layers j, with (+) the larger of two costs for balance and their sum otherwise.
+ * over stages p and layers j, with (+) the larger of two costs, or their sum where the largest is known.
  */
 #include "search/galvatron/partition.h"
 
@@ -333,141 +333,6 @@ weft_status adjust_partition(struct arena *keep, const struct pipeline_problem *
         status = no_answer("more stages, or a smaller batch",
                            "no partition of %d layers into %d stages fits", (int)problem->layers,
                            (int)problem->stages);
-done:
-    arena_free(scratch);
-    return status;
-}
-
-/* ---- the best of all ------------------------------------------------------------------------- */
-
-/* Every run that fits as a stage, by its first layer: cost[0] is that of the shortest run. */
-struct stage_runs {
-    struct stage_cost *data;
-    size_t len, cap;
-};
-
-struct chooser {
-    const struct pipeline_problem *problem;
-    struct arena *scratch;
-    struct stage_runs *runs; /* per stage, then first layer */
-};
-
-/* Searches the runs that begin at `first`, as far as the stage may end; a run longer than one that
- * does not fit does not fit either. */
-static weft_status search_from(struct chooser *chooser, int32_t stage, int32_t first)
-{
-    const struct pipeline_problem *problem = chooser->problem;
-    struct stage_runs *runs = &chooser->runs[(int64_t)stage * problem->layers + first];
-    struct arena *scratch = arena_new();
-    int32_t *strategy = ARENA_ARRAY(scratch, int32_t, (size_t)problem->layers);
-    weft_status status = WEFT_OK;
-    int32_t most = most_end(problem->layers, problem->stages, stage) - first;
-    for (int32_t count = 1; count <= most && status == WEFT_OK; count++) {
-        struct stage_cost cost;
-        struct layer_run run = {first, count};
-        status = stop_now(problem->stop)
-                     ? WEFT_NO_ANSWER
-                     : problem->search(problem->context, stage, run, strategy, &cost);
-        if (status == WEFT_OK)
-            array_push(chooser->scratch, runs, cost);
-    }
-    arena_free(scratch);
-    return status == WEFT_NO_ANSWER ? WEFT_OK : status;
-}
-
-static weft_status search_all(struct chooser *chooser)
-{
-    weft_status status = WEFT_OK;
-    const struct pipeline_problem *problem = chooser->problem;
-    for (int32_t stage = 0; stage < problem->stages; stage++) {
-        int32_t most = stage ? most_end(problem->layers, problem->stages, stage) - 1 : 0;
-        for (int32_t first = stage; first <= most; first++)
-            TRY(search_from(chooser, stage, first));
-    }
-done:
-    return status;
-}
-
-/* (1) for the least sum of times over stages whose steady time is below a bound. */
-static bool least_sum(const struct chooser *chooser, int64_t below_ns, struct partition *out)
-{
-    const struct pipeline_problem *problem = chooser->problem;
-    struct arena *scratch = arena_new();
-    struct partition_table table = table_new(scratch, problem->layers, problem->stages);
-    for (int32_t stage = 0; stage < problem->stages; stage++)
-        for (int32_t first = stage; first < problem->layers; first++) {
-            const struct stage_runs *runs =
-                &chooser->runs[(int64_t)stage * problem->layers + first];
-            double before = best_before(&table, stage, first);
-            for (size_t i = 0; i < runs->len && before < NEVER; i++)
-                if (runs->data[i].steady_ns < below_ns)
-                    table_offer(&table, stage, first, first + 1 + (int32_t)i,
-                                before + (double)runs->data[i].time_ns);
-        }
-    bool found = table.best[(int64_t)(problem->stages - 1) * table.width + problem->layers] < NEVER;
-    if (found)
-        table_read(&table, problem->stages, out->count);
-    arena_free(scratch);
-    return found;
-}
-
-static int64_t read_costs(const struct chooser *chooser, struct partition *partition)
-{
-    const struct pipeline_problem *problem = chooser->problem;
-    int64_t most = 0;
-    for (int32_t stage = 0, first = 0; stage < problem->stages; stage++) {
-        int32_t count = partition->count[stage];
-        partition->cost[stage] =
-            chooser->runs[(int64_t)stage * problem->layers + first].data[count - 1];
-        if (partition->cost[stage].steady_ns > most)
-            most = partition->cost[stage].steady_ns;
-        first += count;
-    }
-    partition->iteration_ns = pipeline_ns(partition->cost, problem->stages, problem->micro_batches);
-    return most;
-}
-
-static weft_status search_again(const struct pipeline_problem *problem, struct partition *out)
-{
-    weft_status status = WEFT_OK;
-    struct layer_run run = {0, 0};
-    for (int32_t stage = 0; stage < problem->stages; stage++) {
-        run = (struct layer_run){run.first + run.count, out->count[stage]};
-        TRY(problem->search(problem->context, stage, run, out->strategy + run.first,
-                            &out->cost[stage]));
-    }
-done:
-    return status;
-}
-
-/* Starts with the partition of the least sum; each next one has the least sum among those whose
- * slowest stage is faster than before. The best one is among them: the last one whose slowest stage
- * is no slower than the best one's has no larger sum. */
-weft_status exact_partition(struct arena *keep, const struct pipeline_problem *problem,
-                            struct partition *out)
-{
-    weft_status status = WEFT_OK;
-    struct arena *scratch = arena_new();
-    struct chooser chooser = {problem, scratch, NULL};
-    struct partition now = partition_new(scratch, problem);
-    int64_t slowest = INT64_MAX;
-    *out = partition_new(keep, problem);
-    TRY(check_shape(problem->layers, problem->stages));
-    chooser.runs =
-        ARENA_ARRAY(scratch, struct stage_runs, (size_t)problem->stages * (size_t)problem->layers);
-    TRY(search_all(&chooser));
-    for (; least_sum(&chooser, slowest, &now); out->tried++) {
-        slowest = read_costs(&chooser, &now);
-        if (now.iteration_ns < out->iteration_ns)
-            partition_copy(problem, &now, out);
-    }
-    out->exact = !stop_now(problem->stop);
-    if (out->iteration_ns == INT64_MAX)
-        status = no_answer("more stages, or a smaller batch",
-                           "no partition of %d layers into %d stages fits", (int)problem->layers,
-                           (int)problem->stages);
-    else
-        status = search_again(problem, out);
 done:
     arena_free(scratch);
     return status;

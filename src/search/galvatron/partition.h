@@ -4,8 +4,7 @@
  *   alpha     = 1 - max_i cost_i / sum_i cost_i                                             (Eq. 6)
  *
  *   I1  Stages hold consecutive layers, in order, at least one each.
- *   I2  Callbacks say what a stage costs. One run of layers on one stage is searched once, and once
- *       more when exact_partition writes its answer down.
+ *   I2  Callbacks say what a stage costs. One run of layers on one stage is searched once.
  *   I3  A stage's cost never falls when its run of layers grows (this is required of
  *       balance_partition's costs; it is true of sums, and of the best time under a memory limit).
  */
@@ -63,7 +62,6 @@ struct partition {
     struct stage_cost *cost;
     int64_t iteration_ns;
     int32_t tried; /* partitions whose stages were all searched */
-    bool exact;    /* for exact_partition: not stopped */
 };
 
 int64_t pipeline_ns(const struct stage_cost *cost, int32_t stages, int64_t micro_batches);
@@ -76,10 +74,5 @@ int64_t pipeline_ns(const struct stage_cost *cost, int32_t stages, int64_t micro
 weft_status adjust_partition(struct arena *keep, const struct pipeline_problem *problem,
                              const int32_t *memory_balanced, const int32_t *time_balanced,
                              struct partition *out);
-
-/* The best of all partitions. Asks for every run that a stage can hold, O(stages * layers^2) at
- * most: meant for stages whose search is cheap, or remembered between equal runs. */
-weft_status exact_partition(struct arena *keep, const struct pipeline_problem *problem,
-                            struct partition *out);
 
 #endif

@@ -160,12 +160,36 @@ char *arena_printf(struct arena *arena, const char *fmt, ...)
     return text;
 }
 
+/* What the arena handed out last becomes larger where it is, if its chunk has room; false: it has not. */
+static bool extend_last(struct arena *arena, const char *last, size_t bytes, size_t larger)
+{
+    struct chunk *chunk = arena->newest;
+    size_t alignment = larger < LARGE ? ALIGNMENT : CACHE_LINE;
+    bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    larger = (larger + alignment - 1) & ~(alignment - 1);
+    if (!last || last + bytes != chunk->bytes + chunk->used || (uintptr_t)last % alignment ||
+        chunk->size - chunk->used < larger - bytes)
+        return false;
+    chunk->used += larger - bytes;
+    arena->handed_out += larger - bytes;
+    return true;
+}
+
+void *array_widen(struct arena *arena, void *data, size_t *cap, size_t count, size_t element_size)
+{
+    size_t bytes = *cap * element_size, larger;
+    if (__builtin_mul_overflow(count, element_size, &larger) || larger > SIZE_MAX / 2)
+        memory_ran_out(SIZE_MAX);
+    *cap = count;
+    if (extend_last(arena, data, bytes, larger))
+        return data;
+    void *grown = arena_alloc(arena, count, element_size);
+    if (bytes)
+        memcpy(grown, data, bytes);
+    return grown;
+}
+
 void *array_grow(struct arena *arena, void *data, size_t *cap, size_t element_size)
 {
-    size_t larger = *cap ? *cap * 2 : 8;
-    void *grown = arena_alloc(arena, larger, element_size);
-    if (*cap)
-        memcpy(grown, data, *cap * element_size);
-    *cap = larger;
-    return grown;
+    return array_widen(arena, data, cap, *cap ? *cap * 2 : 8, element_size);
 }

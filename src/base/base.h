@@ -96,6 +96,15 @@ char *arena_vprintf(struct arena *arena, const char *fmt, va_list args) PRINTF_L
 /* Makes room for `count` elements in an empty array. */
 #define array_reserve(arena, array, count)                                                         \
     ((array)->data = arena_alloc((arena), (array)->cap = (count), sizeof *(array)->data))
+/* Makes room for `count` elements in all, if that is more than there is. */
+#define array_expect(arena, array, count)                                                          \
+    do {                                                                                           \
+        if ((array)->cap < (count))                                                                \
+            (array)->data = array_widen((arena), (array)->data, &(array)->cap, (count),            \
+                                        sizeof *(array)->data);                                    \
+    } while (0)
+void *array_widen(struct arena *arena, void *data, size_t *cap, size_t count,
+                  size_t element_size) NEVER_NULL;
 void *array_grow(struct arena *arena, void *data, size_t *cap, size_t element_size) NEVER_NULL;
 
 /* A map from text to an integer. Insertion order is not kept: number the values to keep it. */

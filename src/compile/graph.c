@@ -103,6 +103,14 @@ static void write_dependencies(struct assembly *a)
     graph->depends_first = first;
 }
 
+/* Stages have about as many tasks as the first one: its lists become as long as all of them need, and an eighth longer. */
+static void expect_others(struct assembly *a)
+{
+    size_t stages = (size_t)a->pipeline.stages;
+    array_expect(a->b->keep, &a->tasks, a->tasks.len * stages * 9 / 8);
+    array_expect(a->b->scratch, &a->waits, a->waits.len * stages * 9 / 8);
+}
+
 static weft_status assemble(struct build *b, const struct compile_options *options)
 {
     const struct plan *plan = b->plan;
@@ -121,6 +129,8 @@ static weft_status assemble(struct build *b, const struct compile_options *optio
         struct slots slots = {0};
         schedule_order(a.schedule, &a.pipeline, a.stage, b->scratch, &slots);
         walk_stage(&a, &slots);
+        if (a.stage == 0)
+            expect_others(&a);
         if (stop_now(options->stop))
             return stop_status();
     }

@@ -19,27 +19,43 @@ struct allocator *allocator_new(struct arena *keep, const struct allocator_optio
     return allocator;
 }
 
+static void count_peak(struct allocator *allocator, int64_t allocated)
+{
+    if (allocated > allocator->use.allocated_peak)
+        allocator->use.allocated_peak = allocated;
+}
+
+/* What is behind the first `bytes` of a block becomes a free block. */
+static void split(struct allocator *allocator, int32_t id, int64_t bytes)
+{
+    int32_t rest = block_new(allocator);
+    struct memory_block *blocks = allocator->blocks.data, *front = &blocks[id];
+    blocks[rest].address = front->address + bytes;
+    blocks[rest].bytes = front->bytes - bytes;
+    blocks[rest].before = id;
+    blocks[rest].after = front->after;
+    blocks[rest].pool = front->pool;
+    blocks[rest].size_class = 0;
+    if (front->after)
+        blocks[front->after].before = rest;
+    front->after = rest;
+    front->bytes = bytes;
+    block_list(allocator, rest);
+}
+
 /* Gives the front of a block to the request; the rest stays free or is handed out with it. */
 static void hand_out(struct allocator *allocator, int32_t id, struct allocator_size size)
 {
     struct memory_block *block = &allocator->blocks.data[id];
     struct allocator_use *use = &allocator->use;
-    int64_t rest = block->bytes - size.bytes;
     block->state = BLOCK_LIVE;
-    if (rest >= allocator->source->least_rest[block->pool]) {
-        block->bytes = size.bytes;
+    use->allocated += block->bytes;
+    if (block->bytes - size.bytes >= allocator->source->least_rest[size.pool]) {
+        use->allocated += size.bytes - block->bytes;
         block->size_class = size.size_class;
-        int32_t after =
-            block_add(allocator, (struct memory_block){.address = block->address + size.bytes,
-                                                       .bytes = rest,
-                                                       .before = id,
-                                                       .after = block->after,
-                                                       .pool = block->pool});
-        block_list(allocator, after);
+        split(allocator, id, size.bytes);
     }
-    use->allocated += allocator->blocks.data[id].bytes;
-    if (use->allocated > use->allocated_peak)
-        use->allocated_peak = use->allocated;
+    count_peak(allocator, use->allocated);
 }
 
 struct allocator_size allocator_size(struct allocator *allocator, int64_t bytes)
@@ -61,17 +77,38 @@ static int32_t grow(struct allocator *allocator, struct allocator_size size)
     return source->grow(allocator, (enum pool_kind)size.pool, size.bytes);
 }
 
+static int32_t find(struct allocator *allocator, struct allocator_size size)
+{
+    if (allocator->source->find)
+        return allocator->source->find(allocator, (enum pool_kind)size.pool, size.size_class);
+    return bestfit_take(&allocator->pool[size.pool].free, allocator->blocks.data, size.size_class);
+}
+
 int32_t allocator_take(struct allocator *allocator, struct allocator_size size)
 {
     if (!size.bytes)
         return ALLOCATOR_NOTHING;
-    int32_t id = allocator->source->find(allocator, (enum pool_kind)size.pool, size.size_class);
+    int32_t id = find(allocator, size);
     if (!id)
         id = grow(allocator, size);
     if (!id)
         return ALLOCATOR_FULL;
     hand_out(allocator, id, size);
     return id;
+}
+
+/* The block's neighbours are not free, so that it would be whole again. */
+bool allocator_take_briefly(struct allocator *allocator, struct allocator_size size)
+{
+    if (!size.bytes)
+        return true;
+    int32_t id = bestfit_find(&allocator->pool[size.pool].free, size.size_class);
+    if (!id)
+        return false;
+    int64_t bytes = allocator->blocks.data[id].bytes;
+    bool whole = bytes - size.bytes < allocator->source->least_rest[size.pool];
+    count_peak(allocator, allocator->use.allocated + (whole ? bytes : size.bytes));
+    return true;
 }
 
 int32_t allocator_take_bytes(struct allocator *allocator, int64_t bytes)

@@ -47,6 +47,8 @@ struct allocator_size allocator_size(struct allocator *allocator, int64_t bytes)
  * if the device has no room even after the cache is released. */
 int32_t allocator_take(struct allocator *allocator, struct allocator_size size);
 int32_t allocator_take_bytes(struct allocator *allocator, int64_t bytes);
+/* Takes and gives back at once what a free block serves; false: none does, and nothing has happened. */
+bool allocator_take_briefly(struct allocator *allocator, struct allocator_size size);
 void allocator_give(struct allocator *allocator, int32_t handle);
 /* What a full device causes, like torch.cuda.empty_cache(). */
 void allocator_release_cache(struct allocator *allocator);

@@ -5,66 +5,25 @@
 
 /* ---- blocks of one size: a pairing heap by address ------------------------------------------- */
 
-static void adopt(struct memory_block *blocks, int32_t parent, int32_t child)
-{
-    int32_t next = blocks[parent].child;
-    blocks[child].next = next;
-    blocks[child].back = parent;
-    if (next)
-        blocks[next].back = child;
-    blocks[parent].child = child;
-}
-
-/* Two heaps become one; returns its root (I2). */
-static int32_t join(struct memory_block *blocks, int32_t a, int32_t b)
-{
-    if (!a || !b)
-        return a ? a : b;
-    int32_t first = blocks[a].address < blocks[b].address ? a : b;
-    adopt(blocks, first, first == a ? b : a);
-    return first;
-}
-
 /* Siblings become one heap: in pairs from the left, the pairs from the right. */
-static int32_t join_all(struct memory_block *blocks, int32_t first)
+int32_t bestfit_join_all(struct memory_block *blocks, int32_t first)
 {
     int32_t pairs = 0, root = 0;
     while (first) {
         int32_t second = blocks[first].next, rest = second ? blocks[second].next : 0;
-        int32_t pair = join(blocks, first, second);
+        int32_t pair = heaps_join(blocks, first, second);
         blocks[pair].next = pairs;
         pairs = pair;
         first = rest;
     }
     while (pairs) {
         int32_t rest = blocks[pairs].next;
-        root = join(blocks, root, pairs);
+        root = heaps_join(blocks, root, pairs);
         pairs = rest;
     }
     if (root)
         blocks[root].next = blocks[root].back = 0;
     return root;
-}
-
-static void cut(struct memory_block *blocks, int32_t block)
-{
-    int32_t back = blocks[block].back, next = blocks[block].next;
-    if (blocks[back].child == block)
-        blocks[back].child = next;
-    else
-        blocks[back].next = next;
-    if (next)
-        blocks[next].back = back;
-}
-
-/* Returns the root without `block`. */
-static int32_t take_out(struct memory_block *blocks, int32_t root, int32_t block)
-{
-    int32_t orphans = join_all(blocks, blocks[block].child);
-    if (block == root)
-        return orphans;
-    cut(blocks, block);
-    return join(blocks, root, orphans);
 }
 
 /* ---- sizes: shelves in order ----------------------------------------------------------------- */
@@ -191,101 +150,10 @@ static int32_t add_class(struct bestfit *fit, int64_t bytes)
     return number;
 }
 
-static int32_t find_class(struct bestfit *fit, int64_t bytes)
+int32_t bestfit_class_by_map(struct bestfit *fit, int64_t bytes)
 {
     int64_t *class = hash_at(&fit->class_of, fit->arena, (uint64_t)bytes / UNIT_BYTES << 1);
     if (*class < 0)
         *class = add_class(fit, bytes);
     return (int32_t)*class;
-}
-
-/* The few sizes that are asked for again and again are found without the map. */
-int32_t bestfit_class(struct bestfit *fit, int64_t bytes)
-{
-    uint64_t units = (uint64_t)bytes / UNIT_BYTES;
-    int32_t *recent = &fit->recent[units * UINT64_C(0x9e3779b97f4a7c15) >> (64 - RECENT_BITS)];
-    if (fit->classes.data[*recent].bytes != bytes)
-        *recent = find_class(fit, bytes);
-    return *recent;
-}
-
-/* I1: a class has its first block. */
-static void set_bits(struct shelf *shelves, int32_t shelf, int slot)
-{
-    uint64_t before = 0;
-    for (; shelf && !before; shelf = shelves[shelf].above) {
-        before = shelves[shelf].filled;
-        shelves[shelf].filled |= ONE << slot;
-        slot = shelves[shelf].slot;
-    }
-}
-
-/* I1: a class has given its last. */
-static void clear_bits(struct shelf *shelves, int32_t shelf, int slot)
-{
-    uint64_t left = 0;
-    for (; shelf && !left; shelf = shelves[shelf].above) {
-        left = shelves[shelf].filled &= ~(ONE << slot);
-        slot = shelves[shelf].slot;
-    }
-}
-
-void bestfit_insert(struct bestfit *fit, struct memory_block *blocks, int32_t block)
-{
-    struct size_class *class = &fit->classes.data[blocks[block].size_class];
-    blocks[block].child = blocks[block].next = blocks[block].back = 0;
-    if (!class->heap)
-        set_bits(fit->shelves.data, class->shelf, class->slot);
-    class->heap = join(blocks, class->heap, block);
-}
-
-static void set_heap(struct bestfit *fit, struct size_class *class, int32_t heap)
-{
-    class->heap = heap;
-    if (!heap)
-        clear_bits(fit->shelves.data, class->shelf, class->slot);
-}
-
-void bestfit_remove(struct bestfit *fit, struct memory_block *blocks, int32_t block)
-{
-    struct size_class *class = &fit->classes.data[blocks[block].size_class];
-    set_heap(fit, class, take_out(blocks, class->heap, block));
-}
-
-/* Up to where a larger size leaves the path, then down to the least below; 0: there is none. */
-static int32_t larger_class(const struct bestfit *fit, const struct size_class *class)
-{
-    const struct shelf *shelves = fit->shelves.data, *shelf = &shelves[class->shelf];
-    int level = 0;
-    uint64_t larger = shelf->filled & (~ONE << class->slot);
-    for (; !larger && shelf->above; level++) {
-        larger = shelves[shelf->above].filled & (~ONE << shelf->slot);
-        shelf = &shelves[shelf->above];
-    }
-    if (!larger)
-        return 0;
-    int32_t below = shelf->below[__builtin_ctzll(larger)];
-    for (; level > 0; level--)
-        below = shelves[below].below[__builtin_ctzll(shelves[below].filled)];
-    return below;
-}
-
-static struct size_class *class_that_fits(const struct bestfit *fit, int32_t number)
-{
-    struct size_class *class = &fit->classes.data[number];
-    return class->heap ? class : &fit->classes.data[larger_class(fit, class)];
-}
-
-int32_t bestfit_find(const struct bestfit *fit, int32_t size_class)
-{
-    return class_that_fits(fit, size_class)->heap;
-}
-
-int32_t bestfit_take(struct bestfit *fit, struct memory_block *blocks, int32_t size_class)
-{
-    struct size_class *class = class_that_fits(fit, size_class);
-    int32_t block = class->heap;
-    if (block)
-        set_heap(fit, class, join_all(blocks, blocks[block].child));
-    return block;
 }

@@ -19,7 +19,7 @@
 
 #include "base/base.h"
 
-enum { UNIT_BYTES = 512, SHELF_PLACES = 64, RECENT_BITS = 7 };
+enum { UNIT_BYTES = 512, SHELF_PLACES = 64, RECENT_BITS = 9 };
 /* 32 TiB: more than any device has. */
 static const int64_t MOST_BYTES = INT64_C(1) << 45;
 
@@ -62,13 +62,139 @@ struct bestfit {
 };
 
 struct bestfit bestfit_new(struct arena *keep);
-/* The class of a whole number of units. */
-int32_t bestfit_class(struct bestfit *fit, int64_t bytes);
-void bestfit_insert(struct bestfit *fit, struct memory_block *blocks, int32_t block);
-void bestfit_remove(struct bestfit *fit, struct memory_block *blocks, int32_t block);
+/* The class of a whole number of units, by the map; bestfit_class is the usual way. */
+int32_t bestfit_class_by_map(struct bestfit *fit, int64_t bytes);
+/* Siblings become one heap; returns its root. */
+int32_t bestfit_join_all(struct memory_block *blocks, int32_t first);
+
+/* ---- what every request does, in the caller's code ------------------------------------------- */
+
+/* The few sizes that are asked for again and again are found without the map. */
+static inline int32_t bestfit_class(struct bestfit *fit, int64_t bytes)
+{
+    uint64_t units = (uint64_t)bytes / UNIT_BYTES;
+    int32_t *recent = &fit->recent[units * UINT64_C(0x9e3779b97f4a7c15) >> (64 - RECENT_BITS)];
+    if (fit->classes.data[*recent].bytes != bytes)
+        *recent = bestfit_class_by_map(fit, bytes);
+    return *recent;
+}
+
+/* Two heaps become one; returns its root (I2). */
+static inline int32_t heaps_join(struct memory_block *blocks, int32_t a, int32_t b)
+{
+    if (!a || !b)
+        return a ? a : b;
+    bool in_order = blocks[a].address < blocks[b].address;
+    int32_t parent = in_order ? a : b, child = in_order ? b : a, next = blocks[parent].child;
+    blocks[child].next = next;
+    blocks[child].back = parent;
+    if (next)
+        blocks[next].back = child;
+    blocks[parent].child = child;
+    return parent;
+}
+
+/* I1: a class has its first block. */
+static inline void bestfit_set_bits(struct shelf *shelves, const struct size_class *class)
+{
+    int32_t shelf = class->shelf, slot = class->slot;
+    for (uint64_t before = 0; shelf && !before; shelf = shelves[shelf].above) {
+        before = shelves[shelf].filled;
+        shelves[shelf].filled |= UINT64_C(1) << slot;
+        slot = shelves[shelf].slot;
+    }
+}
+
+/* I1: a class has given its last. */
+static inline void bestfit_clear_bits(struct shelf *shelves, const struct size_class *class)
+{
+    int32_t shelf = class->shelf, slot = class->slot;
+    for (uint64_t left = 0; shelf && !left; shelf = shelves[shelf].above) {
+        left = shelves[shelf].filled &= ~(UINT64_C(1) << slot);
+        slot = shelves[shelf].slot;
+    }
+}
+
+static inline void bestfit_insert(struct bestfit *fit, struct memory_block *blocks, int32_t block)
+{
+    struct size_class *class = &fit->classes.data[blocks[block].size_class];
+    blocks[block].child = blocks[block].next = blocks[block].back = 0;
+    if (!class->heap)
+        bestfit_set_bits(fit->shelves.data, class);
+    class->heap = heaps_join(blocks, class->heap, block);
+}
+
+static inline void heap_cut(struct memory_block *blocks, int32_t block)
+{
+    int32_t back = blocks[block].back, next = blocks[block].next;
+    if (blocks[back].child == block)
+        blocks[back].child = next;
+    else
+        blocks[back].next = next;
+    if (next)
+        blocks[next].back = back;
+}
+
+static inline void bestfit_take_root(struct bestfit *fit, struct memory_block *blocks,
+                                     struct size_class *class)
+{
+    int32_t child = blocks[class->heap].child;
+    class->heap = child ? bestfit_join_all(blocks, child) : 0;
+    if (!class->heap)
+        bestfit_clear_bits(fit->shelves.data, class);
+}
+
+static inline void bestfit_remove(struct bestfit *fit, struct memory_block *blocks, int32_t block)
+{
+    struct size_class *class = &fit->classes.data[blocks[block].size_class];
+    if (block == class->heap) {
+        bestfit_take_root(fit, blocks, class);
+        return;
+    }
+    int32_t orphans = bestfit_join_all(blocks, blocks[block].child);
+    heap_cut(blocks, block);
+    class->heap = heaps_join(blocks, class->heap, orphans);
+}
+
+/* Up to where a larger size leaves the path, then down to the least below; 0: there is none. */
+static inline int32_t bestfit_larger(const struct bestfit *fit, const struct size_class *class)
+{
+    const struct shelf *shelves = fit->shelves.data, *shelf = &shelves[class->shelf];
+    int level = 0;
+    uint64_t larger = shelf->filled & (~UINT64_C(1) << class->slot);
+    for (; !larger && shelf->above; level++) {
+        larger = shelves[shelf->above].filled & (~UINT64_C(1) << shelf->slot);
+        shelf = &shelves[shelf->above];
+    }
+    if (!larger)
+        return 0;
+    int32_t below = shelf->below[__builtin_ctzll(larger)];
+    for (; level > 0; level--)
+        below = shelves[below].below[__builtin_ctzll(shelves[below].filled)];
+    return below;
+}
+
+static inline struct size_class *bestfit_that_fits(const struct bestfit *fit, int32_t number)
+{
+    struct size_class *class = &fit->classes.data[number];
+    return class->heap ? class : &fit->classes.data[bestfit_larger(fit, class)];
+}
+
 /* The first block of at least a class's bytes; 0: there is none. */
-int32_t bestfit_find(const struct bestfit *fit, int32_t size_class);
+static inline int32_t bestfit_find(const struct bestfit *fit, int32_t size_class)
+{
+    return bestfit_that_fits(fit, size_class)->heap;
+}
+
 /* The same, removed. */
-int32_t bestfit_take(struct bestfit *fit, struct memory_block *blocks, int32_t size_class);
+static inline int32_t bestfit_take(struct bestfit *fit, struct memory_block *blocks,
+                                   int32_t size_class)
+{
+    struct size_class *class = bestfit_that_fits(fit, size_class);
+    int32_t block = class->heap;
+    if (block)
+        bestfit_take_root(fit, blocks, class);
+    return block;
+}
 
 #endif

@@ -20,6 +20,8 @@
  *   I7  All streams of a device share its memory. A request that finds none returns every free segment of its own stream and
  *       is tried again, then those of all streams (CUDACachingAllocator.cpp, release_cached_blocks); if there is still no
  *       room, the run ends.
+ *   I8  A tensor that is given back before the next one is taken changes nothing but what is reserved: as the others that
+ *       are given back meanwhile take no memory, it may as well be given back before them.
  */
 #include "sim/allocator.h"
 #include "sim/player.h"
@@ -30,6 +32,18 @@
 
 struct handles {
     int32_t *data;
+    size_t len, cap;
+};
+
+/* One request of a slot. */
+enum replay_turn { ASKS_TAKE, ASKS_GIVE, ASKS_BRIEFLY /* both, I8 */ };
+struct memory_request {
+    struct allocator_size size;
+    int32_t life;
+    uint8_t stream, asks;
+};
+struct memory_requests {
+    struct memory_request *data;
     size_t len, cap;
 };
 
@@ -45,11 +59,12 @@ struct replay {
     int32_t gathered;                   /* layers at a time */
     struct allocator_options options;
     struct allocator *allocator[MEMORY_STREAM_COUNT];
-    int64_t room;                 /* I7; 0: without end */
-    int64_t most;                 /* reserved by all streams at one time */
-    bool refused;                 /* I7: a request found no room */
-    struct allocator_size **size; /* per piece: per life */
-    int32_t **handle;             /* per piece: per micro-batch, per life */
+    int64_t room;                                        /* I7; 0: without end */
+    int64_t most;                                        /* reserved by all streams at one time */
+    bool refused;                                        /* I7: a request found no room */
+    struct allocator_size **size;                        /* per piece: per life */
+    int32_t **handle;                                    /* per piece: per micro-batch, per life */
+    struct memory_requests (*requests)[SLOT_KIND_COUNT]; /* per piece */
 };
 
 static int32_t *handles_of(const struct replay *r, int32_t piece, int32_t micro_batch)
@@ -83,10 +98,10 @@ static int32_t take_after_release(struct replay *r, struct allocator *stream,
 
 static int32_t take_size(struct replay *r, struct allocator *stream, struct allocator_size size)
 {
+    if (!r->room)
+        return allocator_take(stream, size);
     int64_t before = allocator_use(stream)->reserved;
     int32_t handle = allocator_take(stream, size);
-    if (!r->room)
-        return handle;
     if (handle == ALLOCATOR_FULL)
         handle = take_after_release(r, stream, size);
     if (allocator_use(stream)->reserved != before)
@@ -110,13 +125,25 @@ static void play_event(struct replay *r, int32_t piece, int32_t micro_batch, int
         *handle = take_size(r, stream, r->size[piece][life]);
 }
 
+static void play_briefly(struct replay *r, struct allocator *stream, struct allocator_size size)
+{
+    if (!allocator_take_briefly(stream, size))
+        allocator_give(stream, take_size(r, stream, size));
+}
+
 static void play_slot(struct replay *r, const struct slot *slot)
 {
-    const struct part_lifetimes *part = r->part[slot->piece];
-    const struct memory_events *events = &part->events[slot->kind];
-    for (int32_t i = 0; i < events->count; i++)
-        play_event(r, slot->piece, slot->micro_batch, events->event[i].life,
-                   events->event[i].gives);
+    const struct memory_requests *requests = &r->requests[slot->piece][slot->kind];
+    int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
+    for (const struct memory_request *q = requests->data; q < requests->data + requests->len; q++) {
+        struct allocator *stream = r->allocator[q->stream];
+        if (q->asks == ASKS_GIVE)
+            allocator_give(stream, handle[q->life]);
+        else if (q->asks == ASKS_TAKE)
+            handle[q->life] = take_size(r, stream, q->size);
+        else
+            play_briefly(r, stream, q->size);
+    }
 }
 
 /* I3 */
@@ -371,6 +398,37 @@ static struct allocator_size *sizes_of(struct replay *r, const struct part_lifet
     return size;
 }
 
+/* I8: whether the tensor that this event takes is given back before another is taken. */
+static bool is_brief(const struct memory_events *events, int32_t taken)
+{
+    for (int32_t i = taken + 1; i < events->count && events->event[i].gives; i++)
+        if (events->event[i].life == events->event[taken].life)
+            return true;
+    return false;
+}
+
+static struct memory_requests requests_of(struct replay *r, int32_t piece, int kind)
+{
+    const struct part_lifetimes *part = r->part[piece];
+    const struct memory_events *events = &part->events[kind];
+    bool *brief = ARENA_ARRAY(r->scratch, bool, (size_t)part->lives);
+    struct memory_requests requests = {0};
+    array_reserve(r->scratch, &requests, (size_t)events->count);
+    for (int32_t i = 0; i < events->count; i++) {
+        const struct memory_event *event = &events->event[i];
+        if (event->gives && brief[event->life])
+            continue;
+        brief[event->life] = !event->gives && is_brief(events, i);
+        struct memory_request request = {r->size[piece][event->life], event->life,
+                                         part->life[event->life].stream,
+                                         event->gives         ? ASKS_GIVE
+                                         : brief[event->life] ? ASKS_BRIEFLY
+                                                              : ASKS_TAKE};
+        array_push(r->scratch, &requests, request);
+    }
+    return requests;
+}
+
 static void open_allocators(struct replay *r)
 {
     size_t pieces = (size_t)r->pipeline.pieces, most = (size_t)r->pipeline.micro_batches;
@@ -379,9 +437,12 @@ static void open_allocators(struct replay *r)
         r->allocator[s] = allocator_new(r->scratch, &r->options);
     r->handle = ARENA_ARRAY(r->scratch, int32_t *, pieces);
     r->size = ARENA_ARRAY(r->scratch, struct allocator_size *, pieces);
+    r->requests = arena_alloc(r->scratch, pieces, sizeof *r->requests);
     for (size_t i = 0; i < pieces; i++) {
         r->handle[i] = ARENA_ARRAY(r->scratch, int32_t, most *(size_t)r->part[i]->lives);
         r->size[i] = sizes_of(r, r->part[i]);
+        for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
+            r->requests[i][kind] = requests_of(r, (int32_t)i, kind);
     }
 }
 

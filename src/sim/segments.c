@@ -75,11 +75,6 @@ static void open_none(struct allocator *allocator)
     (void)allocator;
 }
 
-static int32_t find(struct allocator *allocator, enum pool_kind kind, int32_t size_class)
-{
-    return bestfit_take(&allocator->pool[kind].free, allocator->blocks.data, size_class);
-}
-
 static int32_t grow(struct allocator *allocator, enum pool_kind kind, int64_t bytes)
 {
     int64_t segment = segment_bytes(bytes);
@@ -104,7 +99,6 @@ static void release(struct allocator *allocator, int32_t id)
 const struct memory_source SEGMENTS = {
     .least_rest = {[POOL_SMALL] = UNIT_BYTES, [POOL_LARGE] = 1 * MIB + UNIT_BYTES},
     .open = open_none,
-    .find = find,
     .grow = grow,
     .release = release,
 };

@@ -49,6 +49,29 @@ static void memory_is_zeroed_and_aligned(void **state)
     arena_free(NULL);
 }
 
+/* Arrays that grow in turn, and alone: each keeps what was put into it, and is where its size may be. */
+static void arrays_grow_beside_others(void **state)
+{
+    enum { ARRAYS = 3, COUNT = 20000 };
+    struct arena *arena = *state;
+    ARRAY(int64_t) array[ARRAYS] = {0};
+    for (int64_t i = 0; i < COUNT; i++)
+        for (int a = 0; a < ARRAYS; a++)
+            if (a == 0 || i < COUNT / 10 * a) {
+                if (i == COUNT / 2)
+                    array_expect(arena, &array[a], (size_t)COUNT);
+                array_push(arena, &array[a], i * ARRAYS + a);
+            }
+    for (int a = 0; a < ARRAYS; a++) {
+        assert_int_equal((uintptr_t)array[a].data % 64, 0);
+        for (size_t i = 0; i < array[a].len; i++)
+            assert_int_equal(array[a].data[i], (int64_t)i * ARRAYS + a);
+        for (size_t i = array[a].len; i < array[a].cap; i++)
+            assert_int_equal(array[a].data[i], 0);
+    }
+    assert_int_equal(array[0].len, COUNT);
+}
+
 static void text_is_copied(void **state)
 {
     char text[] = "abc\0def";
@@ -723,6 +746,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_are_read_row_by_row),
         WITH_ARENA(memory_is_zeroed_and_aligned),
+        WITH_ARENA(arrays_grow_beside_others),
         WITH_ARENA(text_is_copied),
         WITH_ARENA(arrays_grow),
         WITH_ARENA(maps_keep_what_was_put),

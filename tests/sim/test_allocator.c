@@ -378,11 +378,26 @@ static void give_both(struct trace *trace, int32_t at)
     trace->bytes[at] = trace->bytes[last];
 }
 
+/* What is given back before the next request: as if it had been given back before what is given back meanwhile. */
+static void take_briefly(struct trace *trace, int64_t bytes, int32_t meanwhile)
+{
+    int64_t address = naive_take(&trace->naive, bytes);
+    if (!allocator_take_briefly(trace->fast, allocator_size(trace->fast, bytes)))
+        allocator_give(trace->fast, allocator_take_bytes(trace->fast, bytes));
+    if (trace->live)
+        give_both(trace, meanwhile);
+    if (address >= 0)
+        naive_give(&trace->naive, bytes, address);
+}
+
 static void random_step(struct trace *trace, struct rng *rng, int64_t fullness)
 {
     if (!rng_below(rng, 100)) {
         allocator_release_cache(trace->fast);
         naive_release(&trace->naive);
+    } else if (!rng_below(rng, 10)) {
+        take_briefly(trace, random_bytes(rng),
+                     trace->live ? (int32_t)rng_below(rng, trace->live) : 0);
     } else if (trace->live < MOST_LIVE && (!trace->live || rng_below(rng, 100) < fullness)) {
         take_both(trace, random_bytes(rng));
     } else {

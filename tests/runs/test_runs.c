@@ -205,6 +205,35 @@ static void nothing_to_find(void **state)
     run_cases_close(&cases);
 }
 
+/* Three runs that are slower than predicted by different shares gain from one pace for all of them, but three gains do not say
+ * that a fourth run would: their mean is 2.5 to 6.7 of its standard errors, enough for a normal distribution and not for
+ * Student's. Where the three are alike, their gains are, and it is enough. */
+static void three_gains_may_be_chance(void **state)
+{
+    (void)state;
+    static const struct {
+        double slower[3];
+        bool helps;
+    } CASES[] = {{{1.14, 1.2, 1.24}, false}, {{1.2, 1.2, 1.2}, true}};
+    for (size_t c = 0; c < COUNT_OF(CASES); c++) {
+        struct user_runs runs = parsed("model,cluster,mbs,gbs,seq,s\n"
+                                       "gpt3-1.3b,dgx-a100:1x1,8,8,2048,1\n"
+                                       "gpt3-1.3b,dgx-a100:1x1,4,8,2048,1\n"
+                                       "gpt3-1.3b,dgx-a100:1x1,8,16,2048,1\n");
+        struct run_cases cases = {0};
+        struct run_fit fit;
+        assert_int_equal(runs_predict(arena, &runs, &cases), WEFT_OK);
+        assert_int_equal(cases.len, 3);
+        for (size_t i = 0; i < cases.len; i++)
+            cases.data[i].run->measured.time_s =
+                CASES[c].slower[i] * cases.data[i].run->predicted.time_s;
+        assert_int_equal(runs_fit(&cases, &fit), WEFT_OK);
+        assert_true(fit.apart < fit.before);
+        assert_true(fit.helps == CASES[c].helps);
+        run_cases_close(&cases);
+    }
+}
+
 /* Runs of one device cannot say anything about links, and say so. */
 static void what_the_runs_do_not_determine(void **state)
 {
@@ -293,6 +322,7 @@ int main(void)
         cmocka_unit_test(a_made_up_machine_is_found),
         cmocka_unit_test(one_run_is_explained),
         cmocka_unit_test(nothing_to_find),
+        cmocka_unit_test(three_gains_may_be_chance),
         cmocka_unit_test(what_the_runs_do_not_determine),
         cmocka_unit_test(patterns_know_dp),
         cmocka_unit_test(logs_of_frameworks),

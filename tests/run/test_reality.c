@@ -113,14 +113,16 @@ static void test_memory_is_as_predicted(void **state)
 
 /* Two parts of two layers each: while a part's last weights are in use, the first of the next slot's part are gathered, and until
  * its first gradients are complete, the last of the slot before are whole (compile/gathered_spans.c, I1); 10 % of the peak.
- * How far transfers get beside computation moves the rest by a per cent from run to run. */
+ * That is the most that a run can hold, and it does if no transfer ends before the computation beside it: those of a rank that
+ * had to wait for its core can. So a bucket takes 30 ms here, and weights are nearly all of the memory. */
 static void test_memory_at_borders_of_parts(void **state)
 {
     (void)state;
     static const struct degrees PARTS = {.dp = 2, BATCH, .shard = 3, .pieces = 2};
-    struct bed bed = bed_of("layers: 4, hidden: 128, heads: 4, seq: 8, vocab: 64, dropout: 0");
-    struct trained *trained = run_bed(&bed, &PARTS, NULL);
-    if (trained->memory_error > 0.075)
+    static const struct slowdown SLOW = {1, 1e-3, 100e6};
+    struct bed bed = bed_of("layers: 4, hidden: 256, heads: 4, seq: 8, vocab: 64, dropout: 0");
+    struct trained *trained = run_bed(&bed, &PARTS, &SLOW);
+    if (trained->memory_error > 0.02)
         fail_msg("the peak is %.1f %% off", 100 * trained->memory_error);
     trained_free(trained);
     bed_close(&bed);

@@ -11,6 +11,7 @@
 
 #include "layer_plans_naive.h"
 #include "rounds.h"
+#include "search/galvatron/stage_front.h"
 
 enum { LAB_LAYERS = 5, LAB_KINDS = 3, LAB_BOUNDARIES = 2 };
 
@@ -350,13 +351,78 @@ static void explores_batches(void **unused)
     }
 }
 
+/* ---- all plans of a stage -------------------------------------------------------------------- */
+
+/* A model as one stage, with all reshards. False: a layer has no strategy. */
+static bool open_stage(struct lab *lab, struct arena *arena, struct layer_table *out)
+{
+    const struct layer_question q = {.devices = lab->problem.devices,
+                                     .stages = 1,
+                                     .step_samples = lab->problem.global_batch,
+                                     .micro_batches = 1};
+    struct group_options *options = ARENA_NEW(arena, struct group_options);
+    bool possible;
+    *options = group_options_new(arena, &lab->problem, lab->problem.devices);
+    assert_int_equal(layer_table_new(arena, &lab->problem, options, lab->problem.global_batch, 1, 1,
+                                     &possible, out),
+                     WEFT_OK);
+    if (!possible)
+        return false;
+    layer_table_classes(out);
+    int32_t n = (int32_t)out->strategies->len;
+    const struct strategy *strategy = out->strategies->data;
+    for (int32_t at = 0; at < LAB_BOUNDARIES * n * n; at++)
+        assert_int_equal(lab_reshard(lab, &q, at / n / n, &strategy[at / n % n], &strategy[at % n],
+                                     &out->places.data[0]->reshard_ns[at]),
+                         WEFT_OK);
+    return true;
+}
+
+/* Layers whose strategies are not all possible, within a box that some plan is just outside of: no plan inside is lost
+ * to a bound of the layers before. */
+static void finds_all_plans_of_a_stage(void **unused)
+{
+    (void)unused;
+    int inside = 0, count = rounds_of(800);
+    for (int i = 0; i < count; i++) {
+        struct lab lab;
+        struct layer_table table;
+        struct arena *arena = arena_new();
+        lab_draw(&lab, (uint64_t)(i + 700000));
+        struct stage_run run = {.run = {0, lab.source.layers}};
+        struct stage_fronts fronts = {.table = &table, .keep = arena};
+        cost_list costs = {0};
+        option_list found = {0};
+        if (open_stage(&lab, arena, &table)) {
+            struct all all = all_new(arena, &lab.problem, lab.problem.global_batch, 1, 1);
+            try_stage(&all, 0, run.run, &costs);
+        }
+        for (size_t k = 0; k < costs.len; k += costs.len / 3 + 1) {
+            struct stage_cost from = {.time_ns = costs.data[0].time_ns + 1};
+            struct stage_cost to = {.steady_ns = costs.data[k].steady_ns + 1};
+            found.len = 0;
+            if (!stage_plans_between(&fronts, &run, &from, &to, &found))
+                continue; /* too many partial plans */
+            assert_true(found.len > 0);
+            assert_int_equal(found.data[found.len - 1].cost.time_ns,
+                             least_within(&costs, costs.data[k].steady_ns));
+            for (size_t o = 0; o < found.len; o++)
+                assert_int_equal(found.data[o].cost.time_ns,
+                                 least_within(&costs, found.data[o].cost.steady_ns));
+            inside += found.len > 1;
+        }
+        arena_free(arena);
+    }
+    assert_true(count < 100 || inside > count / 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_all_plans),       cmocka_unit_test(more_is_no_worse),
         cmocka_unit_test(answers_the_same_again), cmocka_unit_test(answers_when_stopped),
         cmocka_unit_test(explores_batches),       cmocka_unit_test(adjusts_partitions),
-        cmocka_unit_test(searches_longer_models),
+        cmocka_unit_test(searches_longer_models), cmocka_unit_test(finds_all_plans_of_a_stage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,6 +128,21 @@ static void test_memory_at_borders_of_parts(void **state)
     bed_close(&bed);
 }
 
+/* The last gradients of a micro-batch and the first ones of the next are those of two tables of the vocabulary, each a
+ * sixth of the memory: what the former take is free before the latter are made. */
+static void test_memory_between_micro_batches(void **state)
+{
+    (void)state;
+    static const struct degrees SHARDED = {.dp = 2, BATCH, .shard = 2};
+    struct bed bed =
+        bed_of("layers: 4, hidden: 128, heads: 4, seq: 8, vocab: 4096, dropout: 0, tied: false");
+    struct trained *trained = run_bed(&bed, &SHARDED, NULL);
+    if (trained->memory_error > 0.05)
+        fail_msg("the peak is %.1f %% off", 100 * trained->memory_error);
+    trained_free(trained);
+    bed_close(&bed);
+}
+
 /* P2. A bucket takes 10 ms and more, its computation about as long. */
 static void test_memory_does_not_depend_on_speed(void **state)
 {
@@ -389,6 +404,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_is_as_predicted),
         cmocka_unit_test(test_memory_at_borders_of_parts),
+        cmocka_unit_test(test_memory_between_micro_batches),
         cmocka_unit_test(test_memory_does_not_depend_on_speed),
         cmocka_unit_test(test_segments_hold_what_is_predicted),
         cmocka_unit_test(test_gradients_go_while_others_are_computed),

@@ -214,6 +214,42 @@ static void runs_add_up(void **state)
     arena_free(scratch);
 }
 
+/* A tied weight whose copies are divided differently: its gradients go there and back, in several exchanges, and all of them
+ * count. The layers between are few, so that most of the iteration is theirs. */
+static void ties_add_up(void **state)
+{
+    struct setting *s = *state;
+    struct arena *scratch = arena_new();
+    struct model *model;
+    struct plan *plan[2];
+    struct estimator *e;
+    struct candidate *c[2];
+    struct estimate estimate, whole;
+    assert_int_equal(model_open("gpt3-1.3b", "layers: 2", &model), WEFT_OK);
+    for (int i = 0; i < 2; i++) {
+        struct degrees d = {.tp = i ? 2 : 4, .pp = 2, .global_batch = 8, .micro_batch = i ? 1 : 2};
+        assert_int_equal(plan_from_degrees(model, s->cluster, &d, &plan[i]), WEFT_OK);
+        assert_int_equal(plan[i]->step_samples, plan[0]->step_samples);
+    }
+    struct estimate_settings settings = estimate_settings_of(plan[0]);
+    assert_int_equal(estimator_new(&settings, &e), WEFT_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(candidate_of_plan(e, plan[i], scratch, &c[i]), WEFT_OK);
+    c[0]->run[1].row = c[1]->run[1].row;
+    assert_int_equal(estimate_candidate(e, c[0], &estimate), WEFT_OK);
+    for (int64_t i = c[0]->run[1].first; i < c[0]->run[1].last; i++)
+        assert_int_equal(plan_choose(plan[0], i, plan_choice(plan[1], i)), WEFT_OK);
+    assert_int_equal(estimate_plan(e, plan[0], scratch, &whole), WEFT_OK);
+    double off = (double)estimate.iteration_ns / (double)whole.iteration_ns - 1;
+    print_message("tied stages of two layouts: %+.2f %% from the plan\n", 100 * off);
+    assert_true(fabs(off) <= 0.02);
+    estimator_free(e);
+    plan_free(plan[0]);
+    plan_free(plan[1]);
+    model_free(model);
+    arena_free(scratch);
+}
+
 /* ---- candidates that move -------------------------------------------------------------------- */
 
 static void same_estimate(const struct estimate *a, const struct estimate *b)
@@ -303,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_like_straight_sums),
         cmocka_unit_test(runs_add_up),
+        cmocka_unit_test(ties_add_up),
         cmocka_unit_test(moves_like_fresh_estimates),
         cmocka_unit_test(same_settings_share_an_estimator),
     };

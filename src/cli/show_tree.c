@@ -55,6 +55,9 @@ static const char *extras(struct arena *keep, const struct op *op, const struct 
                             choice->offload == OFFLOAD_KEPT ? "offload kept" : "offload");
     if (choice->parts)
         text = arena_printf(keep, "%s%smemory in parts", text, *text ? ", " : "");
+    if (choice->own_back)
+        text = arena_printf(keep, "%s%sbackward %s", text, *text ? ", " : "",
+                            split_text(keep, &choice->back));
     return text;
 }
 
@@ -117,6 +120,8 @@ json_t *choices_json(const struct showing *s)
             json_object_set_new(run, choice_recompute_text(choice), json_true());
         if (choice->parts)
             json_object_set_new(run, "memory", json_string("parts"));
+        if (choice->own_back)
+            json_object_set_new(run, "backward", json_string(split_text(s->arena, &choice->back)));
         if (s->layouts)
             json_object_set_new(run, "layouts",
                                 json_pack("{s:s, s:s, s:s}", "inputs",

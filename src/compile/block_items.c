@@ -157,3 +157,15 @@ int32_t write_halo(struct block_writer *w, int64_t instance, enum flow flow, int
     }
     return needs;
 }
+
+int32_t write_turns(struct block_writer *w, int64_t instance, int32_t needs)
+{
+    const struct laid *laid = laid_of(w->b, instance);
+    for (int32_t k = 0; k < laid->op->inputs; k++)
+        for (int32_t i = 0; laid->turn[k] && i < laid->turn[k]->steps; i++) {
+            const struct use *use = &w->b->use[w->b->use_first[instance] + k];
+            needs = push_step(w, use, &laid->turn[k]->step[i], FLOW_FORWARD, needs);
+            w->items.data[needs].turns = true;
+        }
+    return needs;
+}

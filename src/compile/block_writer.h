@@ -38,6 +38,8 @@ int32_t write_steps(struct block_writer *w, const struct use *use, const struct 
                     int32_t first, int32_t last, enum flow flow, int32_t needs);
 /* What an operator's first input needs of its neighbours, or the gradient of it owes to them (halo.c). */
 int32_t write_halo(struct block_writer *w, int64_t instance, enum flow flow, int32_t needs);
+/* Brings what is kept of an instance's inputs to the split of its backward pass; returns the last item, or `needs`. */
+int32_t write_turns(struct block_writer *w, int64_t instance, int32_t needs);
 /* All of them. */
 int32_t write_reshard(struct block_writer *w, const struct use *use, const struct reshard *reshard,
                       enum flow flow, int32_t needs);

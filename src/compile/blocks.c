@@ -44,6 +44,8 @@
  *       operators and wait (Megatron-LM, transformer/moe/moe_layer.py; torchtitan and DeepSpeed likewise), also before they
  *       make again what was discarded. The gradient of an expert's weights is a part of the same call as that of its input, and
  *       runs before the tokens go back.
+ *   I11 Inputs come to the split of a backward pass that has one of its own (plan/back.c) where that pass reads them, from
+ *       the layouts of the forward pass, in which they are kept or were gathered again (I2).
  */
 #include "compile/block_writer.h"
 
@@ -319,6 +321,8 @@ static int32_t gather_again(struct block_writer *w, int64_t instance)
         needs = *done > needs ? *done : needs;
     }
     int32_t before = (int32_t)w->items.len;
+    int32_t turned = write_turns(w, instance, needs > w->last_op ? needs : w->last_op); /* I11 */
+    needs = turned >= before ? turned : needs;
     int32_t halo = is_product(op->kind) ? write_halo(w, instance, FLOW_FORWARD, w->last_op) : -1;
     return halo >= before ? halo : needs;
 }

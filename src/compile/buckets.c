@@ -85,8 +85,9 @@ int64_t owner_of(const struct build *b, int64_t instance)
 struct layout weight_layout(const struct build *b, int64_t instance, enum flow flow)
 {
     const struct laid *laid = laid_of(b, instance);
-    return layout_of(laid->op, &laid->op->weight[0].operand, &laid->choice->split,
-                     b->plan->step_samples, flow);
+    return layout_of(laid->op, &laid->op->weight[0].operand,
+                     choice_split(laid->choice, flow == FLOW_GRADIENT), b->plan->step_samples,
+                     flow);
 }
 
 bool holds_weights(const struct build *b, int64_t instance)

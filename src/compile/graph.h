@@ -88,6 +88,8 @@ struct item {
     int32_t share; /* of a rest: how many of the chunks */
     /* of a step: it brings what windows read beyond their part, or takes its gradient back (halo.c) */
     bool halo;
+    /* of a step: it brings an input from the split of the forward pass to that of the backward pass (struct laid, turn) */
+    bool turns;
     /* the devices of the stage that have the operator, or make the step (plan/subset.h); no devices: all of them */
     struct device_run run;
 };

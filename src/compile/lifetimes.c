@@ -80,12 +80,6 @@ static bool in_part(const struct life_trace *t, int64_t instance)
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-double life_input_bytes(const struct life_trace *t, const struct use *use)
-{
-    const struct laid *laid = laid_of(t->b, use->reader);
-    return operand_bytes(laid->op, &laid->op->input[use->operand], laid->local, t->b->plan->dtype);
-}
-
 static double output_bytes(const struct life_trace *t, int64_t instance)
 {
     const struct laid *laid = laid_of(t->b, instance);
@@ -259,7 +253,7 @@ static void make_gradient(struct life_trace *t, const struct use *use)
                          : &t->gradient[life_place(t, use->source)];
     if (use->joint->part && !moves) { /* each reader writes its part of one tensor */
         if (*sum == NOTHING)
-            *sum = take_life(t, HELD_GRADIENT, use->source, output_bytes(t, use->source));
+            *sum = take_life(t, HELD_GRADIENT, use->source, life_gradient_bytes(t, use->source));
         read_life(t, *sum);
         return;
     }
@@ -268,9 +262,9 @@ static void make_gradient(struct life_trace *t, const struct use *use)
         add_gradient(t, sum, input_life(t, use));
         return;
     }
-    double bytes = life_input_bytes(t, use);
+    double bytes = life_input_gradient_bytes(t, use);
     bool passes = use->operand < 32 && op_passes_on(op, use->operand) && *sum == NOTHING &&
-                  bytes == output_bytes(t, use->reader);
+                  bytes == life_gradient_bytes(t, use->reader);
     int32_t own = passes ? t->gradient[life_place(t, use->reader)]
                          : take_life(t, HELD_GRADIENT, use->source, bytes);
     add_gradient(t, sum, own);
@@ -305,7 +299,7 @@ static void gradient_step(struct life_trace *t, const struct use *use)
         add_gradient(t, sum, before);
     else
         add_gradient(t, sum,
-                     take_life(t, HELD_GRADIENT, use->source, output_bytes(t, use->source)));
+                     take_life(t, HELD_GRADIENT, use->source, life_gradient_bytes(t, use->source)));
 }
 
 static bool in_fp32(enum policy policy)
@@ -333,13 +327,15 @@ static void read_kept(struct life_trace *t, int64_t instance)
 {
     static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
     const struct build *b = t->b;
-    const struct op *op = laid_of(b, instance)->op;
+    const struct laid *laid = laid_of(b, instance);
+    const struct op *op = laid->op;
     bool all = attention_keeps_cast(b, instance);
     int32_t cast = t->cast[life_place(t, instance)], k = all ? op->inputs : cast != NOTHING;
-    read_life(t, cast);
+    read_life(t, op->inputs && laid->turn[0] ? NOTHING : cast);
     for (; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++)
-        if (plan_keeps(b->plan, op) & INPUTS[k])
+        if ((plan_keeps(b->plan, op) & INPUTS[k]) && !laid->turn[k])
             read_life(t, input_life(t, &b->use[b->use_first[instance] + k]));
+    read_turned(t, instance);
     if ((op->keep & KEEP_OUTPUT) && !all)
         read_life(t, t->output[life_place(t, instance)]);
     read_life(t, t->extra[life_place(t, instance)]);
@@ -353,7 +349,7 @@ static void backward_op(struct life_trace *t, int64_t instance, enum phase phase
     if (*gradient == NOTHING) { /* of a loss, or from another part of this stage (I6) */
         int32_t now = t->at;
         t->at = -1;
-        *gradient = take_life(t, HELD_GRADIENT, instance, output_bytes(t, instance));
+        *gradient = take_life(t, HELD_GRADIENT, instance, life_gradient_bytes(t, instance));
         t->at = now;
     }
     read_life(t, *gradient);
@@ -378,8 +374,9 @@ static void receive_gradients(struct life_trace *t)
         if (c->from_part == t->part && use->same_backward == c->use &&
             laid_of(b, use->reader)->op->input_grad &&
             op_wants_gradient(laid_of(b, use->source)->op))
-            add_gradient(t, &t->gradient[life_place(t, use->source)],
-                         take_life(t, HELD_GRADIENT, use->source, output_bytes(t, use->source)));
+            add_gradient(
+                t, &t->gradient[life_place(t, use->source)],
+                take_life(t, HELD_GRADIENT, use->source, life_gradient_bytes(t, use->source)));
     }
 }
 
@@ -406,6 +403,8 @@ static void follow(struct life_trace *t, const struct item *item)
         backward_op(t, item->instance, (enum phase)item->phase);
     else if (item->phase == FLOW_GRADIENT && !item->halo)
         gradient_step(t, use);
+    else if (item->turns)
+        turn_step(t, use);
     else if (in_part(t, use->reader) && !item->halo)
         forward_step(t, use);
     else if (!item->halo)
@@ -462,6 +461,7 @@ static void trace_part(struct build *b, int32_t number, struct part_lifetimes *o
                            .received = nothings(b->scratch, uses),
                            .copy = nothings(b->scratch, uses),
                            .raw = nothings(b->scratch, uses),
+                           .turned = nothings(b->scratch, uses),
                            .sending = NOTHING,
                            .sending_use = NOTHING};
     for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)

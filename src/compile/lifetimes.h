@@ -44,6 +44,7 @@
  *   I12 An output that waits in parts (parts.c) is freed after the last forward pass that reads it, where its parts are
  *       allocated, which live until they are gathered last; what is gathered lives until the last reader that it was gathered
  *       for.
+ *   I14 What is brought to the split of a backward pass lives until that pass has read it; gradients have its sizes.
  *   I13 A tensor is on the devices that have the operator which makes it; what a reshard makes, on those of its reader, or of
  *       the operator whose gradient it is (plan/subset.h).
  */

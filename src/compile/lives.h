@@ -15,6 +15,7 @@ struct life_trace {
     int32_t *cast;                      /* the same: an input as it was cast (I10) */
     int32_t *parts, *whole;   /* the same: an output in parts, and made whole from these (I12) */
     int32_t *received, *copy; /* per use: those of its leader */
+    int32_t *turned;          /* per use: the input as the backward pass is split (I14) */
     /* per use: those of its leader, before the gradient's reshard */
     int32_t *raw;
     int32_t sending; /* the tensor of the send that is being prepared */
@@ -40,6 +41,13 @@ struct device_run life_run(const struct life_trace *t, int64_t instance);
 /* Whether a step changes a tensor where it is. */
 bool step_in_place(const struct reshard_step *step);
 double life_input_bytes(const struct life_trace *t, const struct use *use);
+/* Bytes of the gradient of an instance's output, and of the gradient of an input as its reader makes it. */
+double life_gradient_bytes(const struct life_trace *t, int64_t instance);
+double life_input_gradient_bytes(const struct life_trace *t, const struct use *use);
+/* A step of an input to the split of the backward pass; what that pass then reads of an instance's inputs (I14;
+ * turn_lives.c). */
+void turn_step(struct life_trace *t, const struct use *use);
+void read_turned(struct life_trace *t, int64_t instance);
 
 /* The steps of a joint's reshards that one block does, forward or backward. */
 struct joint_steps {

@@ -9,8 +9,8 @@ int32_t chunks_beside(const struct block_writer *w, int32_t step, enum collectiv
     const struct item *item = &w->items.data[step];
     const struct op *op = laid_of(w->b, product)->op;
     if (!(plan->overlap & OVERLAP_PRODUCTS) || w->b->graph->executed || item->kind != ITEM_STEP ||
-        item->step->kind != (int32_t)collective || op->kind != OP_LINEAR ||
-        !op_in_layer(plan->model, op))
+        item->step->kind != (int32_t)collective || op->kind != OP_LINEAR || item->turns ||
+        plan_choice(plan, product)->own_back || !op_in_layer(plan->model, op))
         return 0;
     const struct use *use = &w->b->use[w->b->use_first[item->instance] + item->operand];
     int64_t other = use->reader == product ? use->source : use->reader;

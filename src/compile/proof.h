@@ -7,6 +7,7 @@
  *   symbolic.c     a symbolic device: what it holds, what operators and steps make of it
  *   proof_parts.c  what is kept in parts
  *   proof_halo.c   what windows read beyond their part
+ *   proof_turns.c  what backward passes with a split of their own read
  *   equivalence.c  the graph's tasks, executed on all of them
  */
 #ifndef WEFT_COMPILE_PROOF_H
@@ -18,9 +19,10 @@
 struct reading {
     int64_t reader, source; /* instances; source -1: the model's input */
     int32_t operand;
-    int32_t next;           /* another reading of the same source, -1: none */
-    int32_t want, gradient; /* numbers of the layouts of the input and of its gradient */
-    bool part;              /* whether the input is part of a fused tensor */
+    int32_t next; /* another reading of the same source, -1: none */
+    /* numbers of the layouts of the input, forward and backward, and of its gradient */
+    int32_t want, back, gradient;
+    bool part; /* whether the input is part of a fused tensor */
     /* whether the source is on another stage, or on the stage's devices the other way round */
     bool across;
     bool differentiable; /* whether its gradient goes back to the source */
@@ -134,6 +136,8 @@ struct symbolic_machine {
     struct chain *chain;
     /* per instance: its output on the way from parts to the whole; NULL: none is kept in parts */
     struct chain *mended;
+    /* per reading: on its way to the split of the backward pass; NULL: there are none */
+    struct chain *turned;
     int32_t *received; /* per reading: the layout of what a send brought */
     /* gradients of inputs that their reader has made and that have not been sent on */
     bool *pending;
@@ -187,7 +191,6 @@ weft_status do_item(struct symbolic_machine *m, struct at at);
 /* Executes a send from one device to another. */
 weft_status do_send(struct symbolic_machine *m, const struct reading *reading, enum flow flow,
                     int32_t from, int32_t to, int32_t micro_batch, const struct reshard *reshard);
-void find_floors(struct symbolic_machine *m);
 
 /* ---- equivalence.c ---- */
 /* Executes one task; checks what must hold when all are over. */
@@ -217,6 +220,11 @@ weft_status proof_halo(struct symbolic_machine *m, const struct reading *r, stru
 weft_status need_halo(struct symbolic_machine *m, const struct reading *r, struct at at);
 void proof_owe(struct symbolic_machine *m, int64_t reading, size_t first); /* made now */
 bool proof_is_pending(const struct symbolic_machine *m, int32_t reading, size_t first);
+
+/* ---- proof_turns.c ---- */
+/* A step of an input to the split of the backward pass; whether that pass finds the input. */
+weft_status proof_turn(struct symbolic_machine *m, const struct reading *r, struct at at);
+weft_status need_turned(const struct symbolic_machine *m, const struct reading *r, struct at at);
 
 /* ---- proof_subsets.c ---- */
 /* Whether a device of the graph has an instance, if that is on its stage (plan/subset.h). */

@@ -83,12 +83,40 @@ static struct symbolic_machine machine_new(struct proof *p, struct arena *keep)
                                  .synchronised = ARENA_ARRAY(keep, int64_t, devices *buckets),
                                  .shares_added = ARENA_ARRAY(keep, int64_t, devices *buckets),
                                  .stepped = ARENA_ARRAY(keep, bool, devices)};
+    for (int32_t i = 0; i < p->plan->choices && !m.turned; i++)
+        if (p->plan->choice[i].own_back)
+            m.turned = ARENA_ARRAY(keep, struct chain, rows * readings);
     for (size_t i = 0; i < instances && !m.mended; i++)
         if (p->fact[i].kept != p->fact[i].output)
             m.mended = ARENA_ARRAY(keep, struct chain, rows * instances);
     for (int i = 0; i < 2; i++)
         m.host[i] = ARENA_ARRAY(keep, bool, rows *(size_t)p->plan->parts);
     return m;
+}
+
+/* ---- floors (symbolic.c, I2) ----------------------------------------------------------------------------- */
+
+static void find_floors(struct symbolic_machine *m)
+{
+    const struct graph *graph = m->p->graph;
+    m->floor = ARENA_ARRAY(m->p->arena, int32_t *, (size_t)graph->blocks);
+    for (int32_t b = 0; b < graph->blocks; b++) {
+        const struct block *block = &graph->block[b];
+        int32_t last[] = {-1, -1};
+        m->floor[b] = ARENA_ARRAY(m->p->arena, int32_t, (size_t)block->items);
+        for (int32_t i = 0; i < block->items; i++) {
+            bool again = block->item[i].purpose == PURPOSE_RECOMPUTE;
+            if (block->item[i].rest)
+                continue;
+            if (block->item[i].kind == ITEM_STEP && !block->item[i].turns) {
+                m->floor[b][i] = last[0] > last[1] ? last[0] : last[1];
+                continue;
+            }
+            m->floor[b][i] = last[!again];
+            if (block->item[i].kind == ITEM_OP)
+                last[again] = i;
+        }
+    }
 }
 
 weft_status proof_execute(struct proof *p, struct task_queues *q, struct rng *rng)

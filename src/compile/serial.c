@@ -25,10 +25,9 @@ static int32_t storage_of(const struct model *model, int32_t tensor)
 /* ---- operators ------------------------------------------------------------------------------- */
 
 static int32_t lay(struct proof *p, const struct fact *at, const struct operand *operand,
-                   enum flow flow)
+                   const struct split *split, enum flow flow)
 {
-    struct layout layout =
-        layout_of(at->op, operand, &at->choice->split, p->plan->step_samples, flow);
+    struct layout layout = layout_of(at->op, operand, split, p->plan->step_samples, flow);
     return number_layout(p, &layout);
 }
 
@@ -42,8 +41,9 @@ static void read_input(struct serial *s, int64_t instance, int32_t k)
     int64_t source = s->written[storage_of(p->model, operand->tensor)] - 1;
     struct reading *r = &p->reading[number];
     *r = (struct reading){.reader = instance, .source = source, .operand = k, .next = -1};
-    r->want = lay(p, at, operand, FLOW_FORWARD);
-    r->gradient = lay(p, at, operand, FLOW_GRADIENT);
+    r->want = lay(p, at, operand, &at->choice->split, FLOW_FORWARD);
+    r->back = lay(p, at, operand, choice_split(at->choice, true), FLOW_FORWARD);
+    r->gradient = lay(p, at, operand, choice_split(at->choice, true), FLOW_GRADIENT);
     r->part = tensor->axes == operand->axes && tensor->size[last] != operand->size[last];
     if (source < 0)
         return;
@@ -79,8 +79,8 @@ static weft_status visit_op(struct serial *s, int32_t op, int64_t copy)
     at->first_reading = p->readings;
     for (int32_t k = 0; k < at->op->inputs; k++)
         read_input(s, i, k);
-    at->output = lay(p, at, &at->op->output, FLOW_FORWARD);
-    at->output_grad = lay(p, at, &at->op->output, FLOW_GRADIENT);
+    at->output = lay(p, at, &at->op->output, &at->choice->split, FLOW_FORWARD);
+    at->output_grad = lay(p, at, &at->op->output, choice_split(at->choice, true), FLOW_GRADIENT);
     s->written[at->op->output.tensor] = i + 1;
     return WEFT_OK;
 }

@@ -48,7 +48,8 @@ static int64_t op_ns(const struct pass_timer *t, const struct item *item)
     const struct plan *plan = t->b->plan;
     const struct laid *laid = laid_of(t->b, item->instance);
     enum dtype dtype = op_dtype(plan->model, plan->instance[item->instance].op, plan->dtype);
-    struct work work = op_work(laid->op, laid->local, dtype, (enum phase)item->phase);
+    const int64_t *local = item->phase == PHASE_FORWARD ? laid->local : laid->back;
+    struct work work = op_work(laid->op, local, dtype, (enum phase)item->phase);
     bool any = work.flops > 0 || work.read_bytes + work.write_bytes > 0;
     return any ? analytic_device_ns(t->device, t->calibration, &work) : 0;
 }

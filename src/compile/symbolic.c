@@ -10,7 +10,8 @@
  *       recomputed. A gathered tensor is gone when its pass is over (blocks.c, I2), unless it came from another stage; so a
  *       recomputation gathers again, and so does the backward pass after it: `floor` is the last
  *       operator of the other kind, and steps before it do not count. For a step it is the last
- *       operator of either kind: the steps of a reshard follow each other.
+ *       operator of either kind: the steps of a reshard follow each other. One that brings an input to
+ *       another split finds it as its operator does.
  *   I3  Before an operator's backward phases the gradient of each of its readers has arrived
  *       exactly once.
  *   I4  A reshard of gradients takes along those of readers in the same part with the same layout;
@@ -20,6 +21,8 @@
  *   I6  An output that is kept in parts is read in a backward block only after its parts were gathered there (parts.c).
  *   I7  Windows that read beyond their part of an image find it with its halo, exchanged since they last read it; the
  *       gradient of what they read reaches its source after it has gone back to the neighbours (proof_halo.c).
+ *   I8  A backward pass with a split of its own finds its inputs in that split's layouts, brought there in its own block
+ *       (proof_turns.c).
  */
 #include "compile/proof.h"
 
@@ -70,30 +73,6 @@ static bool is_here(const struct symbolic_machine *m, int64_t instance, struct a
     return fact->stage == stage_of(m, at.device) &&
            plan_part_is_turned(plan, fact->part) ==
                plan_part_is_turned(plan, m->p->graph->block[at.block].part);
-}
-
-/* ---- floors (I2) ----------------------------------------------------------------------------- */
-
-void find_floors(struct symbolic_machine *m)
-{
-    const struct graph *graph = m->p->graph;
-    m->floor = ARENA_ARRAY(m->p->arena, int32_t *, (size_t)graph->blocks);
-    for (int32_t b = 0; b < graph->blocks; b++) {
-        const struct block *block = &graph->block[b];
-        int32_t last[] = {-1, -1};
-        m->floor[b] = ARENA_ARRAY(m->p->arena, int32_t, (size_t)block->items);
-        for (int32_t i = 0; i < block->items; i++) {
-            bool again = block->item[i].purpose == PURPOSE_RECOMPUTE;
-            if (block->item[i].rest)
-                continue;
-            if (block->item[i].kind == ITEM_STEP) {
-                m->floor[b][i] = last[0] > last[1] ? last[0] : last[1];
-                continue;
-            }
-            m->floor[b][i] = last[!again];
-            last[again] = i;
-        }
-    }
 }
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
@@ -321,7 +300,7 @@ static weft_status need_kept(struct symbolic_machine *m, int64_t instance, struc
     for (int64_t i = fact->first_reading; i < fact[1].first_reading && !product_inputs; i++)
         if (p->reading[i].operand < (int32_t)COUNT_OF(INPUTS) &&
             (fact->op->keep & INPUTS[p->reading[i].operand]))
-            TRY(need_input(m, &p->reading[i], at));
+            TRY(need_turned(m, &p->reading[i], at));
     if (item_at(m, at)->phase == PHASE_BACKWARD_WEIGHT && fact->op->inputs)
         TRY(need_halo(m, &p->reading[fact->first_reading], at));
     if (!(made & wanted_run(fact)))
@@ -448,6 +427,8 @@ weft_status do_item(struct symbolic_machine *m, struct at at)
         return wrong(m, r->reader, "a step brings the model's input");
     if (item->halo)
         return proof_halo(m, r, at);
+    if (item->turns)
+        return proof_turn(m, r, at);
     return item->phase == FLOW_FORWARD ? step_forward(m, r, at) : step_gradient(m, r, at);
 }
 

@@ -11,21 +11,38 @@
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
+/* How inputs that are kept come to the split of the backward pass. */
+static void find_turns(struct build *b, struct laid *laid)
+{
+    static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
+    const struct op *op = laid->op;
+    laid->turn = ARENA_ARRAY(b->keep, const struct reshard *, (size_t)op->inputs);
+    for (int32_t i = 0; i < op->inputs && i < (int32_t)COUNT_OF(INPUTS); i++) {
+        struct layout wanted = layout_of(op, &op->input[i], choice_split(laid->choice, true),
+                                         b->plan->step_samples, FLOW_FORWARD);
+        if (op->keep & INPUTS[i] && !layout_equal(&wanted, &laid->input[i]))
+            laid->turn[i] = reshard_within(b->graph->reshards, &laid->input[i], &wanted);
+    }
+}
+
 static struct laid *lay(struct build *b, const struct op *op, const struct choice *choice)
 {
     struct laid *laid = ARENA_NEW(b->keep, struct laid);
     int64_t batch = b->plan->step_samples;
+    const struct split *back = choice_split(choice, true);
     laid->op = op;
     laid->choice = choice;
     split_local(op, &choice->split, batch, laid->local);
+    split_local(op, back, batch, laid->back);
     laid->input = ARENA_ARRAY(b->keep, struct layout, (size_t)op->inputs);
     laid->input_grad = ARENA_ARRAY(b->keep, struct layout, (size_t)op->inputs);
     for (int32_t i = 0; i < op->inputs; i++) {
         laid->input[i] = layout_of(op, &op->input[i], &choice->split, batch, FLOW_FORWARD);
-        laid->input_grad[i] = layout_of(op, &op->input[i], &choice->split, batch, FLOW_GRADIENT);
+        laid->input_grad[i] = layout_of(op, &op->input[i], back, batch, FLOW_GRADIENT);
     }
     laid->output = layout_of(op, &op->output, &choice->split, batch, FLOW_FORWARD);
-    laid->output_grad = layout_of(op, &op->output, &choice->split, batch, FLOW_GRADIENT);
+    laid->output_grad = layout_of(op, &op->output, back, batch, FLOW_GRADIENT);
+    find_turns(b, laid);
     find_halos(b->keep, laid);
     return laid;
 }

@@ -19,9 +19,12 @@
 struct laid {
     const struct op *op;
     const struct choice *choice;
-    int64_t local[OP_MAX_DIMS];
+    int64_t local[OP_MAX_DIMS], back[OP_MAX_DIMS]; /* of the forward and of the backward pass */
     struct layout *input, *input_grad;
     struct layout output, output_grad;
+    /* Per input: what brings it from the split of the forward pass to that of the backward pass; NULL: nothing does
+     * (plan/back.c). */
+    const struct reshard **turn;
     struct joint *joints; /* the joints that end here */
     /* What neighbours exchange of its first input, height before width, and of the gradient, the other way round (halo.c). */
     int32_t halos;

@@ -17,8 +17,8 @@
 /* The layout of an instance's first weight, which is the one that may be tied. */
 static struct layout first_weight(const struct proof *p, const struct fact *at, enum flow flow)
 {
-    return layout_of(at->op, &at->op->weight[0].operand, &at->choice->split, p->plan->step_samples,
-                     flow);
+    return layout_of(at->op, &at->op->weight[0].operand,
+                     choice_split(at->choice, flow == FLOW_GRADIENT), p->plan->step_samples, flow);
 }
 
 bool is_copy(const struct proof *p, int64_t instance)
@@ -41,8 +41,9 @@ struct digits {
 static struct digits sum_digits(const struct proof *p, const struct fact *at, int32_t weight,
                                 bool copies)
 {
-    struct layout layout = layout_of(at->op, &at->op->weight[weight].operand, &at->choice->split,
-                                     p->plan->step_samples, FLOW_GRADIENT);
+    struct layout layout =
+        layout_of(at->op, &at->op->weight[weight].operand, choice_split(at->choice, true),
+                  p->plan->step_samples, FLOW_GRADIENT);
     struct digits out = {0};
     int64_t stride = layout_devices(&layout);
     for (int64_t i = 0; i < layout.digits; i++) {

@@ -16,7 +16,8 @@
  * (batch, hidden, height, width). */
 #define ANY_ELEMENT(word, what, kept, function)                                                    \
     {KIND(word, what, function),                                                                   \
-     .dims = {BATCH, SPLIT(SEQ), SPLIT(HIDDEN), SPLIT(HEIGHT), SPLIT(WIDTH)}, .keep = (kept)}
+     .dims = {BATCH, SPLIT(SEQ), SPLIT(HIDDEN), SPLIT(HEIGHT), SPLIT(WIDTH)}, .keep = (kept),      \
+     .turns = true}
 
 const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
     [OP_EMBEDDING] =
@@ -42,6 +43,7 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             KIND("linear", "matrix product with weights", linear_work),
             .dims = {BATCH, SPLIT(SEQ), REDUCE(IN), SPLIT(OUT)},
             .keep = KEEP_INPUT_0,
+            .turns = true,
             .input = {"batch,seq,in"},
             .output = "batch,seq,out",
             .weight = {"out,in", "out"},
@@ -51,6 +53,7 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             KIND("score", "queries times keys, per head", score_work),
             .dims = {BATCH, SPLIT(HEAD), SPLIT(GROUP), SPLIT(SEQ), SPLIT(KV), REDUCE(DEPTH)},
             .keep = KEEP_INPUT_0 | KEEP_INPUT_1,
+            .turns = true,
             .input = {"batch,seq,head group depth", "batch,kv,head depth"},
             .output = "batch,head group,seq,kv",
         },
@@ -59,6 +62,7 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             KIND("context", "probabilities times values, per head", context_work),
             .dims = {BATCH, SPLIT(HEAD), SPLIT(GROUP), SPLIT(SEQ), REDUCE(KV), SPLIT(DEPTH)},
             .keep = KEEP_INPUT_0 | KEEP_INPUT_1,
+            .turns = true,
             .input = {"batch,head group,seq,kv", "batch,kv,head depth"},
             .output = "batch,seq,head group depth",
         },
@@ -252,6 +256,21 @@ const struct op_kind_row OP_KINDS[OP_KIND_COUNT] = {
             .keep = KEEP_INPUT_0 | KEEP_OUTPUT,
         },
 };
+
+bool op_turns(const struct model *model, const struct op *op)
+{
+    static const unsigned INPUTS[] = {KEEP_INPUT_0, KEEP_INPUT_1, KEEP_INPUT_2};
+    unsigned others = op->keep;
+    for (int32_t k = 0; k < (int32_t)COUNT_OF(INPUTS); k++) {
+        const struct tensor *tensor =
+            k < op->inputs ? &model->tensor[tensor_storage(model, op->input[k].tensor)] : NULL;
+        if (tensor && (op->keep & INPUTS[k]) && tensor->producer < 0 && tensor->carry_module < 0)
+            return false;
+        others &= ~INPUTS[k];
+    }
+    return OP_KINDS[op->kind].turns && op->input_grad && !others && !op->kept_elements &&
+           !op->kept_fp32;
+}
 
 bool op_passes_on(const struct op *op, int32_t input)
 {

@@ -225,11 +225,10 @@ struct op_kind_row {
         enum dim_role role;
     } dims[OP_MAX_DIMS]; /* the first ROLE_NONE ends the list */
     unsigned keep;       /* flags of enum keep */
-    /* Operands as axes of dims, "batch,seq,head group depth"; NULL where the axes follow from the
-     * tensor's rank (elementwise kinds) or the builder writes them. */
+    bool turns;          /* its backward pass reads operands alone (op_turns) */
+    /* Axes of dims, "batch,seq,head group depth"; NULL where they follow from the rank, or the builder writes them. */
     const char *input[MAX_KIND_INPUTS], *output, *weight[MAX_KIND_WEIGHTS];
-    /* Sets kernel, shape and FLOPs of one phase; `size` holds the local dims (I1), batch included.
-     * Bytes follow from the operands for all kinds alike (op_work). */
+    /* Sets kernel, shape and FLOPs of one phase; `size`: local dims (I1), batch included. Bytes: op_work, from operands. */
     void (*work)(const struct op *op, const int64_t *size, enum phase phase, struct work *out);
 };
 extern const struct op_kind_row OP_KINDS[OP_KIND_COUNT];
@@ -453,6 +452,8 @@ double op_extra_bytes(const struct op *op, const int64_t *local, enum dtype dtyp
 int64_t tensor_bytes(const struct tensor *tensor, int64_t batch, enum dtype dtype);
 /* The tensor at the end of a chain of views. */
 int32_t tensor_storage(const struct model *model, int32_t tensor);
+/* Whether its backward pass reads weights, gradients and inputs alone, none of these the model's own. */
+bool op_turns(const struct model *model, const struct op *op);
 
 /* ---- opening: presets and importers ---------------------------------------------------------- */
 

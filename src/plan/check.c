@@ -301,13 +301,20 @@ weft_status plan_check_types(const struct cluster *cluster, enum dtype dtype, en
     return WEFT_OK;
 }
 
+static bool takes_halves(const struct split *split)
+{
+    return split->parts && split->part[0].dim == DIM_BATCH && split->part[0].degree % 2 == 0;
+}
+
 /* Halves of a stage's devices take each other's samples: every operator has its own half of a step on each (plan.h, I1). */
 static bool halves_fault(struct finding *f)
 {
     const struct plan *plan = f->plan;
     for (int64_t i = 0; plan->both_ways && i < plan->instances; i++) {
         const struct split *split = &plan_choice(plan, i)->split;
-        if (split->parts && split->part[0].dim == DIM_BATCH && split->part[0].degree % 2 == 0)
+        if (takes_halves(split) && !takes_halves(choice_split(plan_choice(plan, i), true)))
+            split = choice_split(plan_choice(plan, i), true);
+        else if (takes_halves(split))
             continue;
         fault(f, FAULT_INSTANCE, i,
               arena_printf(

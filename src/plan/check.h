@@ -4,7 +4,15 @@
 
 #include "plan/plan.h"
 
-enum fault_place { FAULT_NOWHERE, FAULT_BATCH, FAULT_SCHEDULE, FAULT_STAGE, FAULT_INSTANCE };
+/* FAULT_BACK: of an instance's backward pass. */
+enum fault_place {
+    FAULT_NOWHERE,
+    FAULT_BATCH,
+    FAULT_SCHEDULE,
+    FAULT_STAGE,
+    FAULT_INSTANCE,
+    FAULT_BACK
+};
 struct fault {
     enum fault_place place;
     int64_t at; /* the number of the stage or instance */

@@ -204,6 +204,29 @@ static bool dim_fault(struct finding *f, int64_t instance, const struct split *s
     return degree_fault(f, instance, op, place, split_degree(split, dim));
 }
 
+/* A fault of the split that a backward pass has of its own. */
+static bool back_fault(struct finding *f, int64_t instance, const struct choice *choice)
+{
+    const struct plan *plan = f->plan;
+    const char *why =
+        back_refusal(plan->model, &plan->model->op[plan->instance[instance].op], choice);
+    bool found = product_fault(f, instance, &choice->back);
+    for (int32_t i = 0; i < choice->back.parts && !found; i++)
+        found = dim_fault(f, instance, &choice->back, choice->back.part[i].dim);
+    if (!found && plan_has_subsets(plan))
+        why = "operators of this plan are on some of their stage's devices";
+    if (!found && why) {
+        fault(f, FAULT_INSTANCE, instance,
+              arena_printf(f->keep, "%s: its backward pass cannot be split %s: %s",
+                           node(f, instance), split_text(f->keep, &choice->back), why));
+        found =
+            with_hint(f, "docs/reference/plan-file.md says which splits a backward pass can have");
+    }
+    if (found)
+        f->out->place = FAULT_BACK;
+    return found;
+}
+
 static bool instance_fault(struct finding *f, int64_t instance)
 {
     const struct choice *choice = plan_choice(f->plan, instance);
@@ -211,6 +234,8 @@ static bool instance_fault(struct finding *f, int64_t instance)
         if (dim_fault(f, instance, &choice->split, choice->split.part[i].dim))
             return true;
     if (product_fault(f, instance, &choice->split))
+        return true;
+    if (choice->own_back && back_fault(f, instance, choice))
         return true;
     if (choice->shard <= 3)
         return false;

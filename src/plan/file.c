@@ -272,6 +272,8 @@ static const struct doc *fault_line(const struct plan_file *file, const struct f
         line = file->stage && fault->at < file->stages ? file->stage[fault->at].line : root->stages;
     if (fault->place == FAULT_INSTANCE)
         line = file->split_at[fault->at];
+    if (fault->place == FAULT_BACK)
+        line = file->back_at[fault->at];
     if (!line)
         line = root->degrees ? root->degrees : root->batch;
     return line ? line : file->doc;
@@ -300,6 +302,7 @@ static weft_status read_plan(struct plan_file *file, struct opened_plan *out)
     set_names_and_batch(file);
     TRY(file_limit_stages(file));
     file->split_at = ARENA_ARRAY(file->scratch, const struct doc *, (size_t)file->plan->instances);
+    file->back_at = ARENA_ARRAY(file->scratch, const struct doc *, (size_t)file->plan->instances);
     TRY(file_apply_tree(file));
     if (file->root.propagate && plan_has_subsets(file->plan))
         TRY(doc_error(

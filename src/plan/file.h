@@ -44,7 +44,8 @@ struct plan_file {
     int32_t stages;                 /* 0: not given */
     struct plan *plan;
     struct name_paths paths;
-    const struct doc **split_at; /* per instance: the line that set its split, or NULL */
+    /* per instance: the line that set its split, or NULL; the same of its backward pass */
+    const struct doc **split_at, **back_at;
 };
 
 /* file_top.c: the first three read parts of the top; then the model and the cluster are opened. */

@@ -23,6 +23,7 @@
 
 enum tree_setting {
     SET_SPLIT,
+    SET_BACKWARD,
     SET_RECOMPUTE,
     SET_SHARD,
     SET_OFFLOAD,
@@ -34,8 +35,8 @@ enum tree_setting {
 struct line {
     const struct doc *at;
     struct name_pattern pattern;
-    bool has[SETTINGS];
-    struct split split;
+    bool has[SETTINGS], has_back;
+    struct split split, back;
     enum recompute recompute;
     bool saved, discard; /* with recompute: what becomes of the output */
     int64_t shard;
@@ -55,7 +56,7 @@ struct tree {
 /* ---- reading lines --------------------------------------------------------------------------- */
 
 struct settings {
-    const char *split;
+    const char *split, *backward;
     const struct doc *recompute, *offload, *memory, *devices, *at;
     int64_t shard;
 };
@@ -63,6 +64,8 @@ struct settings {
 static const struct field FIELDS[] = {
     {"split", FIELD_TEXT, offsetof(struct settings, split),
      .expected = "dims with degrees: batch:2 out:8"},
+    {"backward", FIELD_TEXT, offsetof(struct settings, backward),
+     .expected = "dims with degrees, or same"},
     {"recompute", FIELD_DOC, offsetof(struct settings, recompute)},
     {"shard", FIELD_INT, offsetof(struct settings, shard), .expected = "0, 1, 2 or 3"},
     {"offload", FIELD_DOC, offsetof(struct settings, offload)},
@@ -148,6 +151,9 @@ static weft_status read_settings(struct arena *scratch, const struct doc *node, 
         line->has[i] = doc_get(node, FIELDS[i].key) != NULL;
     if (s->split)
         TRY(split_parse(doc_get(node, "split"), s->split, &line->split));
+    line->has_back = s->backward && strcmp(s->backward, "same") != 0;
+    if (line->has_back)
+        TRY(split_parse(doc_get(node, "backward"), s->backward, &line->back));
     if (s->recompute)
         TRY(read_recompute(s->recompute, line));
     if (s->shard < 0 || s->shard > 3)
@@ -237,14 +243,14 @@ static bool can_split(const struct op *op, int dim)
 }
 
 /* I2 for a line on a module: the same degrees, along the dims that the operator has. */
-static struct split inherit(struct line *line, const struct op *op)
+static struct split inherit(const struct split *given, const struct op *op, unsigned *used)
 {
     struct split split = split_none();
-    for (int32_t i = 0; i < line->split.parts; i++) {
-        int dim = line->split.part[i].dim;
+    for (int32_t i = 0; i < given->parts; i++) {
+        int dim = given->part[i].dim;
         bool can = can_split(op, dim);
-        line->used |= can ? 1u << i : 0;
-        split_add(&split, can ? dim : SPLIT_COPY, line->split.part[i].degree);
+        *used |= can ? 1u << i : 0;
+        split_add(&split, can ? dim : SPLIT_COPY, given->part[i].degree);
     }
     return split;
 }
@@ -321,6 +327,13 @@ static struct winners find_winners(struct tree *tree, int64_t instance)
     return w;
 }
 
+static bool is_on_operator(const struct plan_file *file, const struct line *line, int depth,
+                           int64_t instance)
+{
+    return strcmp(line->pattern.word[0].text, "#") == 0 ||
+           depth == file->paths.path[instance].names;
+}
+
 /* The split of an instance over so many devices. */
 static weft_status set_split(struct tree *tree, int64_t instance, const struct winners *w,
                              int64_t devices, struct split *out)
@@ -328,9 +341,8 @@ static weft_status set_split(struct tree *tree, int64_t instance, const struct w
     struct plan_file *file = tree->file;
     struct line *line = w->line[SET_SPLIT];
     const struct op *op = &file->plan->model->op[file->plan->instance[instance].op];
-    bool by_number = strcmp(line->pattern.word[0].text, "#") == 0;
-    bool on_operator = by_number || w->depth[SET_SPLIT] == file->paths.path[instance].names;
-    struct split given = on_operator ? line->split : inherit(line, op);
+    bool on_operator = is_on_operator(file, line, w->depth[SET_SPLIT], instance);
+    struct split given = on_operator ? line->split : inherit(&line->split, op, &line->used);
     file->split_at[instance] = line->at;
     line->won = true;
     line->used |= on_operator ? ~0u : 0;
@@ -387,6 +399,29 @@ done:
     return status;
 }
 
+/* The split of its backward pass; from a line on a module only if it can have that (I2). */
+static weft_status set_back(struct tree *tree, int64_t instance, const struct winners *w,
+                            struct choice *choice)
+{
+    struct plan_file *file = tree->file;
+    const struct line *line = w->line[SET_BACKWARD];
+    const struct op *op = &file->plan->model->op[file->plan->instance[instance].op];
+    bool on_operator = is_on_operator(file, line, w->depth[SET_BACKWARD], instance);
+    choice->own_back = false;
+    if (!line->has_back || (!on_operator && !op_turns(file->plan->model, op)))
+        return WEFT_OK;
+    struct split back, given = on_operator ? line->back : inherit(&line->back, op, &(unsigned){0});
+    weft_status status =
+        fill_stage(file, line, instance, &given, split_devices(&choice->split), &back);
+    if (status)
+        return status;
+    choice_set_back(choice, &back);
+    file->back_at[instance] = line->at;
+    if (!on_operator && choice->own_back && back_refusal(file->plan->model, op, choice))
+        choice->own_back = false;
+    return WEFT_OK;
+}
+
 static weft_status apply(struct tree *tree, int64_t instance)
 {
     struct plan *plan = tree->file->plan;
@@ -394,6 +429,8 @@ static weft_status apply(struct tree *tree, int64_t instance)
     struct winners w = find_winners(tree, instance);
     const struct line *recompute = w.line[SET_RECOMPUTE];
     weft_status status = lay_out(tree, instance, &w, &choice.split);
+    if (!status && w.line[SET_BACKWARD])
+        status = set_back(tree, instance, &w, &choice);
     if (status)
         return status;
     if (recompute && recompute->recompute == RECOMPUTE_SELECTIVE)

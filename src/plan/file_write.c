@@ -60,6 +60,8 @@ static json_t *choice_json(struct arena *scratch, const struct choice *choice)
     if (split_is_subset(&choice->split))
         json_object_set_new(json, "devices",
                             json_string(run_text(scratch, split_run(&choice->split))));
+    if (choice->own_back)
+        json_object_set_new(json, "backward", json_string(split_text(scratch, &choice->back)));
     if (choice->recompute)
         json_object_set_new(json, "recompute",
                             choice->saved || choice->discard

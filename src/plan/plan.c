@@ -84,7 +84,8 @@ bool choice_recomputes_alike(const struct choice *a, const struct choice *b)
 bool choice_equal(const struct choice *a, const struct choice *b)
 {
     return a->shard == b->shard && choice_recomputes_alike(a, b) && a->offload == b->offload &&
-           a->parts == b->parts && split_equal(&a->split, &b->split);
+           a->parts == b->parts && split_equal(&a->split, &b->split) &&
+           a->own_back == b->own_back && (!a->own_back || split_equal(&a->back, &b->back));
 }
 
 const char *choice_recompute_text(const struct choice *choice)
@@ -104,12 +105,15 @@ const char *choice_offload_text(const struct choice *choice)
 
 static uint64_t choice_hash(const struct choice *choice)
 {
-    int32_t words[2 * MAX_SPLIT_PARTS + 6] = {choice->shard,   choice->recompute, choice->saved,
+    int32_t words[4 * MAX_SPLIT_PARTS + 6] = {choice->shard,   choice->recompute, choice->saved,
                                               choice->discard, choice->offload,   choice->parts};
     size_t used = 6;
-    for (int32_t i = 0; i < choice->split.parts; i++) {
-        words[used++] = choice->split.part[i].dim;
-        words[used++] = choice->split.part[i].degree;
+    for (int backward = 0; backward <= choice->own_back; backward++) {
+        const struct split *split = choice_split(choice, backward);
+        for (int32_t i = 0; i < split->parts; i++) {
+            words[used++] = split->part[i].dim;
+            words[used++] = split->part[i].degree;
+        }
     }
     return hash_bytes(words, used * sizeof words[0], 0);
 }
@@ -218,8 +222,12 @@ weft_status plan_choose(struct plan *plan, int64_t instance, const struct choice
     const struct stage *stage =
         &plan->stage[plan_stage_of_part(plan, plan_part_of(plan, instance))];
     int64_t covered = split_devices(&choice->split);
+    struct choice kept = *choice;
+    if (choice->own_back) /* the same, or of a stage that it was on before */
+        choice_set_back(&kept, split_devices(&choice->back) == stage->devices ? &choice->back
+                                                                              : &choice->split);
     if (covered == stage->devices) /* I3 */
-        return intern(plan, choice, &plan->choice_of[instance]);
+        return intern(plan, &kept, &plan->choice_of[instance]);
     struct arena *scratch = arena_new();
     weft_status status =
         bad_argument(NULL, "%s: the split '%s' is for %lld devices, its stage has %lld",
@@ -239,6 +247,7 @@ static weft_status copy_choice(struct plan *plan, int64_t devices, uint16_t *num
     struct choice choice = *number < plan->choices ? plan->choice[*number] : PLAIN;
     if (plan->choices && split_devices(&choice.split) == devices)
         return WEFT_OK;
+    choice.own_back = false;
     choice.split = split_none();
     if (!split_add(&choice.split, SPLIT_COPY, devices))
         return bad_argument(NULL, "a stage of %lld devices, expected fewer than 2^31",

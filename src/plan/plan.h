@@ -62,28 +62,7 @@ void split_local(const struct op *op, const struct split *split, int64_t batch, 
 /* Whether a dim of an operator, given by its place in the kind's row and not the batch, may be split so (I4). */
 bool split_legal(const struct model *model, const struct op *op, int place, int64_t degree);
 
-/* ---- choices --------------------------------------------------------------------------------- */
-
-/* What waits in host memory between the passes: nothing; what is kept for an operator that runs again; and what
- * one keeps that does not. */
-enum offload { OFFLOAD_NOTHING, OFFLOAD_CHECKPOINTS, OFFLOAD_KEPT };
-
-struct choice {
-    struct split split;
-    uint8_t shard;  /* state sharding over the devices that hold the same weights: 0, 1, 2, 3 */
-    bool recompute; /* runs forward again before its backward pass */
-    bool saved;     /* with recompute: its output is kept, so it need not run again */
-    /* with recompute: its output is not kept for others either, which read what is made again (recompute.c) */
-    bool discard;
-    uint8_t offload; /* enum offload */
-    /* between the passes the devices that hold the same of its output keep a part each (layout_in_parts; compile/parts.c) */
-    bool parts;
-};
-
-bool choice_equal(const struct choice *a, const struct choice *b);
-bool choice_recomputes_alike(const struct choice *a, const struct choice *b);
-/* Recomputation in a plan file: "false", "true", "saved", "discard". */
-const char *choice_recompute_text(const struct choice *choice);
+#include "plan/choice.h"
 
 struct instance {
     int32_t op;

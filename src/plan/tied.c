@@ -24,9 +24,11 @@ bool weights_alike(const struct op *one, const struct choice *with, const struct
     bool alike = with->shard == other_with->shard;
     for (int flow = FLOW_FORWARD; flow <= FLOW_GRADIENT && alike; flow++) {
         struct layout a =
-            layout_of(one, &one->weight[0].operand, &with->split, batch, (enum flow)flow);
+            layout_of(one, &one->weight[0].operand, choice_split(with, flow == FLOW_GRADIENT),
+                      batch, (enum flow)flow);
         struct layout b =
-            layout_of(other, &other->weight[0].operand, &other_with->split, batch, (enum flow)flow);
+            layout_of(other, &other->weight[0].operand,
+                      choice_split(other_with, flow == FLOW_GRADIENT), batch, (enum flow)flow);
         alike = layout_equal(&a, &b);
     }
     return alike;

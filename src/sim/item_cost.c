@@ -14,7 +14,8 @@ static struct work work_of(const struct plan *plan, int64_t instance, enum phase
     int32_t number = plan->instance[instance].op;
     const struct op *op = &plan->model->op[number];
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    split_local(op, choice_split(plan_choice(plan, instance), phase != PHASE_FORWARD),
+                plan->step_samples, local);
     pad_outputs(plan, op, local);
     /* The gradient of sinks comes by a kernel of its own. */
     enum dtype dtype = phase == PHASE_BACKWARD_WEIGHT
@@ -114,7 +115,8 @@ static struct work casts_of(const struct plan *plan, int64_t instance, enum phas
     int32_t number = plan->instance[instance].op;
     const struct op *op = &plan->model->op[number];
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    split_local(op, choice_split(plan_choice(plan, instance), phase != PHASE_FORWARD),
+                plan->step_samples, local);
     bool found = finds_cast(plan->model, number);
     double in = found ? 0 : operand_elements(op, &op->input[0], local);
     double out = operand_elements(op, &op->output, local);
@@ -176,7 +178,7 @@ static int passes_of(const struct plan *plan, int64_t instance, struct work *out
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    split_local(op, choice_split(plan_choice(plan, instance), true), plan->step_samples, local);
     double parameters = 0, outputs = operand_elements(op, &op->output, local);
     double compute = dtype_bytes(plan->dtype);
     int count = 0;

@@ -52,12 +52,22 @@ static const char *text_of_memory(struct arena *keep, const struct choice *choic
     return choice->parts ? "parts" : "whole";
 }
 
+static bool same_backward(const struct choice *a, const struct choice *b)
+{
+    return a->own_back == b->own_back && (!a->own_back || split_equal(&a->back, &b->back));
+}
+static const char *text_of_backward(struct arena *keep, const struct choice *choice)
+{
+    return choice->own_back ? split_text(keep, &choice->back) : "same";
+}
+
 static const struct facet FACETS[] = {
     {"split", same_split, text_of_split},
     {"shard", same_shard, text_of_shard},
     {"recompute", choice_recomputes_alike, text_of_recompute},
     {"offload", same_offload, text_of_offload},
     {"memory", same_memory, text_of_memory},
+    {"backward", same_backward, text_of_backward},
 };
 
 static void compare_facet(struct arena *keep, const struct plan *plan, const struct plan *other,

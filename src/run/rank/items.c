@@ -39,7 +39,10 @@ static void sum_for_kernel(void *context, enum reduce op, float *data, int64_t c
 static struct calling calling_of(struct rank *r, struct spot at)
 {
     int64_t instance = r->graph->block[at.block].item[at.item].instance;
+    const struct item *item = &r->graph->block[at.block].item[at.item];
     const struct local_op *local_op = &r->local_op[instance];
+    if (item->phase != PHASE_FORWARD && local_op->back)
+        local_op = local_op->back;
     struct calling c = {.r = r, .at = at, .instance = instance, .local_op = local_op};
     c.call = (struct kernel_call){.op = local_op->laid->op,
                                   .size = local_op->size,
@@ -82,12 +85,14 @@ static struct value *share_at(struct rank *r, int32_t micro_batch, int64_t key)
     return value;
 }
 
-static void find_input(struct calling *c, int32_t k)
+static void find_input(struct calling *c, int32_t k, bool backward)
 {
     struct rank *r = c->r;
     int64_t u = r->graph->uses->use_first[c->instance] + k;
     const struct use *use = &r->graph->uses->use[u];
-    c->input[k] = share_at(r, c->at.micro_batch, input_key(r, u));
+    bool turned = backward && c->local_op->laid->turn[k];
+    c->input[k] =
+        share_at(r, c->at.micro_batch, turned ? key_of(r, KEY_TURNED, u) : input_key(r, u));
     if (!c->input[k]) {
         rank_fail(r, "%s is not there", operand_name(r, c->instance, k).s);
         return;
@@ -96,7 +101,7 @@ static void find_input(struct calling *c, int32_t k)
         rank_fail(r, "%s is in host memory", operand_name(r, c->instance, k).s);
         return;
     }
-    if (use->joint)
+    if (use->joint && !turned)
         c->input[k] = fit_forward(r, use->joint, c->input[k]);
     if (c->local_op->border && use->source >= 0) /* image_borders.c, I2 */
         c->input[k] = border_gather(r, c->local_op->border, k, c->input[k]);
@@ -201,7 +206,7 @@ static void run_forward(struct calling *c, enum purpose purpose)
         int64_t u = uses->use_first[c->instance] + k;
         if (uses->use[u].source < 0)
             put_value(r, mb, key_of(r, KEY_INPUT, u), read_input(r, mb, c->local_op, k));
-        find_input(c, k);
+        find_input(c, k, false);
     }
     find_weights_of(c);
     find_labels(c);
@@ -317,7 +322,7 @@ static void find_kept(struct calling *c, enum phase phase)
         return;
     for (int32_t k = 0; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++)
         if (op->keep & INPUTS[k] && op->kind != OP_POOL) /* whose places are enough */
-            find_input(c, k);
+            find_input(c, k, true);
     if (op->keep & KEEP_OUTPUT) {
         c->output = share_at(r, c->at.micro_batch, key_of(r, KEY_OUTPUT, c->instance));
         c->call.output = c->output ? c->output->data : NULL;

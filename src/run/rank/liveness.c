@@ -18,8 +18,9 @@
 #include <string.h>
 
 static const bool PER_USE[KEY_KIND_COUNT] = {
-    [KEY_INPUT] = true, [KEY_COPY] = true, [KEY_RECEIVED] = true, [KEY_SENDING] = true,
-    [KEY_RAW] = true,   [KEY_BACK] = true, [KEY_OUTBOX] = true,   [KEY_INBOX] = true};
+    [KEY_INPUT] = true,    [KEY_COPY] = true,    [KEY_TURNED] = true,
+    [KEY_RECEIVED] = true, [KEY_SENDING] = true, [KEY_RAW] = true,
+    [KEY_BACK] = true,     [KEY_OUTBOX] = true,  [KEY_INBOX] = true};
 
 int32_t key_of(const struct rank *r, enum key_kind kind, int64_t number)
 {
@@ -149,12 +150,29 @@ static struct step_place gradient_place(const struct rank *r, const struct use *
     return place;
 }
 
+/* From the input as the forward pass has read it. */
+static struct step_place turning_place(const struct rank *r, const struct use *use,
+                                       const struct reshard_step *step)
+{
+    int64_t u = use - r->graph->uses->use;
+    struct step_place place = {.use = u,
+                               .joint = use->joint,
+                               .flow = FLOW_FORWARD,
+                               .second = true,
+                               .to = key_of(r, KEY_TURNED, u)};
+    bool first = step == use->joint->to->turn[use->operand]->step;
+    place.from = first ? input_key(r, u) : place.to;
+    return place;
+}
+
 struct step_place place_of_step(const struct rank *r, int32_t part, const struct item *item)
 {
     const struct graph_uses *uses = r->graph->uses;
     const struct use *use = &uses->use[uses->use_first[item->instance] + item->operand];
     bool reads = uses->part_of[use->reader] == part;
     enum parting parting = parting_of(uses->in_parts, use, item->step);
+    if (item->turns)
+        return turning_place(r, use, item->step);
     if (parting && item->phase == FLOW_FORWARD)
         return parting_place(r, use, item->step, parting);
     if (item->phase == FLOW_FORWARD)
@@ -290,7 +308,9 @@ static void trace_kept(struct tracing *t, int64_t instance, enum phase phase)
         return;
     for (int32_t k = 0; k < op->inputs && k < (int32_t)COUNT_OF(INPUTS); k++)
         if (op->keep & INPUTS[k])
-            reads(t, input_key(t->r, uses->use_first[instance] + k));
+            reads(t, graph_laid(t->r->graph, instance)->turn[k]
+                         ? key_of(t->r, KEY_TURNED, uses->use_first[instance] + k)
+                         : input_key(t->r, uses->use_first[instance] + k));
     if (op->keep & KEEP_OUTPUT)
         reads(t, key_of(t->r, KEY_OUTPUT, instance));
     reads(t, key_of(t->r, KEY_KEPT, instance));

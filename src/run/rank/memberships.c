@@ -28,14 +28,15 @@ static void digits_of(const struct split *split, int64_t device, int64_t *value)
     }
 }
 
-static void sit(struct rank *r, int64_t instance, struct local_op *local_op)
+static void sit(struct rank *r, int64_t instance, bool backward, struct local_op *local_op)
 {
-    const struct split *split = &local_op->laid->choice->split;
+    const struct split *split = choice_split(local_op->laid->choice, backward);
     const struct op *op = local_op->laid->op;
     int64_t value[MAX_SPLIT_PARTS];
     local_op->place = plan_place(r->plan, r->graph->uses->part_of[instance], r->device);
     digits_of(split, local_op->place, value);
-    memcpy(local_op->size, local_op->laid->local, sizeof local_op->size);
+    memcpy(local_op->size, backward ? local_op->laid->back : local_op->laid->local,
+           sizeof local_op->size);
     op_full_size(op, r->plan->step_samples, local_op->whole);
     local_op->counts = true;
     for (int32_t i = split_is_subset(split); i < split->parts; i++) {
@@ -61,6 +62,15 @@ static void sit(struct rank *r, int64_t instance, struct local_op *local_op)
     arena_free(scratch);
 }
 
+/* The same of a backward pass that is split another way. */
+static void sit_back(struct rank *r, int64_t instance)
+{
+    struct local_op *back = ARENA_NEW(r->arena, struct local_op);
+    *back = (struct local_op){.laid = r->local_op[instance].laid, .sums = -1};
+    sit(r, instance, true, back);
+    r->local_op[instance].back = back;
+}
+
 /* ---- logits in padded rows (kernels.h, pitch) ------------------------------------------------- */
 
 /* Whether a tensor goes from its operator to its reader as it is, and to nobody else. */
@@ -84,8 +94,9 @@ static void find_pitch(struct rank *r, struct local_op *loss, struct local_op *f
     const struct op *op = from->laid->op;
     int64_t rows = loss->size[0] * loss->size[1], columns = loss->size[2];
     loss->overwrites = (loss->laid->op->keep & (KEEP_INPUT_0 | KEEP_APART)) == KEEP_INPUT_0;
-    if (op->kind == OP_LINEAR && op->weights == 1 && op->output.element == ELEMENT_COMPUTE &&
-        from->size[3] == columns && from->size[0] * from->size[1] == rows)
+    if (op->kind == OP_LINEAR && op->weights == 1 && !from->back &&
+        op->output.element == ELEMENT_COMPUTE && from->size[3] == columns &&
+        from->size[0] * from->size[1] == rows)
         loss->pitch = from->pitch = logits_pitch(stored_as(r, ELEMENT_COMPUTE), rows, columns);
 }
 
@@ -102,6 +113,15 @@ static void find_pitches(struct rank *r)
 
 /* ---- all of them -------------------------------------------------------------------------------- */
 
+/* Whether gradients of weights are made in passes of their own. */
+static bool has_weight_passes(const struct graph *graph)
+{
+    bool has = false;
+    for (int32_t i = 0; i < graph->blocks; i++)
+        has |= graph->block[i].kind == SLOT_BACKWARD_WEIGHT;
+    return has;
+}
+
 static weft_status check_local_op(const struct rank *r, int64_t instance, const struct laid *laid)
 {
     const char *why = NULL;
@@ -111,6 +131,11 @@ static weft_status check_local_op(const struct rank *r, int64_t instance, const 
     if (laid->op->inputs > CALL_INPUTS)
         TRY(bad_argument(NULL, "%s has %d inputs, expected at most %d", path, laid->op->inputs,
                          CALL_INPUTS));
+    if (laid->op->sinks && laid->choice->shard == 3 && has_weight_passes(r->graph))
+        TRY(bad_argument("use a schedule whose backward passes are whole, or shard 2",
+                         "%s: its sinks are read where gradients of weights are made, and are not "
+                         "gathered there",
+                         path));
     if (!r->options->kernels->has(laid->op, &why))
         TRY(bad_argument("this model can be planned and simulated, not run", "%s: %s", path, why));
 done:
@@ -133,7 +158,9 @@ weft_status find_local_ops(struct rank *r)
         r->local_op[i].sums = -1;
         TRY(check_local_op(r, i, r->local_op[i].laid));
         if (has_instance(r, i))
-            sit(r, i, &r->local_op[i]);
+            sit(r, i, false, &r->local_op[i]);
+        if (has_instance(r, i) && r->local_op[i].laid->choice->own_back)
+            sit_back(r, i);
     }
     find_pitches(r);
 done:

@@ -99,6 +99,7 @@ enum key_kind {
     KEY_GRADIENT, /* of its output, added up */
     KEY_INPUT,    /* per use: the model's own input */
     KEY_COPY,     /* what steps made of an input */
+    KEY_TURNED,   /* that, as the backward pass is split */
     KEY_RECEIVED, /* what another stage sent */
     KEY_SENDING,  /* what steps made of an output, for another stage */
     KEY_RAW,      /* the gradient of an input, on its way back */
@@ -138,6 +139,7 @@ struct local_op {
     int64_t pitch; /* kernels.h; 0: rows follow each other */
     struct border_moves *border; /* NULL: it reads its own part of its inputs */
     uint64_t path_hash;
+    const struct local_op *back; /* of a backward pass with a split of its own; NULL: the same */
 };
 
 /* ---- weights (weights.c) --------------------------------------------------------------------- */
@@ -304,8 +306,7 @@ struct rank {
     int64_t scratch_bytes;
 
     int64_t step; /* from 0 */
-    /* Of this step and the one before, by the last bit of their numbers: what is left to the next
-     * iteration is optimized as if it were not. */
+    /* Of this step and the one before, by the last bit of their numbers: what is left is optimized as if it were not. */
     struct pace {
         float rate, scale;
     } pace[2];
@@ -410,8 +411,7 @@ struct value *fit_gradient(struct rank *r, const struct joint *joint, struct val
 /* ---- weights.c, stores.c --------------------------------------------------------------------- */
 
 weft_status find_weights(struct rank *r);
-/* Of devices that have the same of a weight the first one shows it; those that share its state each
- * show their part. */
+/* Of devices that have the same of a weight the first shows it; those that share its state show their part. */
 bool shows_weight(const struct rank *r, const struct held_weight *held);
 bool first_of_copies(const struct rank *r, const struct held_weight *held); /* whoever owns it */
 void make_stores(struct rank *r);

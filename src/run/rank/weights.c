@@ -33,8 +33,9 @@ static int64_t whole_elements(const struct operand *operand)
 static bool contributes(const struct rank *r, const struct laid *laid, int32_t weight,
                         const struct pattern *pattern)
 {
-    struct layout layout = layout_of(laid->op, &laid->op->weight[weight].operand,
-                                     &laid->choice->split, r->plan->step_samples, FLOW_GRADIENT);
+    struct layout layout =
+        layout_of(laid->op, &laid->op->weight[weight].operand, choice_split(laid->choice, true),
+                  r->plan->step_samples, FLOW_GRADIENT);
     int64_t mesh = 1;
     for (int64_t i = layout.digits - 1; i >= 0; i--) {
         int64_t degree = layout.digit[i].degree;

@@ -217,8 +217,9 @@ static uint64_t lies_as(const struct plan *plan, int64_t instance)
     const struct choice *choice = plan_choice(plan, instance);
     uint64_t hash = choice->shard;
     for (int flow = FLOW_FORWARD; flow <= FLOW_GRADIENT; flow++) {
-        struct layout layout = layout_of(op, &op->weight[0].operand, &choice->split,
-                                         plan->step_samples, (enum flow)flow);
+        struct layout layout =
+            layout_of(op, &op->weight[0].operand, choice_split(choice, flow == FLOW_GRADIENT),
+                      plan->step_samples, (enum flow)flow);
         hash = layout_hash(&layout, hash);
     }
     return hash;

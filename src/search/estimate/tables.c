@@ -86,13 +86,15 @@ struct tied_pair tables_tied(const struct tables *tables)
 
 static uint64_t choice_hash(const struct choice *choice, uint64_t seed)
 {
-    int64_t key[2 * MAX_SPLIT_PARTS + 1] = {choice->shard | choice->recompute << 8 |
+    int64_t key[4 * MAX_SPLIT_PARTS + 1] = {choice->shard | choice->recompute << 8 |
                                             choice->saved << 9 | choice->discard << 10 |
                                             choice->offload << 11 | choice->parts << 13};
-    for (int32_t i = 0; i < choice->split.parts; i++) {
-        key[2 * i + 1] = choice->split.part[i].dim;
-        key[2 * i + 2] = choice->split.part[i].degree;
-    }
+    int64_t *next = &key[1];
+    for (int backward = 0; backward <= choice->own_back; backward++)
+        for (int32_t i = 0; i < choice_split(choice, backward)->parts; i++) {
+            *next++ = choice_split(choice, backward)->part[i].dim;
+            *next++ = choice_split(choice, backward)->part[i].degree;
+        }
     return hash_bytes(key, sizeof key, seed);
 }
 

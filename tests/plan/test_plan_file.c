@@ -124,6 +124,19 @@ static void degrees_have_a_layout(void **state)
     plan_close(&opened);
 }
 
+/* Groups that share state, and stages among each other's devices: files have both beside degrees and beside a tree. */
+static void groups_and_runs_of_stages_are_kept(void **state)
+{
+    (void)state;
+    struct opened_plan opened =
+        parsed(HEAD "degrees: {tp: 4, pp: 2, zero: 1, replicate: 2, order: tp-cp-ep-pp-dp}\n"
+                    "tree: {layers.3: {recompute: true}}\n");
+    assert_int_equal(opened.plan->replicate, 2);
+    assert_int_equal(opened.plan->stage_run, 4);
+    expect_round_trip(opened.plan);
+    plan_close(&opened);
+}
+
 /* ---- the tree -------------------------------------------------------------------------------- */
 
 /* A deeper line wins over a higher one wherever it stands, a later one over an equally deep one. */
@@ -402,6 +415,7 @@ int main(void)
         cmocka_unit_test(pieces_are_cut_where_until_says),
         cmocka_unit_test(uneven_stages_have_pieces_too),
         cmocka_unit_test(degrees_have_a_layout),
+        cmocka_unit_test(groups_and_runs_of_stages_are_kept),
         cmocka_unit_test(deeper_then_later_lines_win),
         cmocka_unit_test(outputs_are_saved_or_discarded),
         cmocka_unit_test(settings_are_inherited_one_by_one),

@@ -46,6 +46,8 @@ weft_status failure(const char *fmt, ...) PRINTF_LIKE(1, 2);
 weft_status no_answer(const char *hint, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Replaces the hint of the current error, for a caller that knows its cause better. */
 void error_hint(const char *fmt, ...) PRINTF_LIKE(1, 2);
+/* Says 'to' wherever the current error and its hint say 'from', each in quotes. */
+void error_rename(const char *from, const char *to);
 void error_clear(void);
 /* A copy of the calling thread's error, to be carried to another thread. All zero means no
  * error. */
@@ -188,6 +190,8 @@ bool parse_rate(const char *text, double *bytes_per_s);
 bool parse_duration(const char *text, int64_t *ns);
 bool parse_int(const char *text, int64_t *value);
 bool parse_real(const char *text, double *value);
+/* The same with or without a per cent sign: "10%" is 10. */
+bool parse_percent(const char *text, double *value);
 /* The same with K, M, B or T after it: 15T is 15e12. */
 bool parse_many(const char *text, double *value);
 

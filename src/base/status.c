@@ -89,6 +89,25 @@ void error_hint(const char *fmt, ...)
     record.public.hint = record.hint;
 }
 
+/* In a text of so many bytes; a name that no longer fits in is cut with the rest. */
+static void rename_in(char *text, size_t bytes, const char *from, const char *to)
+{
+    char quoted[128], renamed[128], rest[ERROR_MESSAGE_BYTES];
+    snprintf(quoted, sizeof quoted, "'%s'", from);
+    snprintf(renamed, sizeof renamed, "'%s'", to);
+    for (char *at = text; (at = strstr(at, quoted)) != NULL; at++) {
+        snprintf(rest, sizeof rest, "%s", at + strlen(quoted));
+        snprintf(at, bytes - (size_t)(at - text), "%s%s", renamed, rest);
+    }
+}
+
+void error_rename(const char *from, const char *to)
+{
+    rename_in(record.message, sizeof record.message, from, to);
+    if (record.public.hint)
+        rename_in(record.hint, sizeof record.hint, from, to);
+}
+
 void error_clear(void)
 {
     record.message[0] = '\0';

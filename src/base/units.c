@@ -56,6 +56,19 @@ bool parse_real(const char *text, double *value)
     return true;
 }
 
+bool parse_percent(const char *text, double *value)
+{
+    char number[64];
+    size_t len = strlen(text);
+    if (len > 1 && text[len - 1] == '%')
+        len--;
+    if (len >= sizeof number)
+        return false;
+    memcpy(number, text, len);
+    number[len] = '\0';
+    return parse_real(number, value);
+}
+
 static bool parse_unit(const char *text, const struct unit *units, size_t count, double *value)
 {
     char number[64];

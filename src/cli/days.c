@@ -91,7 +91,7 @@ static const struct cli_option OPTIONS[] = {
      "without a spare, go on with the best plan on one node less, or on as few less as a plan "
      "takes",
      OPTION_FLAG, AT(elastic)},
-    {"jitter", "PERCENT", "deviation of a node's part of an iteration", OPTION_REAL, AT(jitter),
+    {"jitter", "PERCENT", "deviation of a node's part of an iteration", OPTION_PERCENT, AT(jitter),
      .below = 100},
     {"stragglers", "RATE", "nodes that become slow, per 1,000 days of eight devices", OPTION_REAL,
      AT(stragglers)},

@@ -246,7 +246,8 @@ static void take_memory(struct argp_state *state, struct plan_arguments *in, con
 static void take_margin(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
     struct memory_terms *memory = &in->degrees.memory;
-    memory->has_margin = parse_real(arg, &memory->margin_percent) && memory->margin_percent >= 0 &&
+    memory->has_margin = parse_percent(arg, &memory->margin_percent) &&
+                         memory->margin_percent >= 0 &&
                          memory->margin_percent <= MOST_MARGIN_PERCENT;
     if (!memory->has_margin)
         argp_error(state, "--margin is '%s', expected a number of per cent from 0 to %d", arg,

@@ -105,7 +105,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         goals->target = take_target(state, arg);
         return 0;
     case GOAL_SIMPLEST:
-        if (!parse_real(arg, &goals->simplest) || goals->simplest < 0 || goals->simplest > 100)
+        if (!parse_percent(arg, &goals->simplest) || goals->simplest < 0 || goals->simplest > 100)
             argp_error(state, "--simplest takes percent from 0 to 100, not '%s'", arg);
         goals->simplest /= 100;
         return 0;

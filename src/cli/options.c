@@ -36,7 +36,10 @@ static double take_real(struct argp_state *state, const struct cli_option *optio
 {
     double value = 0, below = option->below > 0 ? option->below : MOST_REAL;
     bool many = option->type == OPTION_MANY;
-    if (!(many ? parse_many : parse_real)(arg, &value) || !(value >= 0 && value < below))
+    bool (*parse)(const char *, double *) = many                             ? parse_many
+                                            : option->type == OPTION_PERCENT ? parse_percent
+                                                                             : parse_real;
+    if (!parse(arg, &value) || !(value >= 0 && value < below))
         argp_error(state, "--%s takes a number of at least 0%s, not '%s'", option->name,
                    many         ? ", such as 300e9 or 15T"
                    : below <= 1 ? " and below 1"
@@ -63,6 +66,7 @@ static void take(struct argp_state *state, const struct cli_option *option, void
         memcpy(field, &number, sizeof number);
         break;
     case OPTION_REAL:
+    case OPTION_PERCENT:
     case OPTION_MANY:
         real = take_real(state, option, arg);
         memcpy(field, &real, sizeof real);

@@ -18,13 +18,14 @@
 #include "cli/cli.h"
 
 enum option_type {
-    OPTION_FLAG,  /* a bool, which becomes true */
-    OPTION_TEXT,  /* a const char *, the argument itself */
-    OPTION_COUNT, /* an int64_t from `least` to `most` */
-    OPTION_REAL,  /* a double of at least 0 and below `below` */
-    OPTION_MANY,  /* the same, also as 300B or 15T */
-    OPTION_SIZE,  /* an int64_t of bytes, at least 1 */
-    OPTION_TAKE,  /* handled by `take` */
+    OPTION_FLAG,    /* a bool, which becomes true */
+    OPTION_TEXT,    /* a const char *, the argument itself */
+    OPTION_COUNT,   /* an int64_t from `least` to `most` */
+    OPTION_REAL,    /* a double of at least 0 and below `below` */
+    OPTION_PERCENT, /* the same, also as 5% */
+    OPTION_MANY,    /* the same, also as 300B or 15T */
+    OPTION_SIZE,    /* an int64_t of bytes, at least 1 */
+    OPTION_TAKE,    /* handled by `take` */
     OPTION_TYPE_COUNT
 };
 /* The words that an option takes, from the table that has them: the name and the summary of row `i`; NULL after the

@@ -4,12 +4,19 @@
 
 #include "model/hf.h"
 
+struct hf_row_list {
+    const struct hf_row **data;
+    size_t len, cap;
+};
+
 struct hf_reading {
     struct arena *scratch;
     const struct doc *root;  /* what describes the text model */
     const struct doc *outer; /* the mapping around it; NULL: none */
     struct doc *options, *last;
     ARRAY(const char *) warnings;
+    struct hf_row_list given,
+        usual; /* the rows that were read, of keys in the file and of defaults */
 };
 
 /* Adds the option that a row makes of a value, by the row's rule. */

@@ -1,7 +1,8 @@
 /* import_hf.c - Hugging Face's config.json as options of a family.
  * The tables are in hf.h; here each row is read by its rule (hf_rules.c).
  *
- * I1  An option has the place of the key it came from, so that an error points into config.json.
+ * I1  An option has the place of the key it came from, so that an error points into config.json, and an error that the
+ *     family finds names the key, not the option that was made of it.
  * I2  `seq` of a model with rotary positions is at most LONGEST_SEQ: max_position_embeddings is the longest text that the
  *     model may be used with, not the length of a training sample. It can be overridden.
  * I3  Where a text model has a mapping of its own (`text_config`), a key that the mapping lacks may stand outside it.
@@ -44,12 +45,28 @@ static weft_status read_row(struct hf_reading *r, const struct hf_row *row)
         value = NULL;
     if (!value && !labels && (!row->otherwise || row->rule == RULE_EXPECTED))
         return WEFT_OK;
+    if (row->key && row->option)
+        array_push(r->scratch, value ? &r->given : &r->usual, row);
     if (!value) {
         weft_status status = default_of(r, row, &value);
         if (status)
             return status;
     }
     return hf_apply(r, row, value);
+}
+
+/* I1; what the user set is called as the user called it. */
+static weft_status keys_named(const struct hf_reading *r, const struct doc *overrides,
+                              weft_status status)
+{
+    const struct hf_row_list *const lists[] = {&r->given, &r->usual};
+    for (size_t k = 0; k < COUNT_OF(lists) && status == WEFT_BAD_INPUT; k++)
+        for (size_t i = 0; i < lists[k]->len; i++) {
+            const struct hf_row *row = lists[k]->data[i];
+            if (!overrides || !doc_get(overrides, row->option))
+                error_rename(row->option, row->key);
+        }
+    return status;
 }
 
 static weft_status find_architecture(const struct doc *root, const struct hf_architecture **out)
@@ -185,8 +202,9 @@ weft_status import_hf(struct arena *scratch, const char *file, const struct doc 
     TRY(read_table(&r, &(struct hf_rows){architecture->rows, architecture->count}));
     TRY(family_find(architecture->family, root, &family));
     TRY(read_vision(&r, root, family));
-    TRY(family_build(family, name_of(scratch, file), file,
-                     options_merge(scratch, &options, overrides), out));
+    status = family_build(family, name_of(scratch, file), file,
+                          options_merge(scratch, &options, overrides), out);
+    TRY(keys_named(&r, overrides, status));
     for (size_t i = 0; i < r.warnings.len; i++)
         array_push((*out)->arena, &(*out)->warnings,
                    arena_copy_text((*out)->arena, r.warnings.data[i]));

@@ -387,6 +387,9 @@ static void plain_numbers_are_parsed(void **state)
     assert_true(parse_many("300e9", &real) && real == 300e9);
     assert_false(parse_many("15 apples", &real));
     assert_false(parse_real("1e999", &real));
+    assert_true(parse_percent("10%", &real) && real == 10);
+    assert_true(parse_percent("2.5", &real) && real == 2.5);
+    assert_false(parse_percent("%", &real) || parse_percent("10%%", &real));
     assert_false(parse_real("-inf", &real));
     assert_false(parse_real("+nan", &real));
     assert_false(parse_real(" 1", &real));

@@ -72,7 +72,7 @@ static int print_json(const struct showing *showing)
         "micro_batches", (json_int_t)plan_micro_batches(plan), "schedule",
         json_text(plan->schedule), "pieces", (json_int_t)plan->pieces, "overlap",
         overlap_json(plan->overlap), "bucket_bytes",
-        (json_int_t)plan_bucket_bytes(plan, plan_dp(plan)), "whole_sends", plan->whole_sends,
+        (json_int_t)plan_bucket_bytes(plan, plan_replicas(plan)), "whole_sends", plan->whole_sends,
         "stages", stages_json(showing), "tree", choices_json(showing), "warnings", warnings));
 }
 

@@ -127,8 +127,8 @@ static int32_t intern_groups(struct build *b, int32_t stage, struct device_run r
                           : -1;
 }
 
-/* A bucket of one instance alone. */
-static struct bucket bucket_of_one(struct build *b, int64_t instance)
+/* A bucket of one instance alone, which is full at `most` bytes. */
+static struct bucket bucket_of_one(struct build *b, int64_t instance, int64_t most)
 {
     const struct plan *plan = b->plan;
     const struct laid *laid = laid_of(b, instance);
@@ -160,7 +160,7 @@ static struct bucket bucket_of_one(struct build *b, int64_t instance)
         .gather_bytes = laid->op->frozen && laid->choice->shard < 3
                             ? 0
                             : parameters * policy_gather_bytes(plan->policy, plan->dtype),
-        .most = plan_bucket_bytes(plan, summed),
+        .most = most,
         .tied = leaves_slices(b, part) && has_tied_weight(b, instance), /* slices.c, I2 */
     };
 }
@@ -272,13 +272,14 @@ void build_buckets(struct build *b)
     b->bucket_of = ARENA_ARRAY(b->keep, int32_t, (size_t)plan->instances);
     memset(b->bucket_of, -1, (size_t)plan->instances * sizeof *b->bucket_of);
     b->first_bucket = ARENA_ARRAY(b->scratch, int32_t, (size_t)plan->parts + 1);
+    int64_t most = plan_bucket_bytes(plan, plan_replicas(plan));
     for (int32_t part = 0; part < plan->parts; part++) {
         const struct part *range = &plan->part[part];
         b->first_bucket[part] = (int32_t)b->buckets.len;
         for (int64_t i = range->first + range->count - 1; i >= range->first; i--) {
             if (!holds_weights(b, i))
                 continue;
-            struct bucket one = bucket_of_one(b, i);
+            struct bucket one = bucket_of_one(b, i, most);
             put(b, &one);
         }
         for (int64_t i = range->first; i < range->first + range->count; i++)

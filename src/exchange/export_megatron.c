@@ -8,7 +8,8 @@
  *
  * is a part of 3 layers, 29 parts of 2, and a part with the head alone.
  *
- *   I1  Before the text is returned it is read back (megatron_import) and must make the same plan.
+ *   I1  Before the text is returned it is read back (megatron_import) and must make the same plan; each argument is
+ *       asked for, or known to say nothing about a prediction.
  */
 #include "exchange/export_megatron.h"
 
@@ -145,7 +146,7 @@ static void add_sharding(struct lines *a, const struct plan *plan, const struct 
     if (!(plan->overlap & OVERLAP_GRADIENTS))
         return;
     add_flag(a, "overlap-grad-reduce");
-    int64_t bucket = plan_bucket_bytes(plan, d->dp * d->cp);
+    int64_t bucket = plan_bucket_bytes(plan, plan_replicas(plan));
     if (bucket)
         add_int(a, "ddp-bucket-size", ceil_div(bucket, bytes_per_gradient(plan->policy)));
     else
@@ -167,21 +168,26 @@ static bool multiplies_nvfp4(const struct device *device)
     return device->flops[DTYPE_NVFP4] > 0;
 }
 
-/* One scale for each tensor, made from its own values, up to Hopper; one for each 32 values in hardware after. With a
- * scale for so few values gradients keep the format of weights, e4m3; else they need the range of e5m2 (hybrid). */
-static void add_fp8(struct lines *a, const struct plan *plan)
+static const char MXFP8[] = "mxfp8";
+
+/* One scale for each tensor, made from its own values, up to Hopper; one for each 32 values in hardware after. */
+const char *megatron_recipe(const struct cluster *cluster, int recipe)
 {
-    static const char *const RECIPES[] = {[RECIPE_DELAYED] = "delayed",
+    static const char *const RECIPES[] = {[RECIPE_DEVICE] = "tensorwise",
+                                          [RECIPE_DELAYED] = "delayed",
                                           [RECIPE_CURRENT] = "tensorwise",
                                           [RECIPE_BLOCKS] = "blockwise"};
-    int recipe = software_word(&plan->software, FACT_FP8_RECIPE);
-    bool blocks = cluster_all_devices(plan->cluster, multiplies_nvfp4);
-    bool hardware = blocks && (recipe == RECIPE_DEVICE || recipe == RECIPE_BLOCKS);
-    add_word(a, "fp8-format", hardware ? "e4m3" : "hybrid");
-    add_word(a, "fp8-recipe",
-             hardware                  ? "mxfp8"
-             : recipe == RECIPE_DEVICE ? "tensorwise"
-                                       : RECIPES[recipe]);
+    bool blocks = recipe == RECIPE_DEVICE || recipe == RECIPE_BLOCKS;
+    return blocks && cluster_all_devices(cluster, multiplies_nvfp4) ? MXFP8 : RECIPES[recipe];
+}
+
+/* With a scale for so few values gradients keep the format of weights, e4m3; else they need the range of e5m2 (hybrid). */
+static void add_fp8(struct lines *a, const struct plan *plan)
+{
+    const char *recipe =
+        megatron_recipe(plan->cluster, software_word(&plan->software, FACT_FP8_RECIPE));
+    add_word(a, "fp8-format", strcmp(recipe, MXFP8) == 0 ? "e4m3" : "hybrid");
+    add_word(a, "fp8-recipe", recipe);
     if (plan->policy == POLICY_FP8_WEIGHTS)
         add_flag(a, "fp8-param-gather");
 }
@@ -289,7 +295,10 @@ static weft_status read_back(struct export_job *job, const char *text, const cha
     const struct plan *plan = job->found.plan;
     struct import_input input = {.file = "exported arguments", .text = text, .len = strlen(text)};
     weft_status status;
-    TRY(megatron_plan(scratch, &input, plan->cluster, &model, &again, &notes));
+    const char *unread = NULL;
+    TRY(megatron_plan(scratch, &input, plan->cluster, &model, &again, &notes, &unread));
+    if (unread)
+        TRY(failure("--%s is written and not read: import_megatron.c has to know it", unread));
     const char *first = model_difference(scratch, plan->model, model);
     if (first)
         TRY(failure("the arguments do not read back as the model: %s", first));

@@ -19,6 +19,8 @@ void add_model(struct lines *a, const struct model_shape *s, int64_t tp);
 /* What a run needs to start, and to say how long its steps take. Words after these take their place. */
 void add_training(struct lines *a);
 
+/* Megatron's word for a recipe of fp8 on these devices. */
+const char *megatron_recipe(const struct cluster *cluster, int recipe);
 /* Megatron's words for the kinds of context parallelism. */
 extern const char *const MEGATRON_CP_KINDS[CP_KIND_COUNT];
 

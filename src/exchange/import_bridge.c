@@ -111,12 +111,23 @@ static bool rename_field(struct bridge_reading *r, const struct doc *d)
     return renamed;
 }
 
-/* "bf16_mixed", "bf16_with_fp8_mixed": a recipe of precisions by its name. */
+/* "bf16_mixed", "bf16_with_fp8_current_scaling_mixed": a recipe of precisions by its name
+ * (src/megatron/bridge/training/mixed_precision.py). */
 static void add_precision(struct bridge_reading *r, const char *recipe)
 {
+    static const struct {
+        const char *part, *argument, *value;
+    } PARTS[] = {
+        {"nvfp4", "fp4-format", "e2m1"},
+        {"fp8", "fp8-format", "hybrid"},
+        {"mxfp8", "fp8-recipe", "mxfp8"},
+        {"current_scaling", "fp8-recipe", "tensorwise"},
+        {"subchannel_scaling", "fp8-recipe", "blockwise"},
+    };
     add_argument(r, strncmp(recipe, "fp16", 4) == 0 ? "fp16" : "bf16", NULL);
-    if (strstr(recipe, "fp8"))
-        add_argument(r, "fp8-format", "hybrid");
+    for (size_t i = 0; i < COUNT_OF(PARTS); i++)
+        if (strstr(recipe, PARTS[i].part))
+            add_argument(r, PARTS[i].argument, PARTS[i].value);
 }
 
 static void add_fields(struct bridge_reading *r, const struct doc *map)

@@ -144,14 +144,15 @@ static int shard_of(const struct megatron_reading *r)
 {
     static const char *const STRATEGIES[] = {"no_shard", "optim", "optim_grads",
                                              "optim_grads_params"};
+    bool matrices = strcmp(argument_word(r->a, "optimizer", "adam"), "dist_muon") == 0;
+    bool distributed = has(r, "use-distributed-optimizer") || matrices;
     if (has(r, "use-torch-fsdp2"))
         return has(r, "torch-fsdp2-no-reshard-after-forward") ? 2 : 3;
     const char *strategy = argument_word(r->a, "data-parallel-sharding-strategy", "no_shard");
     for (int i = 0; i < (int)COUNT_OF(STRATEGIES) && has(r, "use-megatron-fsdp"); i++)
         if (strcmp(strategy, STRATEGIES[i]) == 0)
             return i;
-    bool matrices = strcmp(argument_word(r->a, "optimizer", "adam"), "dist_muon") == 0;
-    return has(r, "use-distributed-optimizer") || matrices ? 1 : 0;
+    return distributed ? 1 : 0;
 }
 
 static enum update_rule optimizer_of(const char *word)
@@ -171,15 +172,27 @@ static double share_of(const char *text)
     return parse_real(text, &share) && share >= 0 && share <= 1 ? share : 1;
 }
 
-static void read_state(struct megatron_reading *r)
+/* The first recipe that is written with this word; Megatron-LM's default is a scale of earlier steps. */
+static void read_recipe(struct megatron_reading *r, const struct cluster *cluster)
+{
+    const char *word = argument_word(r->a, "fp8-recipe", "delayed");
+    for (int recipe = RECIPE_DEVICE; recipe <= RECIPE_BLOCKS; recipe++)
+        if (strcmp(word, megatron_recipe(cluster, recipe)) == 0) {
+            r->d.software.word[FACT_FP8_RECIPE] = (uint8_t)recipe;
+            return;
+        }
+    remark(r, "--fp8-recipe %.40s: scaled here as %s is", word,
+           megatron_recipe(cluster, RECIPE_DEVICE));
+}
+
+static void read_state(struct megatron_reading *r, const struct cluster *cluster)
 {
     struct degrees *d = &r->d;
     bool fp16 = has(r, "fp16"), bf16 = has(r, "bf16"), fp8 = has(r, "fp8-format");
     bool fp4 = has(r, "fp4-format");
-    bool narrow_grads =
-        fp16 ? !has(r, "accumulate-allreduce-grads-in-fp32")
-             : has(r, "grad-reduce-in-bf16") ||
-                   strcmp(argument_word(r->a, "main-grads-dtype", "fp32"), "bf16") == 0;
+    bool narrow_main = strcmp(argument_word(r->a, "main-grads-dtype", "fp32"), "bf16") == 0;
+    bool narrow_grads = fp16 ? !has(r, "accumulate-allreduce-grads-in-fp32")
+                             : has(r, "grad-reduce-in-bf16") || narrow_main;
     d->has_dtype = d->has_policy = true;
     d->shard = shard_of(r);
     d->dtype = fp4    ? DTYPE_NVFP4
@@ -200,6 +213,8 @@ static void read_state(struct megatron_reading *r)
     d->replicate = d->shard && instances > 1 ? instances : 0;
     if (has(r, "optimizer-cpu-offload"))
         d->optimizer_offload = share_of(argument_word(r->a, "optimizer-offload-fraction", "1"));
+    if (fp8)
+        read_recipe(r, cluster);
     if (has(r, "overlap-cpu-optimizer-d2h-h2d"))
         d->software.word[FACT_HOST_STEP] = HOST_STEP_TENSORS;
 }
@@ -240,7 +255,7 @@ static void read_overlap(struct megatron_reading *r)
         remark(r, "--delay-wgrad-compute: weight gradients come after their layer's inputs' here");
     static const struct software RULE = {.word = {[FACT_BUCKETS] = BUCKETS_MEGATRON}};
     int64_t parameters =
-        argument_int(r->a, "ddp-bucket-size", software_bucket_bytes(&RULE, 1, d->dp));
+        argument_int(r->a, "ddp-bucket-size", software_bucket_bytes(&RULE, 1, d->dp * d->cp));
     bool whole = !(d->overlap & OVERLAP_GRADIENTS) || has(r, "ddp-num-buckets");
     d->bucket_bytes = whole || parameters > INT32_MAX || parameters < 0
                           ? 0
@@ -315,7 +330,7 @@ done:
 
 weft_status megatron_plan(struct arena *scratch, const struct import_input *input,
                           const struct cluster *cluster, struct model **model, struct plan **plan,
-                          struct texts *notes)
+                          struct texts *notes, const char **unread)
 {
     struct arguments arguments;
     struct megatron_reading r = {.scratch = scratch, .a = &arguments, .notes = notes};
@@ -329,8 +344,10 @@ weft_status megatron_plan(struct arena *scratch, const struct import_input *inpu
     TRY(layout_read(scratch, &arguments, (*model)->layers, r.d.pp, &r.d.pieces, &r.part_layers));
     TRY(read_recompute(&r));
     read_offload(&r);
-    read_state(&r);
+    read_state(&r, cluster);
     read_overlap(&r);
+    if (unread)
+        *unread = argument_unread(&arguments);
     TRY(plan_of_degrees(*model, cluster, &r.d, r.part_layers, r.block, &made));
     plan_set_names(made, name, options, input->cluster);
     for (size_t i = 0; i < arguments.settings.len; i++)
@@ -349,7 +366,7 @@ weft_status megatron_import(struct arena *scratch, const struct import_input *in
     weft_status status;
     *out = (struct opened_plan){0};
     TRY(cluster_open(input->cluster, &out->cluster));
-    TRY(megatron_plan(scratch, input, out->cluster, &out->model, &out->plan, notes));
+    TRY(megatron_plan(scratch, input, out->cluster, &out->model, &out->plan, notes, NULL));
 done:
     if (status)
         plan_close(out);

@@ -172,11 +172,12 @@ static const char *version_of(const struct shape_reading *r)
 
 static const char *loss_of(const struct shape_reading *r)
 {
+    const char *told = has(r, "cross-entropy-loss-fusion") ? "fused" : "plain";
     if (r->a->model && strstr(r->a->model, "compiled-loss"))
         return "compiled";
     if (r->a->model && strstr(r->a->model, "eager-loss"))
         return "eager";
-    return has(r, "cross-entropy-loss-fusion") ? "fused" : "plain";
+    return told;
 }
 
 /* Transformer Engine takes flash attention, or cuDNN's kernel of the same kind, unless an argument forbids it. */
@@ -197,10 +198,9 @@ static void read_positions(struct shape_reading *r)
     const char *type = argument_word(r->a, "position-embedding-type", "learned_absolute");
     s->rotary = strcmp(type, "rope") == 0 || has(r, "use-rotary-position-embeddings");
     bool learned = !s->rotary && strcmp(type, "learned_absolute") == 0;
+    int64_t rows = argument_int(r->a, "max-position-embeddings", s->seq);
     s->rope_base = s->rotary ? (double)argument_int(r->a, "rotary-base", ROPE_BASE) : 0;
-    s->positions = learned ? argument_int(r->a, "max-position-embeddings", s->seq) : 0;
-    if (s->family == SHAPE_BERT)
-        s->positions = argument_int(r->a, "max-position-embeddings", s->seq);
+    s->positions = learned || s->family == SHAPE_BERT ? rows : 0;
     if ((s->family == SHAPE_LLAMA || s->family == SHAPE_MOE) && !s->rotary) {
         remark(r, "positions: counted as rotary, as every model with RMSNorm here");
         s->rotary = true;

@@ -334,8 +334,45 @@ done:
 const struct argument *argument_find(const struct arguments *arguments, const char *name)
 {
     for (size_t i = arguments->list.len; i-- > 0;)
-        if (strcmp(arguments->list.data[i].name, name) == 0)
+        if (strcmp(arguments->list.data[i].name, name) == 0) {
+            arguments->list.data[i].asked = true;
             return &arguments->list.data[i];
+        }
+    return NULL;
+}
+
+/* Of what `weft export` writes: the optimizer's numbers, what is told while it runs, types that only a score has, and
+ * what follows from other arguments. */
+const char *argument_unread(const struct arguments *arguments)
+{
+    static const char *const SILENT[] = {"lr",
+                                         "min-lr",
+                                         "lr-decay-style",
+                                         "weight-decay",
+                                         "adam-beta2",
+                                         "eval-interval",
+                                         "eval-iters",
+                                         "log-interval",
+                                         "log-throughput",
+                                         "attention-dropout",
+                                         "moe-router-dtype",
+                                         "moe-grouped-gemm",
+                                         "moe-pad-expert-input-to-capacity",
+                                         "moe-enable-deepep",
+                                         "activation-func-clamp-value",
+                                         "glu-linear-offset",
+                                         "no-gradient-accumulation-fusion",
+                                         "ckpt-format",
+                                         "exp-avg-sq-dtype",
+                                         "fp4-recipe"};
+    for (size_t i = 0; i < arguments->list.len; i++) {
+        const struct argument *argument = &arguments->list.data[i];
+        bool silent = argument->asked;
+        for (size_t k = 0; k < COUNT_OF(SILENT) && !silent; k++)
+            silent = strcmp(SILENT[k], argument->name) == 0;
+        if (!silent)
+            return argument->name;
+    }
     return NULL;
 }
 

@@ -67,6 +67,7 @@ struct argument {
     const char *name;  /* after the dashes */
     const char *value; /* several words are joined by blanks; "" for a switch */
     int line;
+    bool asked; /* for its value, so far */
 };
 struct arguments {
     const char *file;
@@ -83,6 +84,8 @@ bool argument_given(const struct arguments *arguments, const char *name);
 /* The value of an argument, or `usual` if it is not given. */
 int64_t argument_int(const struct arguments *arguments, const char *name, int64_t usual);
 const char *argument_word(const struct arguments *arguments, const char *name, const char *usual);
+/* The first argument that nobody asked for, and that is not known to say nothing about a prediction; NULL: none. */
+const char *argument_unread(const struct arguments *arguments);
 weft_status argument_error(const struct arguments *arguments, const char *name, const char *hint,
                            const char *fmt, ...) PRINTF_LIKE(4, 5);
 
@@ -93,10 +96,11 @@ weft_status layout_read(struct arena *keep, const struct arguments *arguments, i
 weft_status frequency_read(struct arena *scratch, const struct arguments *arguments,
                            struct model_shape *shape);
 
-/* Makes the model and the plan from arguments, on a cluster that is already open. */
+/* Makes the model and the plan from arguments, on a cluster that is already open. `unread`, if not NULL, is
+ * argument_unread's answer. */
 weft_status megatron_plan(struct arena *scratch, const struct import_input *input,
                           const struct cluster *cluster, struct model **model, struct plan **plan,
-                          struct texts *notes);
+                          struct texts *notes, const char **unread);
 /* Opens the model that the user named, as today's practice has it, and the cluster; the input's options are then
  * those of the model. */
 weft_status open_practised(struct arena *scratch, struct import_input *input,

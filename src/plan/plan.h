@@ -185,7 +185,7 @@ void plan_set_names(struct plan *plan, const char *model, const char *options, c
 /* The default policy of a dtype: fp32, or mixed precision. */
 enum policy policy_for(enum dtype dtype);
 int64_t plan_micro_batches(const struct plan *plan);
-/* The plan's, for gradients that so many devices add up. */
+/* The plan's, for gradients that so many devices add up: plan_replicas, one size for all, also for experts. */
 int64_t plan_bucket_bytes(const struct plan *plan, int64_t devices);
 /* Whether updated weights are gathered from the start of the iteration on, whatever uses them. */
 bool plan_aligns_gathers(const struct software *software, int64_t pieces);
@@ -335,8 +335,8 @@ const char *degrees_flags(struct arena *keep, const struct model *model, const s
 const char *plan_text(struct arena *keep, const struct plan *plan, const struct degrees *asked,
                       const char *words);
 const char *mixed_text(struct arena *keep, const char *words);
-/* Replicas that share a step; 0: operators differ in their number. */
-int64_t plan_dp(const struct plan *plan);
+/* The fewest devices that add up the gradients of a weight, but for those of experts: dp * cp of degrees. */
+int64_t plan_replicas(const struct plan *plan);
 /* "micro-batch 2 × dp 16 = 32 samples per step", or the end of it. */
 const char *step_text(struct arena *keep, const struct plan *plan);
 

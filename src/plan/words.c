@@ -210,7 +210,8 @@ const char *plan_text(struct arena *keep, const struct plan *plan, const struct 
     return mixed_text(keep, words);
 }
 
-int64_t plan_dp(const struct plan *plan)
+/* Replicas that share a step; 0: operators differ in their number. */
+static int64_t plan_dp(const struct plan *plan)
 {
     int64_t dp = 0;
     bool among_experts = false; /* which have a mesh of their own, as a tower has */
@@ -226,6 +227,20 @@ int64_t plan_dp(const struct plan *plan)
         dp = own;
     }
     return dp;
+}
+
+/* Megatron-LM, distributed_data_parallel.py: bucket_size goes by dp with cp, and the buffers of experts have it, too. */
+int64_t plan_replicas(const struct plan *plan)
+{
+    int64_t fewest = 0;
+    for (int64_t i = 0; i < plan->instances; i++) {
+        const struct op *op = &plan->model->op[plan->instance[i].op];
+        if (!op->weights || op->kind == OP_EXPERT_LINEAR)
+            continue;
+        int64_t own = split_replicas(op, &plan_choice(plan, i)->split);
+        fewest = fewest && fewest < own ? fewest : own;
+    }
+    return fewest;
 }
 
 const char *step_text(struct arena *keep, const struct plan *plan)

@@ -9,7 +9,7 @@ static void print_practice(struct arena *scratch, const struct plan *plan, FILE 
     fprintf(out, "overlap: %s", overlap_text(scratch, plan->overlap, ", "));
     if (plan->bucket_bytes == BUCKET_BY_RULE)
         fprintf(out, "; gradients in buckets of %s",
-                show_bytes((double)plan_bucket_bytes(plan, plan_dp(plan))).s);
+                show_bytes((double)plan_bucket_bytes(plan, plan_replicas(plan))).s);
     else if (plan->bucket_bytes > 0)
         fprintf(out, "; gradients in buckets of %s", show_bytes((double)plan->bucket_bytes).s);
     else

@@ -96,6 +96,45 @@ static void state_on_the_host(void **state)
     }
 }
 
+/* How fp8 is scaled: by Megatron-LM's word, by its default without one, by the name of a recipe of Megatron-Bridge. */
+static void recipes_of_fp8_are_read(void **state)
+{
+    (void)state;
+    static const char DUMPED[] = "model: {num_layers: 2, hidden_size: 64, num_attention_heads: 4, "
+                                 "seq_length: 32, vocab_size: 128}\n"
+                                 "train: {micro_batch_size: 1}\nmixed_precision: %s\n";
+    static const struct {
+        const char *source, *cluster, *text;
+        int recipe;
+    } ROWS[] = {
+        {"megatron", "dgx-h100", SMALL "--bf16 --fp8-format hybrid", RECIPE_DELAYED},
+        {"megatron", "dgx-h100", SMALL "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
+         RECIPE_DEVICE},
+        {"megatron", "hgx-b200", SMALL "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
+         RECIPE_CURRENT},
+        {"megatron", "dgx-h100", SMALL "--bf16 --fp8-format e4m3 --fp8-recipe blockwise",
+         RECIPE_BLOCKS},
+        {"megatron", "hgx-b200", SMALL "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8",
+         RECIPE_DEVICE},
+        {"bridge", "dgx-h100", "bf16_with_fp8_subchannel_scaling_mixed", RECIPE_BLOCKS},
+        {"bridge", "hgx-b200", "bf16_with_fp8_current_scaling_mixed", RECIPE_CURRENT},
+        {"bridge", "hgx-b200", "bf16_with_mxfp8_mixed", RECIPE_DEVICE},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan opened;
+        struct texts notes = {0};
+        bool dumped = strcmp(ROWS[i].source, "bridge") == 0;
+        const char *text = dumped ? arena_printf(arena, DUMPED, ROWS[i].text) : ROWS[i].text;
+        struct import_input input = {
+            .file = "run.sh", .cluster = ROWS[i].cluster, .text = text, .len = strlen(text)};
+        if (source_find(ROWS[i].source)->read(arena, &input, &opened, &notes))
+            fail_msg("%s", weft_last_error()->message);
+        assert_int_equal(opened.plan->dtype, DTYPE_FP8);
+        assert_int_equal(software_word(&opened.plan->software, FACT_FP8_RECIPE), ROWS[i].recipe);
+        plan_close(&opened);
+    }
+}
+
 /* What goes out as Megatron-Core's modules comes back; words that Weft does not have are remarked upon. */
 static void modules_on_the_host_are_read(void **state)
 {
@@ -574,6 +613,7 @@ int main(void)
         cmocka_unit_test(scripts_are_read_without_being_run),
         cmocka_unit_test(products_are_told),
         cmocka_unit_test(state_on_the_host),
+        cmocka_unit_test(recipes_of_fp8_are_read),
         cmocka_unit_test(modules_on_the_host_are_read),
         cmocka_unit_test(vocabularies_are_padded),
         cmocka_unit_test(attentions_are_told),

@@ -2,10 +2,13 @@
  * apart from layers, offload by module, groups of replicas, device order, kinds of cp, uneven experts, packed documents,
  * tokens once to a device, towers with degrees of their own. Each is proved, simulated alike folded and unfolded, and its estimate is held against the simulation.
  *
- *   M1  Of the drawn plans, half are estimated to 0.5 % of the simulation, and all to 20 % (of 1,008, half to
- *       0.12 %, the worst was off by 11.8 %).
- *   M2  Folded and unfolded times differ by less than 0.1 %: where sends between stages and gradients meet on network
- *       cards, those of a node are not equally full (of 1,008 plans, 9 differ by more than 0.001 %, one by 0.061 %).
+ *   M1  Of the drawn plans, half are estimated to 0.5 % of the simulation, and all to 20 % (of four times 1,008, with
+ *       seeds 20, 1, 2 and 3, half to 0.14 to 0.20 %; the worst, which waits for activations from the host, was off by 20.0 %).
+ *   M2  Where the program says that one device can stand for its stage, it takes the time of all of them to the
+ *       nanosecond. Where it says that it cannot, it simulates all of them if it may choose (FOLD_AUTO), and one that
+ *       stands for all is off by less than 0.1 %: replicas that alternate with stages on a node form a ring whose
+ *       first and last device lead to network cards, so that sends between stages meet it on the others only (of 4,032
+ *       plans, 1,066 are so, of which 40 take another time, at most by 0.053 %).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -122,14 +125,36 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The time of an iteration, and whether one device stands for others that are not like it. */
+static int64_t simulated_ns(const struct plan *plan, enum fold fold, bool *unalike)
+{
+    struct prediction *prediction;
+    struct simulate_options options = {.fold = fold, .times_only = true};
+    assert_int_equal(simulate(plan, &options, &prediction), WEFT_OK);
+    int64_t ns = prediction->iteration_ns;
+    *unalike = prediction->folded_unalike;
+    prediction_free(prediction);
+    return ns;
+}
+
+/* M2; the time of a folded graph. */
+static int64_t folded_ns(const struct plan *plan, const char *words)
+{
+    bool unalike, other;
+    int64_t folded = simulated_ns(plan, FOLD_ALWAYS, &unalike);
+    int64_t all = simulated_ns(plan, FOLD_NEVER, &other);
+    int64_t chosen = unalike ? simulated_ns(plan, FOLD_AUTO, &other) : folded;
+    if (chosen != all || other || fabs((double)folded / (double)all - 1) > 1e-3)
+        fail_msg("%s: %lld ns folded, %lld ns unfolded, %lld ns of those chosen", words,
+                 (long long)folded, (long long)all, (long long)chosen);
+    return folded;
+}
+
 /* How far the estimate is from the simulation, of a plan that is sound. */
 static double off_by(const struct plan *plan, const char *words)
 {
     expect_proof(plan);
-    double folded = simulated_s(plan, FOLD_ALWAYS), all = simulated_s(plan, FOLD_NEVER);
-    if (fabs(folded / all - 1) > 1e-3) /* M2 */
-        fail_msg("%s: %.6f s folded, %.6f s unfolded", words, folded, all);
-    return fabs(estimated_s(plan) / folded - 1);
+    return fabs(1e9 * estimated_s(plan) / (double)folded_ns(plan, words) - 1);
 }
 
 static void drawn_plans_are_sound(void **state)

@@ -21,18 +21,22 @@ static const struct planner PLANNERS[] = {
      .summary = "a strategy for every layer and uneven stages, by dynamic programming",
      .takes = 1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET |
               1U << TAKES_GALVATRON_STUDY,
+     .puts = 1U << PUT_FIRST_LAYERS | 1U << PUT_SCORES | 1U << PUT_CHECKPOINTS | 1U << PUT_KEPT,
      .joins = JOINS_ALWAYS,
      .find = galvatron_find},
     {.name = "aceso",
      .summary = "iterative bottleneck alleviation: operators, devices and degrees stage by stage",
      .takes = 1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
               1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE | 1U << TAKES_ACESO_STUDY,
+     .puts = 1U << PUT_FIRST_LAYERS | 1U << PUT_CHECKPOINTS,
      .joins = JOINS_IN_TIME,
      .goes_on = true,
      .find = aceso_find},
     {.name = "autoddl",
      .summary = "a split for every operator, with partial sums: searched, then simulated",
      .takes = 1U << TAKES_SEARCH | 1U << TAKES_SEED | 1U << TAKES_BUDGET | 1U << TAKES_THREADS,
+     .puts = 1U << PUT_FIRST_LAYERS | 1U << PUT_SCORES | 1U << PUT_MODULES | 1U << PUT_CHECKPOINTS |
+             1U << PUT_KEPT,
      .joins = JOINS_IN_TIME,
      .find = autoddl_find},
 };
@@ -73,37 +77,6 @@ weft_status planner_named(const char *name, const struct planner **out)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Orders by I2, but for its last tie-break; of trials that do not fit, the nearest miss comes
- * first. */
-static int compare_worth(const struct trial *x, const struct trial *y)
-{
-    double left = (double)x->iteration_ns / (double)x->global_batch;
-    double right = (double)y->iteration_ns / (double)y->global_batch;
-    if (trial_excess(x) != trial_excess(y))
-        return trial_excess(x) < trial_excess(y) ? -1 : 1;
-    if (left != right)
-        return left < right ? -1 : 1;
-    return (x->needed_bytes > y->needed_bytes) - (x->needed_bytes < y->needed_bytes);
-}
-
-static int compare(const void *a, const void *b)
-{
-    const struct trial *x = a, *y = b;
-    int worth = compare_worth(x, y);
-    if (worth)
-        return worth;
-    for (int i = 0; i < DIMENSION_COUNT; i++)
-        if (x->value[i] != y->value[i])
-            return x->value[i] < y->value[i] ? -1 : 1;
-    return x->number < y->number ? -1 : x->number > y->number;
-}
-
-static void sort_trials(struct planned *planned)
-{
-    if (planned->trials.len)
-        qsort(planned->trials.data, planned->trials.len, sizeof *planned->trials.data, compare);
-}
-
 /* Of `count` trials of equal worth, keeps those whose plan no earlier trial had, and moves them to
  * the front; *kept is their number. */
 static weft_status keep_different(const struct plan_request *request, struct trial *trial,
@@ -142,7 +115,7 @@ static weft_status merge_same(const struct plan_request *request, struct planned
     size_t len = planned->trials.len, all = 0;
     weft_status status = WEFT_OK;
     for (size_t i = 0, count; i < len; i += count) {
-        for (count = 1; i + count < len && compare_worth(&trial[i], &trial[i + count]) == 0;)
+        for (count = 1; i + count < len && trial_compare_worth(&trial[i], &trial[i + count]) == 0;)
             count++;
         size_t kept = count;
         if (count > 1 && !status)
@@ -236,11 +209,6 @@ static weft_status find(const struct planner *planner, const struct plan_request
         return bad_argument("the planners auto and megatron take it",
                             "%s numbers devices tp-cp-ep-dp-pp, not %.40s", planner->name,
                             request->pins.order);
-    if (request->pins.recompute_layers && planner->joins != JOINS_NEVER)
-        return bad_argument("the planners auto and megatron take it",
-                            "%s says of each layer whether it is recomputed, and takes no "
-                            "recompute-layers %lld",
-                            planner->name, (long long)request->pins.recompute_layers);
     if (!planner->pools)
         TRY(cluster_refuse_pools(request->cluster, planner->name));
     if (request->target)
@@ -249,7 +217,7 @@ static weft_status find(const struct planner *planner, const struct plan_request
     TRY(plan_check_types(request->cluster, dtype,
                          request->pins.has_policy ? request->pins.policy : policy_for(dtype)));
     if (have_devices(request))
-        status = planner->find(request, planned);
+        status = planner_ask(planner, request, planned);
     if (status == WEFT_NO_ANSWER && planned->trials.len && plan_stopped(request)) {
         /* The search was stopped in the middle of a trial, which is left out. */
         planned->stopped = true;
@@ -285,7 +253,7 @@ static weft_status find_ordered(const struct planner *planner, const struct plan
 static weft_status keep_for_target(const struct plan_request *request, struct planned *planned)
 {
     weft_status status = keep_what_runs(request, planned);
-    sort_trials(planned);
+    trials_sort(planned);
     if (status || planned->trials.len)
         return status;
     return no_answer("--planner auto searches what the target runs",
@@ -314,11 +282,11 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     if (!status)
         status = find_ordered(planner, &own, planned);
     if (!status && own.orders) {
-        sort_trials(planned);
+        trials_sort(planned);
         status = add_orders(&own, planned);
     }
     if (!status) {
-        sort_trials(planned);
+        trials_sort(planned);
         status = merge_same(&own, planned);
     }
     if (!status && request->target)

@@ -301,10 +301,6 @@ static void refuses_what_it_cannot(void **unused)
          NULL,
          "the planner 'galvatron' plans with one piece of the model per stage"},
         {{.schedule = "gpipe"}, NULL, "the planner 'galvatron' plans with the schedule 1f1b"},
-        {{.offload = true}, NULL, "the planner 'galvatron' plans with no offloading"},
-        {{.has_recompute = true, .recompute = RECOMPUTE_SELECTIVE},
-         NULL,
-         "the planner 'galvatron' plans with recompute none, full, or modules by their names"},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct degrees pins = CASES[i].pins;

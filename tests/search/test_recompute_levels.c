@@ -7,7 +7,9 @@
  *       answer says which list that is.
  *   L5  Aceso and Galvatron keep a list that is pinned; Galvatron's layers choose one of their own where the software has them.
  *   L6  Where nothing recomputed does not fit and all layers do, auto and Megatron's grid find the fewest layers that fit;
- *       a pinned number stays, and planners that choose layer by layer refuse it.
+ *       a pinned number stays.
+ *   L7  Planners that choose layer by layer keep every pin of recomputation and offload, also those that their searches do
+ *       not know (put_pins.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -332,12 +334,111 @@ static void a_number_of_layers_stays(void **state)
     for (size_t i = 0; i < planned->trials.len; i++)
         assert_int_equal(planned->trials.data[i].degrees.recompute_layers, 15);
     planned_free(planned);
-    request.options.quick = false;
-    assert_int_equal(plan_search(planner_find("galvatron"), &request, &planned), WEFT_BAD_INPUT);
-    assert_string_equal(weft_last_error()->message,
-                        "galvatron says of each layer whether it is recomputed, and takes no "
-                        "recompute-layers 15");
-    error_clear();
+    close_both(&o);
+}
+
+/* ---- L7 -------------------------------------------------------------------------------------- */
+
+static int64_t recomputed(const struct plan *plan, bool discards)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < plan->instances; i++)
+        count += plan_choice(plan, i)->recompute && plan_choice(plan, i)->discard == discards;
+    return count;
+}
+
+/* Of two layers, all of the first of each part, and nothing of the others. */
+static bool has_first_layers(const struct plan *plan)
+{
+    for (int32_t p = 0; p < plan->parts; p++) {
+        int64_t layer = 0;
+        for (int64_t i = plan->part[p].first; i < plan->part[p].first + plan->part[p].count; i++) {
+            bool inside = op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]);
+            if (plan_choice(plan, i)->recompute != (inside && layer == 0))
+                return false;
+            layer += plan->ends_layer[i];
+        }
+    }
+    return true;
+}
+
+/* Scores, softmax and context of each layer. */
+static bool has_scores(const struct plan *plan)
+{
+    for (int64_t i = 0; i < plan->instances; i++) {
+        enum op_kind kind = plan->model->op[plan->instance[i].op].kind;
+        if (kind == OP_SCORE && !plan_choice(plan, i)->recompute)
+            return false;
+        if (kind == OP_LINEAR && plan_choice(plan, i)->recompute)
+            return false;
+    }
+    return recomputed(plan, true) == 0;
+}
+
+static bool has_modules(const struct plan *plan)
+{
+    return recomputed(plan, true) > 0 &&
+           plan_recomputes_modules(plan, module_from_name("mlp") | module_from_name("layernorm"));
+}
+
+static bool has_checkpoints_away(const struct plan *plan)
+{
+    for (int64_t i = 0; i < plan->instances; i++)
+        if (op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]) &&
+            plan_choice(plan, i)->offload != OFFLOAD_CHECKPOINTS)
+            return false;
+    return true;
+}
+
+static bool has_kept_away(const struct plan *plan)
+{
+    return plan_offload_modules(plan) == offload_from_name("qkv_linear");
+}
+
+/* Every trial of every planner that says of each layer or operator what it does, whichever of them its search knows. */
+static void every_planner_keeps_every_pin(void **state)
+{
+    (void)state;
+    static const char *const PLANNERS[] = {"galvatron", "aceso", "autoddl"};
+    static const struct {
+        const char *recompute;
+        int64_t layers;
+        bool offload;
+        const char *away;
+        bool (*has)(const struct plan *plan);
+    } PINS[] = {
+        {"full", 1, false, "none", has_first_layers},
+        {"selective", 0, false, "none", has_scores},
+        {"mlp,layernorm", 0, false, "none", has_modules},
+        {"full", 0, true, "none", has_checkpoints_away},
+        {"none", 0, false, "qkv_linear", has_kept_away},
+    };
+    struct opened o = open_both("gpt3-350m", "layers: 2, seq: 512, attention: fused", "dgx-a100:1");
+    struct arena *arena = arena_new();
+    for (size_t i = 0; i < COUNT_OF(PLANNERS) * COUNT_OF(PINS); i++) {
+        size_t p = i % COUNT_OF(PINS);
+        struct plan_request request = ask(&o, "default");
+        struct planned *planned;
+        assert_true(recompute_parse(arena, PINS[p].recompute, &request.pins));
+        assert_true(offload_parse(arena, PINS[p].away, &request.pins.offload_modules));
+        request.pins.has_recompute = true;
+        request.pins.recompute_layers = PINS[p].layers;
+        request.pins.offload = PINS[p].offload;
+        request.options.most_configs = 64;
+        const char *name = PLANNERS[i / COUNT_OF(PINS)];
+        if (plan_search(planner_find(name), &request, &planned))
+            fail_msg("%s, %s: %s", name, PINS[p].recompute, weft_last_error()->message);
+        for (size_t t = 0; t < planned->trials.len; t++) {
+            struct plan *plan;
+            assert_int_equal(trial_take(&request, &planned->trials.data[t], &plan), WEFT_OK);
+            if (!PINS[p].has(plan))
+                fail_msg("%s, %s, row %zu: %s", name, PINS[p].recompute, p,
+                         planned->trials.data[t].text);
+            plan_free(plan);
+        }
+        planned_free(planned);
+    }
+    arena_free(arena);
     close_both(&o);
 }
 
@@ -353,6 +454,7 @@ int main(void)
         cmocka_unit_test(layers_choose_a_list),
         cmocka_unit_test(the_fewest_layers_are_found),
         cmocka_unit_test(a_number_of_layers_stays),
+        cmocka_unit_test(every_planner_keeps_every_pin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -324,7 +324,7 @@ weft_status join_ask(struct join *join, const struct planner *planner,
         own.progress = relay_progress;
         own.context = &relay;
     }
-    weft_status status = planner->find(&own, &found);
+    weft_status status = planner_ask(planner, &own, &found);
     take_over(join, &found, found_by);
     if (status == WEFT_FAILURE)
         return status;

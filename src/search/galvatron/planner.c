@@ -94,12 +94,8 @@ static weft_status check_pins(const struct degrees *pins)
         what = "one piece of the model per stage";
     else if (pins->schedule && strcmp(pins->schedule, schedule_default(1, 1)->name) != 0)
         what = "the schedule 1f1b";
-    else if (pins->offload || pins->offload_modules)
-        what = "no offloading";
     else if (pins->cp_heads)
         what = "context parallelism by ring or gather";
-    else if (pins->has_recompute && pins->recompute == RECOMPUTE_SELECTIVE && !pins->modules)
-        what = "recompute none, full, or modules by their names";
     if (!what)
         return WEFT_OK;
     return bad_argument("leave that option out, or take another planner",

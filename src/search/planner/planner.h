@@ -176,10 +176,20 @@ enum joins {
     JOINS_ALWAYS, /* it takes no longer than the grid */
     JOINS_IN_TIME /* it takes seconds, or minutes on many devices: left out of a quick search */
 };
+/* Pins that a planner's search may not know (put_pins.c). */
+enum put_pin {
+    PUT_FIRST_LAYERS, /* recompute_layers */
+    PUT_SCORES,       /* selective recomputation without a list */
+    PUT_MODULES,      /* of modules in a list */
+    PUT_CHECKPOINTS,  /* that are offloaded */
+    PUT_KEPT,         /* offload_modules */
+    PUT_COUNT
+};
 struct planner {
     const char *name;
     const char *summary;
     unsigned takes; /* 1 << enum planner_option */
+    unsigned puts;  /* 1 << enum put_pin: pins that plans get after its search */
     enum joins joins;
     bool pools;   /* it plans for clusters of several device types (cluster/pools.h) */
     bool goes_on; /* it can start from other planners' plans: plan_options.begin */
@@ -205,6 +215,13 @@ weft_status trial_take(const struct plan_request *request, struct trial *trial, 
 /* The best trial with another value in this dimension, one that fits if there is any; NULL: none
  * was tried. */
 const struct trial *next_best(const struct planned *planned, enum dimension dimension);
+
+/* Asks a planner's search, and puts the pins that it does not know onto what it finds (put_pins.c). */
+weft_status planner_ask(const struct planner *planner, const struct plan_request *request,
+                        struct planned *out);
+/* By worth (I2), but for its last tie-break; and all trials in the order of I2. */
+int trial_compare_worth(const struct trial *a, const struct trial *b);
+void trials_sort(struct planned *planned);
 
 /* ---- for planners ---------------------------------------------------------------------------- */
 

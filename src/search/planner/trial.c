@@ -1,6 +1,7 @@
 /* trial.c - plans that were simulated, and the names of their dimensions. */
 #include "search/planner/planner.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- dimensions ------------------------------------------------------------------------------ */
@@ -231,6 +232,36 @@ weft_status trial_take(const struct plan_request *request, struct trial *trial, 
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
+
+/* Of trials that do not fit, the nearest miss comes first. */
+int trial_compare_worth(const struct trial *x, const struct trial *y)
+{
+    double left = (double)x->iteration_ns / (double)x->global_batch;
+    double right = (double)y->iteration_ns / (double)y->global_batch;
+    if (trial_excess(x) != trial_excess(y))
+        return trial_excess(x) < trial_excess(y) ? -1 : 1;
+    if (left != right)
+        return left < right ? -1 : 1;
+    return (x->needed_bytes > y->needed_bytes) - (x->needed_bytes < y->needed_bytes);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct trial *x = a, *y = b;
+    int worth = trial_compare_worth(x, y);
+    if (worth)
+        return worth;
+    for (int i = 0; i < DIMENSION_COUNT; i++)
+        if (x->value[i] != y->value[i])
+            return x->value[i] < y->value[i] ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+void trials_sort(struct planned *planned)
+{
+    if (planned->trials.len)
+        qsort(planned->trials.data, planned->trials.len, sizeof *planned->trials.data, compare);
+}
 
 const struct trial *next_best(const struct planned *planned, enum dimension dimension)
 {

@@ -38,11 +38,13 @@ const char *add_refuses(const struct op *op)
     int64_t sample = 1, weight = op->weights == 1 ? op->weight[0].operand.size[0] : 0;
     for (int i = 1; i < op->output.axes; i++)
         sample *= op->output.size[i];
+    bool rows = weight && weight % op->output.size[op->output.axes - 1] == 0;
     if (op->inputs == 2 && (op->weights == 0 || weight == 1))
         return NULL;
-    return op->inputs == 1 && weight && (sample % weight == 0 || weight > sample)
+    return op->inputs == 1 && rows && (sample % weight == 0 || weight > sample)
                ? NULL
-               : "it adds neither two tensors nor a weight that covers a sample or a part of it";
+               : "it adds neither two tensors nor a weight that covers a sample or some of its "
+                 "rows";
 }
 
 const char *embedding_refuses(const struct op *op)

@@ -12,10 +12,12 @@ GPU_KERNEL(ROWS_TO_EXPERTS, experts, "rows_to_experts");
 GPU_KERNEL(ROWS_FROM_EXPERTS, experts, "rows_from_experts");
 GPU_KERNEL(GRADIENTS_TO_EXPERTS, experts, "gradients_to_experts");
 GPU_KERNEL(GRADIENTS_OF_SCORES, experts, "gradients_of_scores");
+GPU_KERNEL(ADD_BIASES, experts, "add_biases");
+GPU_KERNEL(BIAS_GRADIENTS, experts, "bias_gradients");
 static struct cuda_kernel CHOOSE_EXPERTS = {.code = &CUDA_CODE_experts, .name = "choose_experts"},
                           FILL_PLACES = {.code = &CUDA_CODE_experts, .name = "fill_places"};
 
-enum { THREADS = 256, WARP = 32 };
+enum { THREADS = 256, WARP = 32, LANES = 32 }; /* the last: as in experts.cu */
 
 /* ---- choices --------------------------------------------------------------------------------- */
 
@@ -132,6 +134,31 @@ const struct gpu_kind GPU_COMBINE = {
     .phase = {combine_forward, combine_input},
 };
 
+/* ---- biases ---------------------------------------------------------------------------------- */
+
+/* Outputs of so many rows for each expert of each sample; a router is one expert, of all samples at once. */
+struct biased_rows {
+    int64_t samples, experts, rows, width;
+};
+
+/* Once, whoever else adds to the sums (kernels.h, I1). */
+static void add_biases(const struct kernel_call *call, struct biased_rows b)
+{
+    int64_t count = b.samples * b.experts * b.rows * b.width;
+    int in_fp32 = output_dtype(call) == DTYPE_FP32;
+    if (call->op->weights > 1 && call->adds_once)
+        CUDA_LAUNCH(call->stream, &ADD_BIASES, call->dtype, cuda_elements(count), &call->weight[1],
+                    &call->output, &in_fp32, &count, &b.rows, &b.experts, &b.width);
+}
+
+static void add_bias_gradients(const struct kernel_call *call, struct biased_rows b)
+{
+    struct cuda_grid grid = {ceil_div(b.width, LANES), b.experts, 1, THREADS, 0};
+    if (call->op->weights > 1)
+        CUDA_LAUNCH(call->stream, &BIAS_GRADIENTS, output_dtype(call), grid, &call->output_gradient,
+                    &b.samples, &b.rows, &b.width, &call->weight_gradient[1]);
+}
+
 /* ---- a product for each expert --------------------------------------------------------------- */
 
 struct expert_product {
@@ -148,9 +175,13 @@ static struct expert_product product_of(const struct kernel_call *call)
 
 static const char *expert_linear_refuses(const struct op *op)
 {
-    if (op->input[0].size[1] % op->size[1])
-        return "its tokens are not spread evenly over its experts";
-    return op->weights > 1 ? "the GPU's products of experts have no biases yet" : NULL;
+    return op->input[0].size[1] % op->size[1] ? "its tokens are not spread evenly over its experts"
+                                              : NULL;
+}
+
+static struct biased_rows rows_of_product(const struct expert_product *p)
+{
+    return (struct biased_rows){p->samples, p->experts, p->rows, p->out};
 }
 
 static struct fp8_sizes cast_sizes(const struct expert_product *p)
@@ -201,11 +232,11 @@ static void expert_forward(const struct kernel_call *call)
     g.a_apart = p.out * p.in;
     g.b_apart = p.rows * p.in;
     g.c_apart = p.rows * p.out;
-    if (runs_fp8(call, &p, fp8_forward))
-        return;
-    for (int64_t s = 0; s < p.samples; s++)
+    bool cast = runs_fp8(call, &p, fp8_forward);
+    for (int64_t s = 0; !cast && s < p.samples; s++)
         multiply(call, &g, 1, call->weight[0], sample_at(call, &p, call->input[0], s, p.in), NULL,
                  0, sample_at(call, &p, call->output, s, p.out));
+    add_biases(call, rows_of_product(&p));
 }
 
 static void expert_input(const struct kernel_call *call)
@@ -236,6 +267,7 @@ static void expert_weight(const struct kernel_call *call)
     g.a_apart = p.rows * p.in;
     g.b_apart = p.rows * p.out;
     g.c_apart = p.out * p.in;
+    add_bias_gradients(call, rows_of_product(&p));
     if (runs_fp8(call, &p, fp8_weight))
         return;
     for (int64_t s = 0; s < p.samples; s++)
@@ -274,9 +306,9 @@ static int64_t router_scratch(const struct kernel_call *call)
     return WORKSPACE + floats * (int64_t)sizeof(float);
 }
 
-static const char *router_refuses(const struct op *op)
+static struct biased_rows rows_of_router(const struct gpu_router *r)
 {
-    return op->weights > 1 ? "the GPU's routers have no biases yet" : NULL;
+    return (struct biased_rows){1, 1, r->rows, r->experts};
 }
 
 static void router_forward(const struct kernel_call *call)
@@ -288,6 +320,7 @@ static void router_forward(const struct kernel_call *call)
     g.k = g.a_step = g.b_step = r.in;
     g.a_turned = true;
     multiply(call, &g, 1, call->weight[0], call->input[0], NULL, 0, call->output);
+    add_biases(call, rows_of_router(&r));
 }
 
 static int64_t rows_from(const struct gpu_router *r, int64_t first)
@@ -335,10 +368,10 @@ static void router_weight(const struct kernel_call *call)
                          DTYPE_FP32, r.wide, g.k * r.in);
         multiply(call, &g, 1, r.wide, dy + first * r.experts, NULL, 1, call->weight_gradient[0]);
     }
+    add_bias_gradients(call, rows_of_router(&r));
 }
 
 const struct gpu_kind GPU_ROUTER = {
-    .refuses = router_refuses,
     .scratch_bytes = router_scratch,
     .phase = {router_forward, router_input, router_weight},
 };

@@ -178,3 +178,46 @@ __device__ void gradients_of_scores(const token_choice *choices, const T *dy, co
 #define GRADIENTS_OF_SCORES(T)                                                                     \
     (const token_choice *choices, const T *dy, const T *from, float *ds, expert_shape e)
 BOTH(gradients_of_scores, GRADIENTS_OF_SCORES, (choices, dy, from, ds, e))
+
+/* ---- biases of experts and routers ----------------------------------------------------------- */
+
+/* To every row of outputs, stored like the bias or in fp32, its expert's; `rows` of each follow one another. */
+template <class T>
+__device__ void add_biases(const T *bias, void *y, int in_fp32, int64_t count, int64_t rows, int64_t experts,
+                           int64_t width)
+{
+    for (int64_t i = thread_index(); i < count; i += thread_count()) {
+        float b = wide(bias[i / width / rows % experts * width + i % width]);
+        if (in_fp32)
+            ((float *)y)[i] += b;
+        else
+            ((T *)y)[i] = narrow<T>(wide(((T *)y)[i]) + b);
+    }
+}
+#define ADD_BIASES(T)                                                                              \
+    (const T *bias, void *y, int in_fp32, int64_t count, int64_t rows, int64_t experts, int64_t width)
+BOTH(add_biases, ADD_BIASES, (bias, y, in_fp32, count, rows, experts, width))
+
+enum { LANES = 32, PHASES = 8 }; /* threads along columns, and along rows */
+
+/* Sums of an expert's rows in all samples: a block for each expert (blockIdx.y) and LANES columns. */
+template <class T>
+__device__ void bias_gradients(const T *dy, int64_t samples, int64_t rows, int64_t width, float *gradient)
+{
+    __shared__ float shared[PHASES][LANES];
+    int lane = threadIdx.x % LANES, phase = threadIdx.x / LANES;
+    int64_t column = (int64_t)blockIdx.x * LANES + lane, expert = blockIdx.y, experts = gridDim.y;
+    float sum = 0;
+    for (int64_t i = phase; column < width && i < samples * rows; i += PHASES)
+        sum += wide(dy[((i / rows * experts + expert) * rows + i % rows) * width + column]);
+    shared[phase][lane] = sum;
+    __syncthreads();
+    if (phase || column >= width)
+        return;
+    for (int i = 1; i < PHASES; i++)
+        sum += shared[i][lane];
+    gradient[expert * width + column] += sum;
+}
+#define BIAS_GRADIENTS(T)                                                                          \
+    (const T *dy, int64_t samples, int64_t rows, int64_t width, float *gradient)
+BOTH(bias_gradients, BIAS_GRADIENTS, (dy, samples, rows, width, gradient))

@@ -201,10 +201,10 @@ static struct operand8 rows_of(const struct fp8_sizes *s, enum fp8_operand which
     return (struct operand8){from, which, s->samples * s->experts, s->rows, width, turned};
 }
 
-/* Y' = W'^T X' */
+/* Y' = W'^T X', and a linear layer's bias; experts add theirs (experts.c). */
 void fp8_forward(const struct kernel_call *call, const struct fp8_sizes *s, void *room)
 {
-    bool biased = call->op->weights > 1 && call->adds_once;
+    bool biased = call->op->kind == OP_LINEAR && call->op->weights > 1 && call->adds_once;
     struct product8 p = {.left = weights_of(call, s, false),
                          .right = rows_of(s, FP8_INPUT, call->input[0], s->in, false),
                          .samples = s->samples,

@@ -12,6 +12,9 @@ GPU_KERNEL(GATED_INPUT, pointwise, "gated_input");
 GPU_KERNEL(DROPOUT_FORWARD, pointwise, "dropout_forward");
 GPU_KERNEL(DROPOUT_INPUT, pointwise, "dropout_input");
 GPU_KERNEL(SUM_OF_TWO, pointwise, "sum_of_two");
+GPU_KERNEL(GATED_SUM, pointwise, "gated_sum");
+GPU_KERNEL(GATE_PARTS, pointwise, "gate_parts");
+GPU_KERNEL(GATE_GRADIENT, pointwise, "gate_gradient");
 GPU_KERNEL(ADD_WEIGHT_FORWARD, pointwise, "add_weight_forward");
 GPU_KERNEL(ADD_WEIGHT_GRADIENT, pointwise, "add_weight_gradient");
 GPU_KERNEL(ROTARY, pointwise, "rotary");
@@ -184,21 +187,75 @@ const struct gpu_kind GPU_DROPOUT = DROPOUT, GPU_DROPOUT_ADD = DROPOUT;
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
+enum { GATE_BLOCKS = 256, GATE_THREADS = 256 };
+
+static bool is_gated(const struct kernel_call *call)
+{
+    return call->op->inputs > 1 && call->op->weights;
+}
+
+static int64_t add_scratch(const struct kernel_call *call)
+{
+    return is_gated(call) ? GATE_BLOCKS * (int64_t)sizeof(double) : 0;
+}
+
+/* `plus` NULL: nothing. */
+static void through_gate(const struct kernel_call *call, const void *from, const void *plus,
+                         void *to)
+{
+    int64_t count = elements_of(call);
+    CUDA_LAUNCH(call->stream, &GATED_SUM, call->dtype, pack_grid(call, count), &from,
+                &call->weight[0], &plus, &to, &count);
+}
+
+static void gate_gradient(const struct kernel_call *call)
+{
+    int64_t count = elements_of(call), blocks = GATE_BLOCKS;
+    CUDA_LAUNCH(call->stream, &GATE_PARTS, call->dtype, row_grid(blocks, GATE_THREADS),
+                &call->input[0], &call->output_gradient, &count, &call->scratch);
+    CUDA_LAUNCH(call->stream, &GATE_GRADIENT, call->dtype, row_grid(1, GATE_THREADS),
+                &call->scratch, &blocks, &call->weight[0], &call->weight_gradient[0]);
+}
+
+/* Rows of a weight that is added to a sample, or to each part of it. */
+static int64_t rows_of_weight(const struct kernel_call *call, const struct element_places *p)
+{
+    return call->op->weight[0].operand.size[0] / p->whole[p->axes - 1];
+}
+
+/* How far local rows that share a row of the weight are apart: as in the whole, if only the outermost axis of rows is cut. */
+static int64_t rows_apart(const struct element_places *p, int64_t weight_rows)
+{
+    for (int64_t i = 2; i < p->axes - 1; i++)
+        if (p->size[i] != p->whole[i])
+            return 1;
+    return weight_rows;
+}
+
 static void add_forward(const struct kernel_call *call)
 {
     int64_t count = elements_of(call);
     struct element_places p = places_of(call);
-    if (call->op->inputs > 1)
+    if (is_gated(call)) {
+        through_gate(call, call->input[0], call->input[1], call->output);
+        return;
+    }
+    if (call->op->inputs > 1) {
         CUDA_LAUNCH(call->stream, &SUM_OF_TWO, call->dtype, pack_grid(call, count), &call->input[0],
                     &call->input[1], &call->output, &count);
-    else
-        CUDA_LAUNCH(call->stream, &ADD_WEIGHT_FORWARD, call->dtype, cuda_elements(count),
-                    &call->input[0], &call->weight[0], &call->output, &p, &count);
+        return;
+    }
+    int64_t rows = rows_of_weight(call, &p);
+    CUDA_LAUNCH(call->stream, &ADD_WEIGHT_FORWARD, call->dtype, cuda_elements(count),
+                &call->input[0], &call->weight[0], &call->output, &p, &count, &rows);
 }
 
 static void add_input(const struct kernel_call *call)
 {
-    copy_gradient(call, 0);
+    if (!is_gated(call))
+        copy_gradient(call, 0);
+    else if (call->input_gradient[0])
+        through_gate(call, call->output_gradient, NULL, call->input_gradient[0]);
     copy_gradient(call, 1);
 }
 
@@ -206,24 +263,21 @@ static void add_weight(const struct kernel_call *call)
 {
     struct element_places p = places_of(call);
     int64_t samples = p.size[0], sample = elements_of(call) / (samples ? samples : 1);
+    if (is_gated(call)) {
+        gate_gradient(call);
+        return;
+    }
+    if (!call->op->weights)
+        return;
+    int64_t rows = rows_of_weight(call, &p), apart = rows_apart(&p, rows);
     struct cuda_grid grid = {ceil_div(sample, 256), 1, 1, 256, 0};
-    if (call->op->weights)
-        CUDA_LAUNCH(call->stream, &ADD_WEIGHT_GRADIENT, call->dtype, grid, &call->output_gradient,
-                    &call->weight_gradient[0], &p, &sample, &samples);
-}
-
-static const char *gpu_add_refuses(const struct op *op)
-{
-    const char *why = add_refuses(op);
-    int64_t sample = 1;
-    for (int i = 1; i < op->output.axes; i++)
-        sample *= op->output.size[i];
-    bool plain = !op->weights || (op->inputs == 1 && op->weight[0].operand.size[0] == sample);
-    return why || plain ? why : "a GPU adds neither through a gate nor parts of a weight";
+    CUDA_LAUNCH(call->stream, &ADD_WEIGHT_GRADIENT, call->dtype, grid, &call->output_gradient,
+                &call->weight_gradient[0], &p, &sample, &samples, &rows, &apart);
 }
 
 const struct gpu_kind GPU_ADD = {
-    .refuses = gpu_add_refuses,
+    .refuses = add_refuses,
+    .scratch_bytes = add_scratch,
     .phase = {add_forward, add_input, add_weight},
 };
 

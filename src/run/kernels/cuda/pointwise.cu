@@ -257,38 +257,106 @@ template <class T> __device__ void sum_of_two(const T *x, const T *y, T *z, int6
 #define SUM_OF_TWO(T) (const T *x, const T *y, T *z, int64_t count)
 BOTH(sum_of_two, SUM_OF_TWO, (x, y, z, count))
 
-/* Where an element's number is in a weight of one sample. */
-static __device__ __forceinline__ int64_t in_weight(const places &p, int64_t i)
+/* tanh(gate) x, plus y if there is one. */
+template <class T>
+__device__ void gated_sum(const T *x, const T *gate, const T *y, T *z, int64_t count)
+{
+    const int EACH = wide_pack<T>::COUNT;
+    float scale = tanhf(wide(*gate));
+    for (int64_t i = thread_index() * EACH; i + EACH <= count; i += thread_count() * EACH) {
+        wide_pack<T> a = load_pack(x + i), b = {};
+        if (y)
+            b = load_pack(y + i);
+#pragma unroll
+        for (int k = 0; k < EACH; k++)
+            a.x[k] = scale * a.x[k] + b.x[k];
+        store_pack(z + i, a);
+    }
+    for (int64_t i = count / EACH * EACH + thread_index(); i < count; i += thread_count())
+        z[i] = narrow<T>(scale * wide(x[i]) + (y ? wide(y[i]) : 0));
+}
+#define GATED_SUM(T) (const T *x, const T *gate, const T *y, T *z, int64_t count)
+BOTH(gated_sum, GATED_SUM, (x, gate, y, z, count))
+
+/* A block's part of the sum of x dy. */
+template <class T> __device__ void gate_parts(const T *x, const T *dy, int64_t count, double *part)
+{
+    const int EACH = wide_pack<T>::COUNT;
+    double sum = 0;
+    for (int64_t i = thread_index() * EACH; i + EACH <= count; i += thread_count() * EACH) {
+        wide_pack<T> a = load_pack(x + i), b = load_pack(dy + i);
+#pragma unroll
+        for (int k = 0; k < EACH; k++)
+            sum += (double)a.x[k] * (double)b.x[k];
+    }
+    for (int64_t i = count / EACH * EACH + thread_index(); i < count; i += thread_count())
+        sum += (double)wide(x[i]) * (double)wide(dy[i]);
+    sum = block_sum_double(sum);
+    if (threadIdx.x == 0)
+        part[blockIdx.x] = sum;
+}
+#define GATE_PARTS(T) (const T *x, const T *dy, int64_t count, double *part)
+BOTH(gate_parts, GATE_PARTS, (x, dy, count, part))
+
+/* One block: d tanh(g) = 1 - tanh(g)^2, times the sum of the parts. */
+template <class T>
+__device__ void gate_gradient(const double *part, int64_t parts, const T *gate, float *gradient)
+{
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < parts; i += blockDim.x)
+        sum += part[i];
+    sum = block_sum_double(sum);
+    float scale = tanhf(wide(*gate));
+    if (threadIdx.x == 0)
+        *gradient += (1 - scale * scale) * (float)sum;
+}
+#define GATE_GRADIENT(T) (const double *part, int64_t parts, const T *gate, float *gradient)
+BOTH(gate_gradient, GATE_GRADIENT, (part, parts, gate, gradient))
+
+/* Which row of a weight of so many rows a local one takes: it may occur several times in a sample (kernels/cpu/sums.c, I1). */
+static __device__ __forceinline__ int64_t weight_row(const places &p, int64_t row, int64_t rows)
+{
+    return row_in_whole(p, row, 1) % rows;
+}
+
+template <class T>
+__device__ void add_weight_forward(const T *x, const T *w, T *z, places p, int64_t count,
+                                   int64_t weight_rows)
 {
     int64_t last = p.axes - 1, columns = p.size[last];
-    return row_in_whole(p, i / columns, 1) * p.whole[last] + p.begin[last] + i % columns;
+    for (int64_t i = thread_index(); i < count; i += thread_count()) {
+        int64_t at = weight_row(p, i / columns, weight_rows) * p.whole[last] + p.begin[last];
+        z[i] = narrow<T>(wide(x[i]) + wide(w[at + i % columns]));
+    }
 }
+#define ADD_WEIGHT_FORWARD(T)                                                                      \
+    (const T *x, const T *w, T *z, places p, int64_t count, int64_t weight_rows)
+BOTH(add_weight_forward, ADD_WEIGHT_FORWARD, (x, w, z, p, count, weight_rows))
 
-template <class T>
-__device__ void add_weight_forward(const T *x, const T *w, T *z, places p, int64_t count)
-{
-    for (int64_t i = thread_index(); i < count; i += thread_count())
-        z[i] = narrow<T>(wide(x[i]) + wide(w[in_weight(p, i)]));
-}
-#define ADD_WEIGHT_FORWARD(T) (const T *x, const T *w, T *z, places p, int64_t count)
-BOTH(add_weight_forward, ADD_WEIGHT_FORWARD, (x, w, z, p, count))
-
-/* A thread for each element of a sample, over all samples. */
+/* A thread for each element of a sample: the first of those that share a number of the weight sums over all of them, in all
+ * samples. Rows that share one are multiples of `apart` apart. */
 template <class T>
 __device__ void add_weight_gradient(const T *dy, float *gradient, places p, int64_t sample,
-                                    int64_t samples)
+                                    int64_t samples, int64_t weight_rows, int64_t apart)
 {
-    int64_t i = thread_index();
+    int64_t i = thread_index(), last = p.axes - 1, columns = p.size[last];
     if (i >= sample)
         return;
+    int64_t first = i / columns, mine = weight_row(p, first, weight_rows);
+    for (int64_t row = first - apart; row >= 0; row -= apart)
+        if (weight_row(p, row, weight_rows) == mine)
+            return;
     float sum = 0;
-    for (int64_t n = 0; n < samples; n++)
-        sum += wide(dy[n * sample + i]);
-    gradient[in_weight(p, i)] += sum;
+    for (int64_t row = first; row < sample / columns; row += apart)
+        for (int64_t n = 0; weight_row(p, row, weight_rows) == mine && n < samples; n++)
+            sum += wide(dy[n * sample + row * columns + i % columns]);
+    gradient[mine * p.whole[last] + p.begin[last] + i % columns] += sum;
 }
 #define ADD_WEIGHT_GRADIENT(T)                                                                     \
-    (const T *dy, float *gradient, places p, int64_t sample, int64_t samples)
-BOTH(add_weight_gradient, ADD_WEIGHT_GRADIENT, (dy, gradient, p, sample, samples))
+    (const T *dy, float *gradient, places p, int64_t sample, int64_t samples, int64_t weight_rows, \
+     int64_t apart)
+BOTH(add_weight_gradient, ADD_WEIGHT_GRADIENT,
+     (dy, gradient, p, sample, samples, weight_rows, apart))
 
 /* ---- rotary positions ------------------------------------------------------------------------ */
 

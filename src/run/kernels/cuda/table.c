@@ -39,7 +39,7 @@ static const struct gpu_kind *const TABLE[OP_KIND_COUNT] = {
 static bool gpu_has(const struct op *op, const char **why)
 {
     const struct gpu_kind *kind = TABLE[op->kind];
-    *why = kind ? NULL : "the CUDA backend has no kernel of this kind yet; --device cpu has";
+    *why = kind ? NULL : "the CUDA backend has no kernel of this kind yet";
     if (kind && kind->refuses)
         *why = kind->refuses(op);
     return *why == NULL;

@@ -167,6 +167,20 @@ static void make_softmax(struct builder *b, struct rng *rng)
         build_sinks(b, heads);
 }
 
+/* Rows of whole 16 bytes, with keys farther than the distances that have a bucket of their own. */
+static void make_wide_softmax(struct builder *b, struct rng *rng)
+{
+    int64_t heads = from_to(rng, 1, 2), keys = 8 * from_to(rng, 15, 20);
+    bool causal = maybe(rng);
+    int64_t size[] = {1, heads, causal ? keys : from_to(rng, 1, 40), keys};
+    build_softmax(b, "op", build_input(b, 4, size, ELEMENT_COMPUTE), false);
+    build_last(b)->causal = causal;
+    if (maybe(rng))
+        give_weight(b, heads * from_to(rng, 1, 40));
+    else if (!causal)
+        build_sinks(b, heads);
+}
+
 /* Swin's: the heads of several windows, and a bias by offset. */
 static void make_window_softmax(struct builder *b, struct rng *rng)
 {
@@ -404,46 +418,59 @@ static void make_delta(struct builder *b, struct rng *rng)
     delta_of(b, &s, from_to(rng, 1, 12));
 }
 
-/* Over two spans of the kernel. */
-static void make_long_delta(struct builder *b, struct rng *rng)
-{
-    struct scan s = scan_sizes(rng, 2);
-    delta_of(b, &s, from_to(rng, 65, 80));
-}
-
 static void make_scan(struct builder *b, struct rng *rng)
 {
     struct scan s = scan_sizes(rng, 1);
     scan_of(b, &s, from_to(rng, 1, 12));
 }
 
-/* Over several spans of the kernel. */
-static void make_long_scan(struct builder *b, struct rng *rng)
+/* Over several spans of a kernel, the last one whole or ragged; states and heads from a few numbers to many. */
+static struct scan long_sizes(struct rng *rng)
 {
-    struct scan s = scan_sizes(rng, 1);
-    scan_of(b, &s, from_to(rng, 129, 150));
+    struct scan s = {.groups = from_to(rng, 1, 2), .depth = from_to(rng, 1, 24), .chunk = 16};
+    s.heads = s.groups * from_to(rng, 1, 2);
+    s.state = from_to(rng, 2, 40);
+    return s;
 }
 
-/* Wider than the GPU's tiles of 64, in every direction. */
+static int64_t long_sequence(struct rng *rng)
+{
+    return maybe(rng) ? 64 * from_to(rng, 1, 3) : from_to(rng, 65, 200);
+}
+
+static void make_long_delta(struct builder *b, struct rng *rng)
+{
+    struct scan s = long_sizes(rng);
+    delta_of(b, &s, long_sequence(rng));
+}
+
+static void make_long_scan(struct builder *b, struct rng *rng)
+{
+    struct scan s = long_sizes(rng);
+    scan_of(b, &s, long_sequence(rng));
+}
+
+/* Wider than the GPU's tiles of 64, in one direction or both. */
 static struct scan wide_sizes(struct rng *rng)
 {
+    bool deep = maybe(rng);
     return (struct scan){.groups = 1,
                          .heads = from_to(rng, 1, 2),
-                         .depth = from_to(rng, 60, 80),
-                         .state = from_to(rng, 60, 140),
+                         .depth = from_to(rng, deep ? 60 : 1, 80),
+                         .state = from_to(rng, deep ? 2 : 60, 140),
                          .chunk = 16};
 }
 
 static void make_wide_scan(struct builder *b, struct rng *rng)
 {
     struct scan s = wide_sizes(rng);
-    scan_of(b, &s, from_to(rng, 65, 70));
+    scan_of(b, &s, from_to(rng, 40, 70));
 }
 
 static void make_wide_delta(struct builder *b, struct rng *rng)
 {
     struct scan s = wide_sizes(rng);
-    delta_of(b, &s, from_to(rng, 65, 70));
+    delta_of(b, &s, from_to(rng, 40, 70));
 }
 
 static void make_gated_norm(struct builder *b, struct rng *rng)
@@ -497,6 +524,7 @@ static const struct {
     {OP_ATTENTION, make_long_attention, 1},
     {OP_SOFTMAX, make_softmax, 60},
     {OP_SOFTMAX, make_window_softmax, 30},
+    {OP_SOFTMAX, make_wide_softmax, 3},
     {OP_LAYER_NORM, make_layer_norm, 30},
     {OP_RMS_NORM, make_rms_norm, 30},
     {OP_BATCH_NORM, make_batch_norm, 30},
@@ -515,11 +543,11 @@ static const struct {
     {OP_ROTARY, make_rotary, 40},
     {OP_CONV1D, make_conv1d, 40},
     {OP_SCAN, make_scan, 40},
-    {OP_SCAN, make_long_scan, 1},
-    {OP_SCAN, make_wide_scan, 1},
+    {OP_SCAN, make_long_scan, 3},
+    {OP_SCAN, make_wide_scan, 2},
     {OP_DELTA, make_delta, 40},
-    {OP_DELTA, make_long_delta, 1},
-    {OP_DELTA, make_wide_delta, 1},
+    {OP_DELTA, make_long_delta, 3},
+    {OP_DELTA, make_wide_delta, 2},
     {OP_GATED_NORM, make_gated_norm, 40},
     {OP_CONV, make_conv, 80},
     {OP_POOL, make_pool, 60},

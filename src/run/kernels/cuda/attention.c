@@ -41,16 +41,16 @@ struct attention_shape attention_shape_of(const struct kernel_call *call)
     };
 }
 
-void mask_scores(const struct kernel_call *call, int64_t count)
-{
-    struct attention_shape s = attention_shape_of(call);
-    CUDA_LAUNCH(call->stream, &MASK_SCORES, call->dtype, cuda_elements(count), &call->output,
-                &count, &s);
-}
-
 static int64_t all_rows(const struct attention_shape *s)
 {
     return s->batch * s->head * s->group * s->seq;
+}
+
+void mask_scores(const struct kernel_call *call)
+{
+    struct attention_shape s = attention_shape_of(call);
+    CUDA_LAUNCH(call->stream, &MASK_SCORES, call->dtype, row_grid(all_rows(&s), row_threads(s.kv)),
+                &call->output, &s);
 }
 
 static bool keys_are_split(const struct kernel_call *call)

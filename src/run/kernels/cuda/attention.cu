@@ -373,16 +373,18 @@ BOTH(attention_sinks, ATTENTION_SINKS, (sink, kept, dot, gradient, batch, heads,
 
 /* ---- masks of plain scores (kernels/cpu/matmul.c, I1) ---------------------------------------- */
 
-template <class T> __device__ void mask_scores(T *scores, int64_t count, shape s)
+/* A block for each row: what is after the query, and what is before its window. */
+template <class T> __device__ void mask_scores(T *scores, shape s)
 {
-    for (int64_t i = thread_index(); i < count; i += thread_count()) {
-        int64_t query = s.query_begin + i / s.kv % s.seq, key = s.key_begin + i % s.kv;
-        int64_t first = !s.window   ? 0
-                        : s.chunked ? query / s.window * s.window
-                                    : query + 1 - s.window;
-        if (key > query || key < first)
-            scores[i] = narrow<T>(-INFINITY);
-    }
+    int64_t query = s.query_begin + blockIdx.x % s.seq;
+    int64_t first = !s.window ? 0 : s.chunked ? query / s.window * s.window : query + 1 - s.window;
+    int64_t before = min(max(first - s.key_begin, (int64_t)0), s.kv);
+    int64_t after = min(max(query + 1 - s.key_begin, (int64_t)0), s.kv);
+    T *row = scores + blockIdx.x * s.kv, hidden = narrow<T>(-INFINITY);
+    for (int64_t i = threadIdx.x; i < before; i += blockDim.x)
+        row[i] = hidden;
+    for (int64_t i = after + threadIdx.x; i < s.kv; i += blockDim.x)
+        row[i] = hidden;
 }
-#define MASK_SCORES(T) (T *scores, int64_t count, shape s)
-BOTH(mask_scores, MASK_SCORES, (scores, count, s))
+#define MASK_SCORES(T) (T *scores, shape s)
+BOTH(mask_scores, MASK_SCORES, (scores, s))

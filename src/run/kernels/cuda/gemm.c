@@ -67,6 +67,7 @@ struct found_gemm {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algorithm;
+    bool none; /* of listed batches: there is no way */
 };
 
 static cudaDataType_t type_of(enum dtype dtype)
@@ -89,19 +90,24 @@ static cudaDataType_t operand_type(enum dtype dtype, int32_t cast)
     return cast ? CAST[cast - 1] : type_of(dtype);
 }
 
-static cublasLtMatrixLayout_t layout(cudaDataType_t type, int64_t rows, int64_t columns,
-                                     int64_t step, int64_t batch, int64_t apart)
+/* How a batch's matrices are found; true: the library can. */
+static bool lay_batch(cublasLtMatrixLayout_t to, const struct gemm *g, int64_t apart)
 {
-    cublasLtMatrixLayout_t out = NULL;
-    int32_t count = (int32_t)batch;
-    works(LT(cublasLtMatrixLayoutCreate)(&out, type, (uint64_t)rows, (uint64_t)columns, step));
-    if (batch > 1) {
-        works(LT(cublasLtMatrixLayoutSetAttribute)(out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                                   sizeof count));
-        works(LT(cublasLtMatrixLayoutSetAttribute)(out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                   &apart, sizeof apart));
-    }
-    return out;
+    int32_t count = (int32_t)g->batch, mode = CUBLASLT_BATCH_MODE_POINTER_ARRAY;
+    works(LT(cublasLtMatrixLayoutSetAttribute)(to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                               sizeof count));
+    if (g->listed)
+        return LT(cublasLtMatrixLayoutSetAttribute)(to, CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, &mode,
+                                                    sizeof mode) == CUBLAS_STATUS_SUCCESS;
+    return works(LT(cublasLtMatrixLayoutSetAttribute)(
+        to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &apart, sizeof apart));
+}
+
+static bool layout(cublasLtMatrixLayout_t *out, const struct gemm *g, cudaDataType_t type,
+                   int64_t rows, int64_t columns, int64_t step, int64_t apart)
+{
+    works(LT(cublasLtMatrixLayoutCreate)(out, type, (uint64_t)rows, (uint64_t)columns, step));
+    return g->batch <= 1 || lay_batch(*out, g, apart);
 }
 
 static cublasLtMatmulDesc_t describe(const struct gemm *g)
@@ -129,10 +135,15 @@ static cublasLtMatmulDesc_t describe(const struct gemm *g)
     return out;
 }
 
+static size_t workspace_of(const struct gemm *g)
+{
+    return g->listed ? WORKSPACE - LISTED : WORKSPACE;
+}
+
 static cublasLtMatmulPreference_t preference_of(const struct gemm *g)
 {
     cublasLtMatmulPreference_t preference = NULL;
-    uint64_t bytes = WORKSPACE;
+    uint64_t bytes = workspace_of(g);
     works(LT(cublasLtMatmulPreferenceCreate)(&preference));
     works(LT(cublasLtMatmulPreferenceSetAttribute)(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
@@ -149,13 +160,14 @@ static cublasLtMatmulPreference_t preference_of(const struct gemm *g)
     return preference;
 }
 
-static void lay_out(struct found_gemm *f, const struct gemm *g)
+static bool lay_out(struct found_gemm *f, const struct gemm *g)
 {
-    f->a = layout(operand_type((enum dtype)g->in, g->a_cast), g->a_turned ? g->k : g->m,
-                  g->a_turned ? g->m : g->k, g->a_step, g->batch, g->a_apart);
-    f->b = layout(operand_type((enum dtype)g->in, g->b_cast), g->b_turned ? g->n : g->k,
-                  g->b_turned ? g->k : g->n, g->b_step, g->batch, g->b_apart);
-    f->c = layout(type_of((enum dtype)g->out), g->m, g->n, g->c_step, g->batch, g->c_apart);
+    bool a = layout(&f->a, g, operand_type((enum dtype)g->in, g->a_cast), g->a_turned ? g->k : g->m,
+                    g->a_turned ? g->m : g->k, g->a_step, g->a_apart);
+    bool b = layout(&f->b, g, operand_type((enum dtype)g->in, g->b_cast), g->b_turned ? g->n : g->k,
+                    g->b_turned ? g->k : g->n, g->b_step, g->b_apart);
+    bool c = layout(&f->c, g, type_of((enum dtype)g->out), g->m, g->n, g->c_step, g->c_apart);
+    return a && b && c;
 }
 
 static void forget_layouts(struct found_gemm *f)
@@ -171,11 +183,13 @@ static bool ask_for(const struct found_gemm *f, cublasLtMatmulAlgo_t *algorithm)
     cublasLtMatmulPreference_t preference = preference_of(&f->gemm);
     cublasLtMatmulHeuristicResult_t result = {0};
     int count = 0;
-    works(LT(cublasLtMatmulAlgoGetHeuristic)(lt.handle, f->desc, f->a, f->b, f->c, f->c, preference,
-                                             1, &result, &count));
+    cublasStatus_t status = LT(cublasLtMatmulAlgoGetHeuristic)(
+        lt.handle, f->desc, f->a, f->b, f->c, f->c, preference, 1, &result, &count);
     LT(cublasLtMatmulPreferenceDestroy)(preference);
     *algorithm = result.algo;
-    return count > 0;
+    if (f->gemm.listed)
+        return status == CUBLAS_STATUS_SUCCESS && count > 0;
+    return works(status) && count > 0;
 }
 
 /* I2 */
@@ -200,8 +214,9 @@ static void find(struct found_gemm *f, const struct gemm *g)
 {
     f->gemm = *g;
     f->desc = describe(g);
-    lay_out(f, g);
-    if (!ask_for_many_rows(f) && !ask_for(f, &f->algorithm))
+    bool laid = lay_out(f, g);
+    f->none = !laid || (!ask_for_many_rows(f) && !ask_for(f, &f->algorithm));
+    if (f->none && !g->listed)
         cuda_fail("a product", "cuBLASLt has no way to compute it");
 }
 
@@ -226,8 +241,7 @@ static struct found_gemm *found_of(const struct gemm *g)
     return f;
 }
 
-/* The largest power of two that divides an address, up to what cuBLASLt asks about. */
-static int32_t unit_of(const void *address)
+int32_t unit_of(const void *address)
 {
     enum { MOST = 256 };
     uintptr_t bits = (uintptr_t)address | MOST;
@@ -266,6 +280,24 @@ void multiply_scaled(const struct kernel_call *call, const struct gemm *sizes, c
                      const void *a, const void *b, const void *bias, void *c)
 {
     multiply_by(call, sizes, &factors[0], &factors[1], a, b, bias, c);
+}
+
+bool multiply_listed(const struct kernel_call *call, const struct gemm *sizes, float alpha,
+                     void **list, float beta)
+{
+    const struct gemm *g = sizes;
+    if (CUDA_DEVICE.failed())
+        return true;
+    pthread_mutex_lock(&finding);
+    struct found_gemm *f = found_of(g);
+    bool can = !f->none;
+    if (can)
+        works(LT(cublasLtMatmul)(lt.handle, f->desc, &alpha, list, f->a, list + g->batch, f->b,
+                                 &beta, list + 2 * g->batch, f->c, list + 2 * g->batch, f->c,
+                                 &f->algorithm, call->scratch, workspace_of(g),
+                                 cuda_stream_handle(call->stream)));
+    pthread_mutex_unlock(&finding);
+    return can;
 }
 
 struct gemm gemm_of(enum dtype in, enum dtype out)

@@ -19,7 +19,8 @@ struct gemm {
     int32_t in, out;                /* enum dtype */
     int32_t a_unit, b_unit, c_unit; /* bytes that the addresses are multiples of */
     int32_t a_cast, b_cast;         /* 0: as `in` says; else 1 + enum fp8_form */
-    int32_t scaled, none;           /* alpha and beta are in the device's memory */
+    int32_t scaled;                 /* alpha and beta are in the device's memory */
+    int32_t listed;                 /* so are the addresses of a batch's matrices */
 };
 struct gemm gemm_of(enum dtype in, enum dtype out); /* one matrix, no sizes yet */
 /* Into the call's stream; its scratch memory begins with WORKSPACE bytes. */
@@ -28,5 +29,12 @@ void multiply(const struct kernel_call *call, const struct gemm *sizes, float al
 /* The same with alpha and beta in the device's memory; `scaled` is set. */
 void multiply_scaled(const struct kernel_call *call, const struct gemm *sizes, const float *factors,
                      const void *a, const void *b, const void *bias, void *c);
+/* A batch whose matrices' addresses the device's memory has at `list`: all of A, of B, of C, at LISTED bytes before the end of
+ * the workspace or after. The units of addresses are set. False: cuBLASLt has no way, and nothing is done. */
+enum { LISTED = 1 << 20 };
+bool multiply_listed(const struct kernel_call *call, const struct gemm *sizes, float alpha,
+                     void **list, float beta);
+/* The largest power of two that divides an address, up to what cuBLASLt asks about. */
+int32_t unit_of(const void *address);
 
 #endif

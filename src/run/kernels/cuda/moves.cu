@@ -35,3 +35,18 @@ __device__ void moved_weight(const T *dy, float *gradient, int64_t samples, move
 }
 #define MOVED_WEIGHT(T) (const T *dy, float *gradient, int64_t samples, movement m)
 BOTH(moved_weight, MOVED_WEIGHT, (dy, gradient, samples, m))
+
+/* ---- addresses of matrices --------------------------------------------------------------------- */
+
+/* As in products.c: of A, B and C where the first is, and bytes from sample to sample and from head to head. */
+struct listed_heads {
+    char *first[3];
+    int64_t by_sample[3], by_head[3], samples, heads;
+};
+
+extern "C" __global__ void list_heads(listed_heads l, char **to)
+{
+    int64_t i = thread_index(), all = l.samples * l.heads;
+    for (int k = 0; i < all && k < 3; k++)
+        to[k * all + i] = l.first[k] + i / l.heads * l.by_sample[k] + i % l.heads * l.by_head[k];
+}

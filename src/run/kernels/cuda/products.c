@@ -9,6 +9,9 @@
 #include "run/kernels/cuda/fp8.h"
 #include "run/kernels/cuda/shape.h"
 
+extern struct cuda_code CUDA_CODE_moves;
+static struct cuda_kernel LIST_HEADS = {.code = &CUDA_CODE_moves, .name = "list_heads"};
+
 /* ---- linear ---------------------------------------------------------------------------------- */
 
 /* Outputs whose rows are padded (cost/own_scratch.h), and their gradients, have zeros at the rows' ends: where they
@@ -222,23 +225,104 @@ const struct gpu_kind GPU_LINEAR = {
 
 /* ---- scores and context (kernels/cpu/matmul.c) ----------------------------------------------- */
 
-/* A batch is the key/value heads of one sample, with one query head of each group. */
-struct head_batch {
-    int64_t sample, member;
-    int64_t queries, keys, pairs; /* where its first matrices begin */
+/* What a product's matrix is: rows of queries or of keys, or a number for each pair of them. */
+enum head_role { QUERIES, KEYS, PAIRS };
+
+/* A product for each key/value head of each sample: A, B and C, which sums over the query heads of a group or has them all. */
+struct head_product {
+    struct gemm gemm; /* of one sample's heads, with one query head of each group */
+    float alpha;
+    enum head_role role[3];
+    const void *at[3];
+    bool sums;
 };
 
-static struct head_batch head_batch(const struct attention_shape *s, int64_t i)
+/* Elements from one query head of a group to the next, and from sample to sample. */
+struct head_steps {
+    int64_t member, sample;
+};
+
+static struct head_steps head_steps(const struct attention_shape *s, enum head_role role)
 {
-    int64_t sample = i / s->group, member = i % s->group, heads = s->head * s->group;
-    return (struct head_batch){
-        sample, member, sample * s->seq * heads * s->depth + member * s->depth,
-        sample * s->kv * s->head * s->depth, (sample * heads + member) * s->seq * s->kv};
+    int64_t heads = s->head * s->group;
+    const struct head_steps STEPS[] = {
+        [QUERIES] = {s->depth, s->seq * heads * s->depth},
+        [KEYS] = {0, s->kv * s->head * s->depth},
+        [PAIRS] = {s->seq * s->kv, heads * s->seq * s->kv},
+    };
+    return STEPS[role];
 }
 
-static const void *at(const struct kernel_call *call, const void *from, int64_t element)
+static void *matrix_at(const struct kernel_call *call, const struct attention_shape *s,
+                       const struct head_product *p, int which, int64_t sample, int64_t member)
 {
-    return (const char *)from + element * dtype_bytes(call->dtype);
+    struct head_steps steps = head_steps(s, p->role[which]);
+    return (char *)(uintptr_t)p->at[which] +
+           (sample * steps.sample + member * steps.member) * dtype_bytes(call->dtype);
+}
+
+/* As in moves.cu. */
+struct listed_heads {
+    char *first[3];
+    int64_t by_sample[3], by_head[3], samples, heads;
+};
+
+static struct listed_heads listed_heads(const struct kernel_call *call,
+                                        const struct attention_shape *s,
+                                        const struct head_product *p, int64_t member)
+{
+    int64_t each = dtype_bytes(call->dtype);
+    const int64_t apart[] = {p->gemm.a_apart, p->gemm.b_apart, p->gemm.c_apart};
+    struct listed_heads l = {.samples = s->batch, .heads = s->head};
+    for (int i = 0; i < 3; i++) {
+        l.first[i] = matrix_at(call, s, p, i, 0, member);
+        l.by_sample[i] = head_steps(s, p->role[i]).sample * each;
+        l.by_head[i] = apart[i] * each;
+    }
+    return l;
+}
+
+/* What divides all addresses of a list. */
+static int32_t listed_unit(const struct listed_heads *l, int which)
+{
+    uintptr_t bits =
+        (uintptr_t)l->first[which] | (uintptr_t)l->by_sample[which] | (uintptr_t)l->by_head[which];
+    return unit_of((const void *)bits);
+}
+
+/* All samples at once, by a list of addresses, in 16 bits; false: this one goes sample by sample. In fp32 products stay those of
+ * one sample, so that ranks which share a batch compute what one rank does (gemm.c, I2). */
+static bool heads_at_once(const struct kernel_call *call, const struct attention_shape *s,
+                          const struct head_product *p, int64_t member, float beta)
+{
+    enum { THREADS = 256 };
+    struct gemm g = p->gemm;
+    g.batch = s->batch * s->head;
+    g.a_apart = g.b_apart = g.c_apart = 0;
+    g.listed = true;
+    if (call->dtype == DTYPE_FP32 || s->batch < 2 || 3 * g.batch * (int64_t)sizeof(void *) > LISTED)
+        return false;
+    struct listed_heads l = listed_heads(call, s, p, member);
+    g.a_unit = listed_unit(&l, 0);
+    g.b_unit = listed_unit(&l, 1);
+    g.c_unit = listed_unit(&l, 2);
+    void **list = (void **)(void *)((char *)call->scratch + WORKSPACE - LISTED);
+    CUDA_LAUNCH(call->stream, &LIST_HEADS, DTYPE_FP32,
+                row_grid(ceil_div(g.batch, THREADS), THREADS), &l, &list);
+    return multiply_listed(call, &g, p->alpha, list, beta);
+}
+
+static void multiply_heads(const struct kernel_call *call, const struct attention_shape *s,
+                           const struct head_product *p)
+{
+    for (int64_t member = 0; member < s->group; member++) {
+        float beta = p->sums && member ? 1 : 0;
+        bool done = heads_at_once(call, s, p, member, beta);
+        for (int64_t i = 0; !done && i < s->batch; i++)
+            multiply(call, &p->gemm, p->alpha, matrix_at(call, s, p, 0, i, member),
+                     matrix_at(call, s, p, 1, i, member), NULL, beta,
+                     matrix_at(call, s, p, 2, i, member));
+    }
 }
 
 static struct gemm heads_gemm(const struct kernel_call *call, const struct attention_shape *s)
@@ -263,11 +347,8 @@ static void pairs_product(const struct kernel_call *call, float alpha, const voi
     g.a_apart = s.depth;
     g.b_apart = s.group * s.depth;
     g.c_apart = s.group * s.seq * s.kv;
-    for (int64_t i = 0; i < s.batch * s.group; i++) {
-        struct head_batch b = head_batch(&s, i);
-        multiply(call, &g, alpha, at(call, k, b.keys), at(call, q, b.queries), NULL, 0,
-                 (void *)(uintptr_t)at(call, pairs, b.pairs));
-    }
+    multiply_heads(call, &s,
+                   &(struct head_product){g, alpha, {KEYS, QUERIES, PAIRS}, {k, q, pairs}, false});
 }
 
 /* queries = alpha pairs keys */
@@ -284,11 +365,8 @@ static void queries_product(const struct kernel_call *call, float alpha, const v
     g.a_apart = s.depth;
     g.b_apart = s.group * s.seq * s.kv;
     g.c_apart = s.group * s.depth;
-    for (int64_t i = 0; i < s.batch * s.group; i++) {
-        struct head_batch b = head_batch(&s, i);
-        multiply(call, &g, alpha, at(call, k, b.keys), at(call, pairs, b.pairs), NULL, 0,
-                 (void *)(uintptr_t)at(call, q, b.queries));
-    }
+    multiply_heads(call, &s,
+                   &(struct head_product){g, alpha, {KEYS, PAIRS, QUERIES}, {k, pairs, q}, false});
 }
 
 /* keys = alpha pairs^T queries, summed over each group */
@@ -306,11 +384,8 @@ static void keys_product(const struct kernel_call *call, float alpha, const void
     g.a_apart = s.group * s.depth;
     g.b_apart = s.group * s.seq * s.kv;
     g.c_apart = s.depth;
-    for (int64_t i = 0; i < s.batch * s.group; i++) {
-        struct head_batch b = head_batch(&s, i);
-        multiply(call, &g, alpha, at(call, q, b.queries), at(call, pairs, b.pairs), NULL,
-                 b.member ? 1 : 0, (void *)(uintptr_t)at(call, k, b.keys));
-    }
+    multiply_heads(call, &s,
+                   &(struct head_product){g, alpha, {QUERIES, PAIRS, KEYS}, {q, pairs, k}, true});
 }
 
 static int64_t heads_scratch(const struct kernel_call *call)
@@ -324,7 +399,7 @@ static void score_forward(const struct kernel_call *call)
     struct attention_shape s = attention_shape_of(call);
     pairs_product(call, s.scale, call->input[0], call->input[1], call->output);
     if (call->op->causal)
-        mask_scores(call, s.batch * s.head * s.group * s.seq * s.kv);
+        mask_scores(call);
 }
 
 static void score_input(const struct kernel_call *call)

@@ -15,6 +15,6 @@ struct attention_shape {
 /* Of attention, and of the scores and the context of plain attention. */
 struct attention_shape attention_shape_of(const struct kernel_call *call);
 /* Plain scores that are not seen become -inf. */
-void mask_scores(const struct kernel_call *call, int64_t count);
+void mask_scores(const struct kernel_call *call);
 
 #endif

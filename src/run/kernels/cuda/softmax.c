@@ -5,12 +5,16 @@
 #include "run/kernels/cuda/room.h"
 #include "run/kernels/cuda/softmax_bias.h"
 
-extern struct cuda_code CUDA_CODE_softmax;
+extern struct cuda_code CUDA_CODE_softmax, CUDA_CODE_softmax_held;
 GPU_KERNEL(SOFTMAX_FORWARD, softmax, "softmax_forward");
 GPU_KERNEL(SOFTMAX_BIASED, softmax, "softmax_biased");
 GPU_KERNEL(SOFTMAX_INPUT, softmax, "softmax_input");
 GPU_KERNEL(SOFTMAX_DOTS, softmax, "softmax_dots");
 GPU_KERNEL(SOFTMAX_BIAS_PARTS, softmax, "softmax_bias_parts");
+GPU_KERNEL(HELD_FORWARD, softmax_held, "softmax_held");
+GPU_KERNEL(HELD_BIASED, softmax_held, "softmax_held_biased");
+GPU_KERNEL(HELD_INPUT, softmax_held, "softmax_held_input");
+GPU_KERNEL(HELD_BIAS, softmax_held, "softmax_held_bias");
 static struct cuda_kernel SOFTMAX_SINKS = {.code = &CUDA_CODE_softmax, .name = "softmax_sinks"};
 
 _Static_assert(BIAS_DISTANCES == FARTHEST + 1, "distances beyond are in the last bucket");
@@ -29,6 +33,21 @@ static struct cuda_grid key_grid(const struct kernel_call *call)
     if (keys > SOFTMAX_HELD)
         return row_grid(rows, row_threads(keys));
     return (struct cuda_grid){ceil_div(32 * rows, THREADS), 1, 1, THREADS, 0};
+}
+
+static bool is_aligned(const void *address)
+{
+    return (uintptr_t)address % 16 == 0;
+}
+
+/* Whether warps hold its rows, in whole packs of 16 bytes (softmax_held.cu). */
+static bool is_held(const struct kernel_call *call)
+{
+    int64_t keys = call->size[3];
+    return keys <= SOFTMAX_HELD && keys * dtype_bytes(call->dtype) % 16 == 0 &&
+           softmax_bias(call->op).side == 0 && is_aligned(call->input[0]) &&
+           is_aligned(call->output) && is_aligned(call->output_gradient) &&
+           is_aligned(call->input_gradient[0]);
 }
 
 /* ---- the bias -------------------------------------------------------------------------------- */
@@ -81,6 +100,15 @@ static int64_t softmax_scratch(const struct kernel_call *call)
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
+static void held_forward(const struct kernel_call *call)
+{
+    struct bias_shape s = bias_shape(call);
+    const void *numbers = call->op->weights ? call->weight[0] : NULL;
+    int64_t blocks = ceil_div(s.seq, SOFTMAX_ROWS) * s.batch * s.local;
+    CUDA_LAUNCH(call->stream, s.buckets ? &HELD_BIASED : &HELD_FORWARD, call->dtype,
+                row_grid(blocks, 32 * SOFTMAX_WARPS), &call->input[0], &numbers, &call->output, &s);
+}
+
 static void softmax_forward(const struct kernel_call *call)
 {
     int64_t keys = call->size[3], seq = call->size[2], heads = call->size[1];
@@ -89,7 +117,9 @@ static void softmax_forward(const struct kernel_call *call)
     struct cuda_grid grid = key_grid(call);
     struct bias_shape s = bias_shape(call);
     int causal = call->op->causal;
-    if (s.buckets)
+    if (is_held(call))
+        held_forward(call);
+    else if (s.buckets)
         CUDA_LAUNCH(call->stream, &SOFTMAX_BIASED, call->dtype, grid, &call->input[0],
                     &call->weight[0], &call->output, &rows, &s);
     else
@@ -101,8 +131,9 @@ static void softmax_input(const struct kernel_call *call)
 {
     int64_t keys = call->size[3], rows = rows_of(call);
     if (call->input_gradient[0])
-        CUDA_LAUNCH(call->stream, &SOFTMAX_INPUT, call->dtype, key_grid(call), &call->output,
-                    &call->output_gradient, &call->input_gradient[0], &rows, &keys);
+        CUDA_LAUNCH(call->stream, is_held(call) ? &HELD_INPUT : &SOFTMAX_INPUT, call->dtype,
+                    key_grid(call), &call->output, &call->output_gradient, &call->input_gradient[0],
+                    &rows, &keys);
 }
 
 static void sinks_gradient(const struct kernel_call *call)
@@ -130,22 +161,27 @@ static void bias_gradient(const struct kernel_call *call)
     int64_t alike = ceil_div(s.local, s.heads);
     int64_t each = parts ? ceil_div(s.batch * alike * s.seq, parts) : 0;
     void *part = (float *)call->scratch + rows_of(call);
-    struct cuda_grid grid = bias_grid(&s, parts);
-    CUDA_LAUNCH(call->stream, &SOFTMAX_BIAS_PARTS, call->dtype, grid, &call->output,
-                &call->output_gradient, &call->scratch, &s, &each, &part);
+    struct cuda_grid grid = bias_grid(&s, parts), held = {s.heads, parts, 1, 32 * SOFTMAX_WARPS, 0};
+    if (is_held(call))
+        CUDA_LAUNCH(call->stream, &HELD_BIAS, call->dtype, held, &call->output,
+                    &call->output_gradient, &s, &each, &part);
+    else
+        CUDA_LAUNCH(call->stream, &SOFTMAX_BIAS_PARTS, call->dtype, grid, &call->output,
+                    &call->output_gradient, &call->scratch, &s, &each, &part);
     add_parts(call, part, parts, numbers, call->weight_gradient[0]);
 }
 
 static void softmax_weight(const struct kernel_call *call)
 {
     int64_t keys = call->size[3], rows = rows_of(call);
-    void *dot = call->op->sinks ? NULL : call->scratch;
-    void *sink = call->op->sinks ? call->scratch : NULL;
+    bool sinks = call->op->sinks;
+    void *dot = sinks ? NULL : call->scratch, *sink = sinks ? call->scratch : NULL;
     if (!call->op->weights)
         return;
-    CUDA_LAUNCH(call->stream, &SOFTMAX_DOTS, call->dtype, key_grid(call), &call->output,
-                &call->output_gradient, &rows, &keys, &dot, &sink);
-    if (call->op->sinks)
+    if (sinks || !is_held(call))
+        CUDA_LAUNCH(call->stream, &SOFTMAX_DOTS, call->dtype, key_grid(call), &call->output,
+                    &call->output_gradient, &rows, &keys, &dot, &sink);
+    if (sinks)
         sinks_gradient(call);
     else
         bias_gradient(call);

@@ -7,8 +7,8 @@
 
 /* Distances that have a bucket of their own to look up; all beyond are in the last. */
 enum { BIAS_DISTANCES = 129 };
-/* Keys of a row that a warp can hold. */
-enum { SOFTMAX_HELD = 1024 };
+/* Keys of a row that a warp can hold; of blocks that hold rows: their warps, and the rows that these take one after another. */
+enum { SOFTMAX_HELD = 1024, SOFTMAX_WARPS = 8, SOFTMAX_ROWS = 32 };
 
 struct bias_shape {
     int64_t heads, buckets, each, side; /* of the bias; each: for one direction */

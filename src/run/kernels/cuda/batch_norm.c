@@ -4,19 +4,19 @@
  */
 #include "run/kernels/cuda/room.h"
 
-extern struct cuda_code CUDA_CODE_images;
-GPU_KERNEL(BATCH_NORM_SUMS, images, "batch_norm_sums");
-GPU_KERNEL(BATCH_NORM_FORWARD, images, "batch_norm_forward");
-GPU_KERNEL(BATCH_NORM_GRADIENTS, images, "batch_norm_gradients");
-GPU_KERNEL(BATCH_NORM_INPUT, images, "batch_norm_input");
-static struct cuda_kernel TOTALS = {.code = &CUDA_CODE_images, .name = "batch_norm_totals"};
-static struct cuda_kernel SQUARES = {.code = &CUDA_CODE_images, .name = "batch_norm_squares"};
-static struct cuda_kernel GRADIENT_TOTALS = {.code = &CUDA_CODE_images,
+extern struct cuda_code CUDA_CODE_batch_norm;
+GPU_KERNEL(BATCH_NORM_SUMS, batch_norm, "batch_norm_sums");
+GPU_KERNEL(BATCH_NORM_FORWARD, batch_norm, "batch_norm_forward");
+GPU_KERNEL(BATCH_NORM_GRADIENTS, batch_norm, "batch_norm_gradients");
+GPU_KERNEL(BATCH_NORM_INPUT, batch_norm, "batch_norm_input");
+static struct cuda_kernel TOTALS = {.code = &CUDA_CODE_batch_norm, .name = "batch_norm_totals"};
+static struct cuda_kernel SQUARES = {.code = &CUDA_CODE_batch_norm, .name = "batch_norm_squares"};
+static struct cuda_kernel GRADIENT_TOTALS = {.code = &CUDA_CODE_batch_norm,
                                              .name = "batch_norm_gradient_totals"};
 
-enum { THREADS = 256, MOST_BLOCKS = 2048, QUAD = 4 };
+enum { THREADS = 256, MOST_BLOCKS = 2048 };
 
-/* The `norm_shape` of images.cu. */
+/* The `norm_shape` of batch_norm.cu. */
 struct norm_shape {
     int64_t samples, channels, pixels, parts, each;
 };
@@ -67,20 +67,16 @@ static void reduce_sums(const struct kernel_call *call, float *sums, int64_t cou
         call->reduce(call->context, REDUCE_SUM, sums, count);
 }
 
-static int32_t plane_threads(const struct norm_shape *n)
-{
-    int64_t each = n->pixels % QUAD ? n->pixels : n->pixels / QUAD;
-    return each < THREADS ? (int32_t)(ceil_div(each > 0 ? each : 1, 32) * 32) : THREADS;
-}
-
 static struct cuda_grid part_grid(const struct norm_shape *n)
 {
-    return (struct cuda_grid){n->channels, n->parts, 1, plane_threads(n), 0};
+    return (struct cuda_grid){n->channels, n->parts, 1, THREADS, 0};
 }
 
-static struct cuda_grid plane_grid(const struct norm_shape *n)
+/* A thread takes 16 bytes at a time. */
+static struct cuda_grid pack_grid(const struct kernel_call *call, const struct norm_shape *n)
 {
-    return row_grid(n->samples * n->channels, plane_threads(n));
+    int64_t bytes = n->samples * n->channels * n->pixels * dtype_bytes(call->dtype);
+    return cuda_elements(ceil_div(bytes, 16));
 }
 
 static struct cuda_grid channel_grid(const struct norm_shape *n)
@@ -108,7 +104,7 @@ static void norm_forward(const struct kernel_call *call)
 {
     struct gpu_batch_norm n = norm_of(call);
     find_moments(call, &n);
-    CUDA_LAUNCH(call->stream, &BATCH_NORM_FORWARD, call->dtype, plane_grid(&n.shape),
+    CUDA_LAUNCH(call->stream, &BATCH_NORM_FORWARD, call->dtype, pack_grid(call, &n.shape),
                 &call->input[0], &call->weight[0], &call->weight[1], &n.mean, &n.squares, &n.shape,
                 &n.rate, &call->output);
 }
@@ -129,7 +125,7 @@ static void norm_input(const struct kernel_call *call)
     sum_gradients(call, &n, n.sums, n.sums + channels, n.sums + 2 * channels);
     reduce_sums(call, n.sums, 2 * channels + 1);
     if (call->input_gradient[0])
-        CUDA_LAUNCH(call->stream, &BATCH_NORM_INPUT, call->dtype, plane_grid(&n.shape),
+        CUDA_LAUNCH(call->stream, &BATCH_NORM_INPUT, call->dtype, pack_grid(call, &n.shape),
                     &call->input[0], &call->output_gradient, &call->weight[0], &n.mean, &n.rate,
                     &n.sums, &n.shape, &call->input_gradient[0]);
 }

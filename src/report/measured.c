@@ -188,10 +188,16 @@ static double *figures_predicted(struct arena *scratch, const struct prediction 
     return figure;
 }
 
+/* Predicted times are whole nanoseconds: what rounding leaves between sums of them is nothing. */
+static double whole_ns(double seconds)
+{
+    return rint(seconds * 1e9) * 1e-9 + 0.0; /* no zero with a sign */
+}
+
 static struct measured_pair rest_of(struct measured_pair whole, struct measured_pair part)
 {
     return (struct measured_pair){whole.measured_s - part.measured_s,
-                                  whole.predicted_s - part.predicted_s};
+                                  whole_ns(whole.predicted_s - part.predicted_s)};
 }
 
 /* ---- what differs most ----------------------------------------------------------------------- */

@@ -1,12 +1,15 @@
 /* item_cost.c - how long the items of a block take (item_cost.h has the equations). */
 #include "sim/item_cost.h"
 
-/* Weft's own kernels pad rows of outputs that would be misaligned (cost/own_scratch.h). */
-static void pad_outputs(const struct plan *plan, const struct op *op, int64_t *local)
+/* Weft's own kernels pad rows of outputs that would be misaligned (cost/own_scratch.h), those of a plan in fp8 among them that
+ * stay in 16 bits, as logits do. */
+static void pad_outputs(const struct plan *plan, int32_t number, int64_t *local)
 {
+    const struct op *op = &plan->model->op[number];
     int out = op_find_dim(OP_LINEAR, DIM_OUT);
+    enum dtype dtype = op_dtype(plan->model, number, plan->dtype);
     if (op->kind == OP_LINEAR && software_word(&plan->software, FACT_WORKSPACE) == WORKSPACE_WEFT)
-        local[out] = padded_rows(plan->dtype, local[0] * local[1], local[out], op->weights).length;
+        local[out] = padded_rows(dtype, local[0] * local[1], local[out], op->weights).length;
 }
 
 static struct work work_of(const struct plan *plan, int64_t instance, enum phase phase)
@@ -16,7 +19,7 @@ static struct work work_of(const struct plan *plan, int64_t instance, enum phase
     int64_t local[OP_MAX_DIMS];
     split_local(op, choice_split(plan_choice(plan, instance), phase != PHASE_FORWARD),
                 plan->step_samples, local);
-    pad_outputs(plan, op, local);
+    pad_outputs(plan, number, local);
     /* The gradient of sinks comes by a kernel of its own. */
     enum dtype dtype = phase == PHASE_BACKWARD_WEIGHT
                            ? op_dtype(plan->model, number, plan->dtype)

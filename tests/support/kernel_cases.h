@@ -170,13 +170,15 @@ static void make_softmax(struct builder *b, struct rng *rng)
 /* Rows of whole 16 bytes, with keys farther than the distances that have a bucket of their own. */
 static void make_wide_softmax(struct builder *b, struct rng *rng)
 {
-    int64_t heads = from_to(rng, 1, 2), keys = 8 * from_to(rng, 15, 20);
+    int64_t heads = from_to(rng, 1, 2), keys = 8 * from_to(rng, 15, 18);
     bool causal = maybe(rng);
     int64_t size[] = {1, heads, causal ? keys : from_to(rng, 1, 40), keys};
     build_softmax(b, "op", build_input(b, 4, size, ELEMENT_COMPUTE), false);
     build_last(b)->causal = causal;
     if (maybe(rng))
-        give_weight(b, heads * from_to(rng, 1, 40));
+        give_weight(
+            b, heads * from_to(rng, 12,
+                               40)); /* a few buckets' gradients would be small sums of thousands */
     else if (!causal)
         build_sinks(b, heads);
 }

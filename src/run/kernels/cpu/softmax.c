@@ -153,19 +153,29 @@ static void sinks_gradient(const struct kernel_call *call, const struct softmax 
     }
 }
 
+/* Sums of each row first, where a forward pass has the bias: sums of as many numbers as there are pairs would be less exact. */
+static void bias_gradient(const struct kernel_call *call, const struct softmax *s)
+{
+    int64_t count = s->learned.buckets * s->learned.heads;
+    for (int64_t row = 0; row < s->rows; row++) {
+        int64_t at = row * s->keys;
+        const float *p = tile_read(call->dtype, call->output, at, s->keys, s->x);
+        const float *dy = tile_read(call->dtype, call->output_gradient, at, s->keys, s->y);
+        softmax_gradient(p, dy, s->keys, row_dot(p, dy, s->keys), s->z);
+        memset(s->bias, 0, (size_t)count * sizeof *s->bias);
+        for (int64_t key = 0; key < s->keys; key++)
+            s->bias[bias_at(call, s, row, key)] += s->z[key];
+        row_add(s->bias, count, call->weight_gradient[0]);
+    }
+}
+
 static void softmax_weight(const struct kernel_call *call)
 {
     struct softmax s = softmax_of(call);
     if (call->op->sinks)
         sinks_gradient(call, &s);
-    for (int64_t row = 0; s.learned.buckets && row < s.rows; row++) {
-        int64_t at = row * s.keys;
-        const float *p = tile_read(call->dtype, call->output, at, s.keys, s.x);
-        const float *dy = tile_read(call->dtype, call->output_gradient, at, s.keys, s.y);
-        softmax_gradient(p, dy, s.keys, row_dot(p, dy, s.keys), s.z);
-        for (int64_t key = 0; key < s.keys; key++)
-            call->weight_gradient[0][bias_at(call, &s, row, key)] += s.z[key];
-    }
+    if (s.learned.buckets)
+        bias_gradient(call, &s);
 }
 
 const struct cpu_kernel CPU_SOFTMAX = {

@@ -73,6 +73,11 @@ static double device_ns(const struct device *device, const struct calibration *c
     return ramp_ns(c, work) + 1e9 * MODELS[work->kernel].time_s(device, c, work);
 }
 
+int64_t analytic_begin_ns(const struct calibration *calibration, const struct work *work)
+{
+    return whole_ns(ramp_ns(calibration, work));
+}
+
 int64_t analytic_device_ns(const struct device *device, const struct calibration *calibration,
                            const struct work *work)
 {

@@ -277,6 +277,11 @@ int64_t cost_call_ns(const struct cost *cost)
     return (int64_t)(cost->calibration->issue_ns / pace_of(&cost->device.paces, PACE_HOST));
 }
 
+int64_t cost_begin_ns(const struct cost *cost, const struct work *work)
+{
+    return analytic_begin_ns(&cost->sustained, work);
+}
+
 double device_product_flops(const struct device *device, enum dtype dtype)
 {
     enum {

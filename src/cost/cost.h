@@ -41,6 +41,8 @@ int64_t analytic_host_ns(const struct calibration *calibration, const struct wor
 /* The time of the kernel when the host has run ahead: without the host's floor. */
 int64_t analytic_device_ns(const struct device *device, const struct calibration *calibration,
                            const struct work *work);
+/* Of that, what it takes whatever it computes. */
+int64_t analytic_begin_ns(const struct calibration *calibration, const struct work *work);
 
 /* ---- the profile database (profile.c) -------------------------------------------------------- */
 
@@ -315,6 +317,8 @@ int64_t cost_host_ns(const struct cost *cost, const struct work *work);
 int64_t cost_host_step_ns(const struct cost *cost); /* one issue */
 /* What a short kernel takes that compiled code calls, if the host is not ahead of the device. */
 int64_t cost_call_ns(const struct cost *cost);
+/* What a kernel of this kind takes to begin and to end, whatever it computes; by formula. */
+int64_t cost_begin_ns(const struct cost *cost, const struct work *work);
 /* What a device reaches in training with a large product of this type, by formula. */
 double device_product_flops(const struct device *device, enum dtype dtype);
 /* Whether the kernel of a weight gradient adds to what is there, and computes the bias's sum, too,

@@ -311,7 +311,8 @@ const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, en
 
 int64_t item_device_ns(struct item_costs *costs, const struct item *item)
 {
-    int64_t ns = item_cost(costs, item->instance, (enum phase)item->phase)->device.ns;
+    int64_t ns = item_cost(costs, item->instance, (enum phase)item->phase)->device.ns +
+                 ring_merge_ns(costs, item);
     int64_t one = item->chunks ? ns / item->chunks : ns;
     return item->share > 1 ? ns - (item->chunks - item->share) * one : one;
 }
@@ -333,7 +334,8 @@ int64_t item_host_ns(struct item_costs *costs, const struct item *item)
         return 0;
     const struct op *op = &costs->plan->model->op[costs->plan->instance[item->instance].op];
     int32_t pool = plan_instance_pool(costs->plan, item->instance);
-    int64_t host_ns = item_cost(costs, item->instance, (enum phase)item->phase)->host_ns;
+    int64_t host_ns = item_cost(costs, item->instance, (enum phase)item->phase)->host_ns *
+                      ring_kernels(costs->plan, item);
     bool forward = item->purpose == PURPOSE_FORWARD;
     double shares, batch = batch_issues(costs->plan, op, item);
     if (batch > 0)

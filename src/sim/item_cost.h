@@ -54,6 +54,10 @@ int64_t expert_calls(const struct plan *plan, const struct work *work);
 /* Of bringing tokens to experts on other devices, or back, beyond their bytes. */
 int64_t expert_copies_ns(const struct plan *plan, int64_t instance);
 double expert_pass_bytes(const struct plan *plan, int64_t instance, enum phase phase);
+/* How many kernels attention is whose keys and values go round a ring, 1 for all else; and what the steps take beyond one
+ * kernel for all of them, to begin and to merge (ring_kernels.c). */
+int64_t ring_kernels(const struct plan *plan, const struct item *item);
+int64_t ring_merge_ns(struct item_costs *costs, const struct item *item);
 /* An operator's phase. */
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase);
 /* The host's time for an item that is an operator's phase, including what the policy requires. A

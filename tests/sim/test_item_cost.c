@@ -497,6 +497,47 @@ static void test_tokens_are_regrouped(void **state)
     }
 }
 
+/* Attention of Llama 3 8B whose keys go round a ring of 4: each device has 2,048 queries of 4,096 features and 2,048 keys and
+ * values of 1,024, and each of 4 steps begins anew. Its outputs are merged: 2 bytes read and 2 written of each element for the
+ * first, 4 and 2 for the others, 14 and 8; backward the same of the three gradients. The items of the ring share it. */
+static void test_steps_of_a_ring_are_kernels(void **state)
+{
+    (void)state;
+    static const double MERGED[] = {2048.0 * 4096, 2048.0 * (4096 + 2 * 1024)}; /* by phase */
+    struct degrees degrees = {.cp = 4, .has_dtype = true, .dtype = DTYPE_BF16};
+    struct arena *arena = arena_new();
+    struct lab lab;
+    struct cost *cost;
+    assert_int_equal(model_open("llama3-8b", "layers: 1, seq: 8192", &lab.model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-h100:1x4", &lab.cluster), WEFT_OK);
+    assert_int_equal(plan_from_degrees(lab.model, lab.cluster, &degrees, &lab.plan), WEFT_OK);
+    const struct plan *plan = lab.plan;
+    assert_int_equal(cost_open(&lab.cluster->node.device, NULL, &cost), WEFT_OK);
+    struct item_costs costs = item_costs_of(arena, plan, cost);
+    for (int phase = 0; phase < PHASE_BACKWARD_WEIGHT; phase++) {
+        struct item all = {.instance = find_op(plan, "attention"), .phase = (uint8_t)phase};
+        struct item one = all, rest = all;
+        struct work works[MAX_ITEM_WORKS];
+        struct work merge = {.kernel = KERNEL_ELEMENTWISE,
+                             .dtype = DTYPE_BF16,
+                             .shape = {(int64_t)(4 * MERGED[phase])},
+                             .read_bytes = 14 * MERGED[phase],
+                             .write_bytes = 8 * MERGED[phase]};
+        one.chunks = rest.chunks = 4;
+        rest.share = 3;
+        rest.rest = true;
+        assert_int_equal(item_works(plan, all.instance, (enum phase)phase, works), 1);
+        assert_int_equal(item_device_ns(&costs, &one) + item_device_ns(&costs, &rest),
+                         item_device_ns(&costs, &all) + 3 * cost_begin_ns(cost, works) +
+                             cost_on_device(cost, &merge).ns);
+        assert_true(cost_begin_ns(cost, works) > 0 && cost_on_device(cost, &merge).ns > 0);
+        assert_int_equal(item_host_ns(&costs, &one), 4 * item_host_ns(&costs, &all));
+    }
+    cost_close(cost);
+    arena_free(arena);
+    close_lab(&lab);
+}
+
 /* Eight devices that share a state orthogonalise an eighth of its matrices each; AdamW none. */
 static void test_matrices_are_shared(void **state)
 {
@@ -536,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_gradients_are_added),
         cmocka_unit_test(test_host_of_software),
         cmocka_unit_test(test_tokens_are_regrouped),
+        cmocka_unit_test(test_steps_of_a_ring_are_kernels),
         cmocka_unit_test(test_matrices_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

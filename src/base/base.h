@@ -198,11 +198,15 @@ bool parse_many(const char *text, double *value);
 struct text32 {
     char s[32];
 };
-struct text32 show_bytes(double bytes);                 /* "1.25 GiB" */
-struct text32 show_rate(double bytes_per_s);            /* "22.1 GB/s" */
-struct text32 show_duration(double ns);                 /* "3.81 ms" */
-struct text32 show_count(double count);                 /* "12.9 B", "345 M" */
-struct text32 show_flops(double flops);                 /* "1.02 PFLOP" */
+struct text32 show_bytes(double bytes);           /* "1.25 GiB" */
+struct text32 show_rate(double bytes_per_s);      /* "22.1 GB/s" */
+struct text32 show_duration(double ns);           /* "3.81 ms" */
+struct text32 show_seconds(double ns);            /* of an iteration: as before, but "90.0 s" */
+struct text32 show_count(double count);           /* "12.9 B", "345 M" */
+struct text32 show_flops(double flops);           /* "1.02 PFLOP" */
+struct text32 show_energy(double wh);             /* "41.3 MWh" */
+struct text32 show_flop_rate(double flops_per_s); /* "546.5 TFLOP/s", "37.4 GFLOP/s" */
+struct text32 show_change(double share);          /* 0.046: "+4.6 %"; what rounds to 0: "0.0 %" */
 struct text32 counted(int64_t count, const char *noun); /* "1 sample", "8 micro-batches" */
 
 /* The word of `words` that a misspelt `word` most likely meant; NULL if none is close. */

@@ -123,14 +123,23 @@ bool parse_many(const char *text, double *value)
     return parse_unit(text, COUNTS, COUNT_OF(COUNTS), value);
 }
 
-/* Three significant digits in the largest unit that leaves at least one before the point. */
+/* Digits after the point of which three significant ones remain; below 10^-6 fewer do. */
+static int digits_after_point(double size)
+{
+    int digits = size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+    for (; size > 0 && size < 0.9995 && digits < 8; size *= 10)
+        digits++;
+    return digits;
+}
+
+/* Three significant digits in the largest unit that leaves at least one before the point, or in the smallest. */
 static struct text32 show(double value, const struct unit *units, size_t count)
 {
     size_t i = 0;
     while (i + 1 < count && fabs(value) >= units[i + 1].factor * 0.9995)
         i++;
     double scaled = value / units[i].factor;
-    int digits = fabs(scaled) >= 99.95 ? 0 : fabs(scaled) >= 9.995 ? 1 : 2;
+    int digits = digits_after_point(fabs(scaled));
     if (scaled == 0 || (units[i].factor == 1 && scaled == floor(scaled)))
         digits = 0;
     struct text32 text;
@@ -160,6 +169,15 @@ struct text32 show_duration(double ns)
     return show(ns, UNITS, COUNT_OF(UNITS));
 }
 
+struct text32 show_seconds(double ns)
+{
+    struct text32 text;
+    if (ns < 59.95e9)
+        return show_duration(ns);
+    snprintf(text.s, sizeof text.s, "%.1f s", ns * 1e-9);
+    return text;
+}
+
 struct text32 show_count(double count)
 {
     static const struct unit UNITS[] = {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"B", 1e9}, {"T", 1e12}};
@@ -172,6 +190,35 @@ struct text32 show_flops(double flops)
                                         {"GFLOP", 1e9}, {"TFLOP", 1e12}, {"PFLOP", 1e15},
                                         {"EFLOP", 1e18}};
     return show(flops, UNITS, COUNT_OF(UNITS));
+}
+
+struct text32 show_energy(double wh)
+{
+    static const struct unit UNITS[] = {
+        {"Wh", 1}, {"kWh", 1e3}, {"MWh", 1e6}, {"GWh", 1e9}, {"TWh", 1e12}};
+    return show(wh, UNITS, COUNT_OF(UNITS));
+}
+
+/* One digit after the point in the largest unit that leaves one before it; TFLOP/s at most, in which devices are
+ * compared. */
+struct text32 show_flop_rate(double flops_per_s)
+{
+    static const struct unit UNITS[] = {
+        {"FLOP/s", 1}, {"KFLOP/s", 1e3}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}};
+    size_t i = 0;
+    while (i + 1 < COUNT_OF(UNITS) && flops_per_s >= UNITS[i + 1].factor * 0.9995)
+        i++;
+    struct text32 text;
+    snprintf(text.s, sizeof text.s, "%.1f %s", flops_per_s / UNITS[i].factor, UNITS[i].name);
+    return text;
+}
+
+struct text32 show_change(double share)
+{
+    double tenths = round(1000 * share);
+    struct text32 text;
+    snprintf(text.s, sizeof text.s, tenths == 0 ? "0.0 %%" : "%+.1f %%", tenths / 10);
+    return text;
 }
 
 /* The plural is regular, with "es" after ch, sh, s or x. */

@@ -12,7 +12,7 @@
 #include "campaign/campaign.h"
 
 /* The middle of what specialised providers ask per GPU-hour on demand: mercatus-ai.com, Cloud GPU Pricing. */
-#define PRICES "list prices, May 2026 (mercatus-ai.com)"
+#define PRICES "US dollars, list prices of May 2026 (mercatus-ai.com)"
 
 /* Names are those of src/cluster/devices.c; a row may lack a price. */
 static const struct device_tariff {

@@ -351,7 +351,7 @@ static weft_status tell_measured(const struct compare_command *options,
         printf(
             "%lld kernel times folded back into %s: with them the iteration is predicted at %s\n",
             (long long)folded->kernels, options->fold_back,
-            show_duration(folded->predicted_s * 1e9).s);
+            show_seconds(folded->predicted_s * 1e9).s);
     return WEFT_OK;
 }
 

@@ -82,8 +82,8 @@ static void print_pairs(struct arena *scratch, const struct logged_run *run)
     static const char *const HEADERS[] = {"", "measured", "predicted", "ratio"};
     static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
     struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    put_pair(table, "iteration", show_duration(run->measured_s * 1e9).s,
-             show_duration(run->predicted_s * 1e9).s, run->measured_s / run->predicted_s);
+    put_pair(table, "iteration", show_seconds(run->measured_s * 1e9).s,
+             show_seconds(run->predicted_s * 1e9).s, run->measured_s / run->predicted_s);
     if (run->memory > 0)
         put_pair(table, "reserved memory", show_bytes(run->memory).s, show_bytes(run->reserved).s,
                  run->memory / run->reserved);

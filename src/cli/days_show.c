@@ -11,19 +11,29 @@ static double days(double seconds)
     return seconds / SECONDS_PER_DAY;
 }
 
+/* How many decimals of days show a run: one of ten days and more, and of shorter ones three digits. */
+static int decimals_of(double all_s)
+{
+    int decimals = 1;
+    for (double d = days(all_s); d > 0 && d < 9.995 && decimals < 6; d *= 10)
+        decimals++;
+    return decimals;
+}
+
 static void print_parts(struct arena *scratch, const struct expectation *e, FILE *out)
 {
+    int decimals = decimals_of(e->all_s) + 1;
     static const char *const HEADERS[] = {"", "days", "share"};
     static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT};
     struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
     for (int i = 0; i < OUTLAY_COUNT; i++) {
         table_cell(table, "%s", outlay_name((enum outlay)i));
-        table_cell(table, "%.2f", days(e->part_s[i]));
+        table_cell(table, "%.*f", decimals, days(e->part_s[i]));
         table_cell(table, "%.1f %%", 100 * e->part_s[i] / e->all_s);
     }
     table_rule(table);
     table_cell(table, "all");
-    table_cell(table, "%.2f", days(e->all_s));
+    table_cell(table, "%.*f", decimals, days(e->all_s));
     table_cell(table, "100.0 %%");
     table_print(table, out);
 }
@@ -35,8 +45,9 @@ static void print_failures(const struct days_answer *a, FILE *out)
         fprintf(out, "failures     none\n");
         return;
     }
-    fprintf(out, "failures     one in %s, %.0f in all%s%s\n", show_duration(mean * NS).s,
-            a->expected.failures, a->preset ? "; " : "", a->preset ? a->preset->source : "");
+    fprintf(out, "failures     one in %s, %s in all%s%s\n", show_duration(mean * NS).s,
+            show_count(a->expected.failures).s, a->preset ? "; " : "",
+            a->preset ? a->preset->source : "");
     fprintf(out, "spares       %lld, %.1f in repair in the mean\n", (long long)a->course.spares,
             (a->course.losses_per_s + a->course.stragglers_per_s) * a->course.repair_s);
 }
@@ -49,9 +60,8 @@ static void print_saving(const struct days_answer *a, FILE *out)
             show_duration(c->save_s * NS).s);
     if (c->lag_s > 0)
         fprintf(out, ", complete %s later", show_duration(c->lag_s * NS).s);
-    fprintf(out, "\n             every %s, %.0f iterations",
-            show_duration(a->expected.interval_s * NS).s,
-            a->iterations / (double)a->expected.checkpoints);
+    fprintf(out, "\n             every %s, %s", show_duration(a->expected.interval_s * NS).s,
+            counted(llround(a->iterations / (double)a->expected.checkpoints), "iteration").s);
     if (!isinf(mean_time_to_failure(c)))
         fprintf(out, "; best: Young %s, Daly %s, exact %s", show_duration(interval_young(c) * NS).s,
                 show_duration(interval_daly(c) * NS).s, show_duration(interval_exact(c) * NS).s);
@@ -66,8 +76,8 @@ static void print_bill(const struct days_answer *a, FILE *out)
         fprintf(out, "money        %s at %.2f per device-hour: %s\n", show_count(a->bill.money).s,
                 a->tariff.price_per_hour, a->tariff.price_source);
     if (a->bill.kwh > 0)
-        fprintf(out, "energy       %.1f MWh at most, %.0f W per device: %s\n", a->bill.kwh / 1000,
-                a->tariff.watts, a->tariff.watts_source);
+        fprintf(out, "energy       %s at most, %.0f W per device: %s\n",
+                show_energy(1000 * a->bill.kwh).s, a->tariff.watts, a->tariff.watts_source);
 }
 
 static void print_elastic(const struct days_answer *a, FILE *out)
@@ -78,26 +88,27 @@ static void print_elastic(const struct days_answer *a, FILE *out)
     if (!a->elastic.plan)
         return;
     fprintf(out,
-            "elastic      on %lld nodes %s an iteration: %s\n"
+            "elastic      on %s %s an iteration: %s\n"
             "             a switch takes %s and loses nothing (weft train --resume)\n",
-            (long long)a->elastic.nodes, show_duration((double)a->elastic.iteration_ns).s,
+            counted(a->elastic.nodes, "node").s, show_seconds((double)a->elastic.iteration_ns).s,
             a->elastic.plan, show_duration(a->elastic.switch_s * NS).s);
 }
 
 void days_print(struct arena *scratch, const struct days_answer *a, FILE *out)
 {
     const struct expectation *e = &a->expected;
+    int decimals = decimals_of(e->all_s);
     plan_heading(scratch, a->plan, out);
-    fprintf(out, "%.1f days, %.1f %% effective: %.0f iterations of %s\n\n", days(e->all_s),
-            100 * a->course.work_s / e->all_s, a->iterations,
-            show_duration((double)a->iteration_ns).s);
+    fprintf(out, "%.*f days, %.1f %% effective: %s of %s\n\n", decimals, days(e->all_s),
+            100 * a->course.work_s / e->all_s, counted(llround(a->iterations), "iteration").s,
+            show_seconds((double)a->iteration_ns).s);
     print_parts(scratch, e, out);
     fputc('\n', out);
     if (a->trials)
-        fprintf(out,
-                "played out   %.1f +- %.2f days in %lld trials; 5 %% below %.1f, 5 %% above %.1f\n",
-                days(a->walked.mean_s), days(a->walked.error_s), (long long)a->trials,
-                days(a->walked.p5_s), days(a->walked.p95_s));
+        fprintf(out, "played out   %.*f +- %.*f days in %s; 5 %% below %.*f, 5 %% above %.*f\n",
+                decimals, days(a->walked.mean_s), decimals + 1, days(a->walked.error_s),
+                counted(a->trials, "trial").s, decimals, days(a->walked.p5_s), decimals,
+                days(a->walked.p95_s));
     print_failures(a, out);
     print_saving(a, out);
     print_elastic(a, out);

@@ -77,10 +77,10 @@ static void tell(const struct exported *exported)
         fprintf(stderr, "note: %s\n", result->notes.data[i]);
     if (!plan->known)
         return;
-    fprintf(stderr, "predicted: the plan %s in %s, what is written %s in %s (%+.1f %%)%s\n",
-            show_duration(plan->iteration_s * 1e9).s, show_bytes(plan->needed_bytes).s,
-            show_duration(written->iteration_s * 1e9).s, show_bytes(written->needed_bytes).s,
-            100 * (written->iteration_s / plan->iteration_s - 1),
+    fprintf(stderr, "predicted: the plan %s in %s, what is written %s in %s (%s)%s\n",
+            show_seconds(plan->iteration_s * 1e9).s, show_bytes(plan->needed_bytes).s,
+            show_seconds(written->iteration_s * 1e9).s, show_bytes(written->needed_bytes).s,
+            show_change(written->iteration_s / plan->iteration_s - 1).s,
             written->fits ? "" : ", which does not fit");
 }
 

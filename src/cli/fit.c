@@ -236,7 +236,7 @@ static void print_sizes(struct arena *arena, const struct fit_answer *answer)
         table_cell(table, "%s", show_bytes(sample->bytes).s);
         table_cell(table, "%s", show_duration(sample->seconds * 1e9).s);
         table_cell(table, "%s", show_duration(seconds * 1e9).s);
-        table_cell(table, "%+.1f %%", (seconds / sample->seconds - 1) * 100);
+        table_cell(table, "%s", show_change(seconds / sample->seconds - 1).s);
     }
     printf("\n%s:\n", counted(fit->devices, "device").s);
     table_print(table, stdout);

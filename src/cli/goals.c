@@ -240,40 +240,46 @@ done:
 /* ---- showing --------------------------------------------------------------------------------- */
 
 /* Hours below two days. */
-static const char *training_text(struct arena *scratch, double seconds)
+static struct text32 training_text(double seconds)
 {
     double hours = seconds / 3600;
-    return hours < 48 ? arena_printf(scratch, "%.1f h", hours)
-                      : arena_printf(scratch, "%.1f d", hours / 24);
+    struct text32 text;
+    snprintf(text.s, sizeof text.s, "%.1f %s", hours < 48 ? hours : hours / 24,
+             hours < 48 ? "h" : "d");
+    return text;
 }
 
-void chosen_size_print(struct arena *scratch, const struct sized *sized, FILE *out)
+void chosen_size_print(const struct sized *sized, FILE *out)
 {
     const struct size *s = sized ? &sized->sizes.data[sized->chosen] : NULL;
     if (!s || !s->does)
         return;
-    fprintf(out, "%lld devices, the best of %zu sizes of the cluster", (long long)s->devices,
-            sized->sizes.len);
+    fprintf(out, "%s, the best of %s", counted(s->devices, "device").s,
+            counted((int64_t)sized->sizes.len, "size").s);
+    fputs(" of the cluster", out);
     if (s->training_s > 0)
-        fprintf(out, ": the whole training takes %s", training_text(scratch, s->training_s));
+        fprintf(out, ": the whole training takes %s", training_text(s->training_s).s);
     fputs("\n\n", out);
 }
 
-void sizes_print(struct arena *scratch, const struct sized *sized, FILE *out)
+void sizes_print(struct arena *scratch, const struct goals *goals, const struct sized *sized,
+                 FILE *out)
 {
-    static const char *const HEADERS[] = {"nodes",    "devices",  "iteration", "samples/s",
-                                          "training", "per 1000", "score",     ""};
+    const char *score = goals->objective == OBJECTIVE_ENERGY ? "kWh in all" : "days in all";
+    const char *const headers[] = {"nodes",     "devices",  "iteration",
+                                   "samples/s", "training", "money per 1000 samples",
+                                   score,       ""};
     static const enum align ALIGNS[] = {ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
                                         ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_LEFT};
-    struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    struct table *table = table_new(scratch, COUNT_OF(headers), headers, ALIGNS);
     for (size_t i = 0; i < sized->sizes.len; i++) {
         const struct size *s = &sized->sizes.data[i];
         const char *note = !s->fits ? "does not fit" : s->does ? "" : "too slow";
         table_cell(table, "%lld", (long long)s->nodes);
         table_cell(table, "%lld", (long long)s->devices);
         table_cell(table, "%s", show_seconds(s->iteration_s * 1e9).s);
-        table_cell(table, "%.1f", s->samples_per_s);
-        table_cell(table, "%s", s->training_s > 0 ? training_text(scratch, s->training_s) : "");
+        table_cell(table, "%s", show_count(s->samples_per_s).s);
+        table_cell(table, "%s", s->training_s > 0 ? training_text(s->training_s).s : "");
         table_cell(table, "%s",
                    s->money_per_sample > 0
                        ? arena_printf(scratch, "%.3f", 1000 * s->money_per_sample)
@@ -281,9 +287,7 @@ void sizes_print(struct arena *scratch, const struct sized *sized, FILE *out)
         table_cell(table, "%s", s->score > 0 ? arena_printf(scratch, "%.1f", s->score) : "");
         table_cell(table, "%s", i == sized->chosen && s->does ? "chosen" : note);
     }
-    fprintf(
-        out,
-        "\nsizes of the cluster (per 1000: money for as many samples; score: days or kWh):\n\n");
+    fputs("\nsizes of the cluster:\n\n", out);
     table_print(table, out);
 }
 
@@ -309,6 +313,6 @@ weft_status sizes_must_do(const struct sized *sized)
     if (s->does || !s->fits)
         return WEFT_OK; /* must_fit has already said that the plan does not fit */
     return no_answer("raise --max-devices, or give it more time",
-                     "no size meets the deadline: %lld devices take %.1f h", (long long)s->devices,
-                     s->training_s / 3600);
+                     "no size meets the deadline: on %s the training takes %s",
+                     counted(s->devices, "device").s, training_text(s->training_s).s);
 }

@@ -39,8 +39,9 @@ weft_status goals_search(const struct goals *goals, const struct planner *planne
 /* The name of the cluster with this number of nodes, as cluster_open takes it, allocated in `keep`. */
 const char *goals_cluster_name(struct arena *keep, const char *cluster, int64_t nodes);
 /* The size that was chosen, in a line, if any was; all that were tried, as a table. */
-void chosen_size_print(struct arena *scratch, const struct sized *sized, FILE *out);
-void sizes_print(struct arena *scratch, const struct sized *sized, FILE *out);
+void chosen_size_print(const struct sized *sized, FILE *out);
+void sizes_print(struct arena *scratch, const struct goals *goals, const struct sized *sized,
+                 FILE *out);
 json_t *sizes_json(const struct sized *sized);
 /* WEFT_NO_ANSWER if no size meets the goals. */
 weft_status sizes_must_do(const struct sized *sized);

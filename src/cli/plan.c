@@ -210,7 +210,7 @@ static void interrupt(int signal)
 static void show_progress(void *context, const struct progress *progress)
 {
     FILE *out = context;
-    struct text32 best = show_duration((double)progress->best_ns);
+    struct text32 best = show_seconds((double)progress->best_ns);
     fprintf(out, "\r%s%s%lld of %lld %s, %lld plans, best %s\033[K",
             progress->who ? progress->who : "", progress->who ? ": " : "",
             (long long)progress->done, (long long)progress->all, progress->what,
@@ -447,13 +447,13 @@ static weft_status answer(const struct plan_command *options, const struct plan_
             json_object_set_new(json, "sizes", sizes_json(sized));
         status = (weft_status)cli_print_json(json);
     } else {
-        chosen_size_print(scratch, sized, stdout);
+        chosen_size_print(sized, stdout);
         planned_print(scratch, planned, prediction, options->top, stdout);
         what_ifs_print(scratch, &what_ifs, prediction->iteration_ns, stdout);
         if (targets.len)
             for_targets_print(scratch, &targets, taken.iteration_ns, stdout);
         if (sized)
-            sizes_print(scratch, sized, stdout);
+            sizes_print(scratch, &options->goals, sized, stdout);
         say_next(options, &targets, prediction->fits);
         fflush(stdout); /* before anything goes to standard error */
     }

@@ -183,10 +183,10 @@ static void print_answer(struct shared *s, const struct jobs_result *result, FIL
         const struct job_result *r = &result->job[j];
         table_cell(table, "%d %s", j, s->job[j].plan->model->name);
         table_cell(table, "%s", placement_text(s->arena, &s->job[j].placement));
-        table_cell(table, "%s", show_duration(r->iteration_s / r->slowdown * 1e9).s);
-        table_cell(table, "%s", show_duration(r->iteration_s * 1e9).s);
+        table_cell(table, "%s", show_seconds(r->iteration_s / r->slowdown * 1e9).s);
+        table_cell(table, "%s", show_seconds(r->iteration_s * 1e9).s);
         table_cell(table, "x%.3f", r->slowdown);
-        table_cell(table, "%s", show_duration((double)r->longest_ns).s);
+        table_cell(table, "%s", show_seconds((double)r->longest_ns).s);
         if (r->held_at)
             table_cell(table, "%s: %s", r->held_at, show_duration((double)r->held_ns).s);
         else

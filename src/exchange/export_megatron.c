@@ -376,6 +376,12 @@ const char *megatron_trial(struct export_job *job)
         (long long)embedding->weight[0].operand.size[0] - 1);
 }
 
+/* "each of 8 nodes" */
+static const char *each_host(struct arena *keep, int64_t hosts)
+{
+    return hosts == 1 ? "the node" : arena_printf(keep, "each of %lld nodes", (long long)hosts);
+}
+
 weft_status write_megatron(struct export_job *job)
 {
     const char *lines;
@@ -388,11 +394,12 @@ weft_status write_megatron(struct export_job *job)
         job->keep,
         "# Megatron-LM arguments for %s.\n"
         "# Predicted by: %s\n"
-        "# Add data, a tokenizer and --train-iters, then on each of %lld nodes%s:\n"
+        "# Add data, a tokenizer and --train-iters, then on %s%s:\n"
         "#   torchrun --nnodes %lld --nproc-per-node %lld %s \"${MEGATRON_ARGS[@]}\"\n"
         "%s"
         "MEGATRON_ARGS=(\n%s)\n",
-        plan_title(job->keep, job->plan), job_line(job, ""), (long long)cluster_hosts(cluster),
+        plan_title(job->keep, job->plan), job_line(job, ""),
+        each_host(job->keep, cluster_hosts(cluster)),
         !uses_fsdp(d) && d->tp * d->cp > 1 ? ", with CUDA_DEVICE_MAX_CONNECTIONS=1" : "",
         (long long)cluster_hosts(cluster), (long long)cluster_host_devices(cluster),
         megatron_script(job),

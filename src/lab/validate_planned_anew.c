@@ -48,9 +48,9 @@ static void print_dataset(const struct validation *v, const struct dataset *data
             continue;
         rows++;
         table_cell(table, "%s", r->row->name);
-        table_cell(table, "%s%s", show_duration(r->row->predicted.time_s * 1e9).s,
+        table_cell(table, "%s%s", show_seconds(r->row->predicted.time_s * 1e9).s,
                    r->row->predicted.fits ? "" : " !");
-        table_cell(table, "%s%s", show_duration(r->iteration_s * 1e9).s, r->fits ? "" : " !");
+        table_cell(table, "%s%s", show_seconds(r->iteration_s * 1e9).s, r->fits ? "" : " !");
         table_cell(table, "%+.1f %%", 100 * (replanned_gain(r) - 1));
         table_cell(table, "%s",
                    *r->changes ? first_changes(v->arena, r->changes, room) : "nothing");

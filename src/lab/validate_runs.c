@@ -41,8 +41,8 @@ static void print_rows(struct arena *scratch, const struct user_runs *runs)
             continue;
         table_cell(table, "%d", run->line);
         table_cell(table, "%s", run->name);
-        table_cell(table, "%s", timed ? show_duration(run->measured.time_s * 1e9).s : "");
-        table_cell(table, "%s", show_duration(run->predicted.time_s * 1e9).s);
+        table_cell(table, "%s", timed ? show_seconds(run->measured.time_s * 1e9).s : "");
+        table_cell(table, "%s", show_seconds(run->predicted.time_s * 1e9).s);
         percent_cell(table, timed, time);
         table_cell(table, "%s", memory > 0 ? show_bytes(memory).s : "");
         table_cell(table, "%s", show_bytes(needed).s);

@@ -149,8 +149,8 @@ static void pair_cells(struct table *table, const struct published *row, enum me
     bool time = measure == MEASURE_TIME;
     double measured = time ? row->measured.time_s : row->measured.memory_bytes;
     double predicted = time ? row->predicted.time_s : row->predicted.memory_bytes, error;
-    struct text32 left = time ? show_duration(measured * 1e9) : show_bytes(measured);
-    struct text32 right = time ? show_duration(predicted * 1e9) : show_bytes(predicted);
+    struct text32 left = time ? show_seconds(measured * 1e9) : show_bytes(measured);
+    struct text32 right = time ? show_seconds(predicted * 1e9) : show_bytes(predicted);
     bool both = published_error(row, measure, &error);
     table_cell(table, "%s", measured > 0 ? left.s : "");
     table_cell(table, "%s", predicted > 0 ? right.s : "");

@@ -337,7 +337,7 @@ const char *plan_text(struct arena *keep, const struct plan *plan, const struct 
 const char *mixed_text(struct arena *keep, const char *words);
 /* The fewest devices that add up the gradients of a weight, but for those of experts: dp * cp of degrees. */
 int64_t plan_replicas(const struct plan *plan);
-/* "micro-batch 2 × dp 16 = 32 samples per step", or the end of it. */
+/* "micro-batch 2 × dp 16 = 32 samples per step"; where operators differ, "32 samples per step, which dp 4 to 16 share". */
 const char *step_text(struct arena *keep, const struct plan *plan);
 
 /* ---- files ----------------------------------------------------------------------------------- */

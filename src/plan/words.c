@@ -210,10 +210,10 @@ const char *plan_text(struct arena *keep, const struct plan *plan, const struct 
     return mixed_text(keep, words);
 }
 
-/* Replicas that share a step; 0: operators differ in their number. */
-static int64_t plan_dp(const struct plan *plan)
+/* The fewest and the most replicas of any operator; both 0 if none has a batch. */
+static void dp_range(const struct plan *plan, int64_t *fewest, int64_t *most)
 {
-    int64_t dp = 0;
+    *fewest = *most = 0;
     bool among_experts = false; /* which have a mesh of their own, as a tower has */
     for (int64_t i = 0; i < plan->instances; i++) {
         const struct op *op = &plan->model->op[plan->instance[i].op];
@@ -222,11 +222,9 @@ static int64_t plan_dp(const struct plan *plan)
         bool apart = among_experts || op->place == PLACE_TOWER;
         if (op_find_dim(op->kind, DIM_BATCH) < 0 || apart)
             continue;
-        if (dp && own != dp)
-            return 0;
-        dp = own;
+        *fewest = *fewest && *fewest < own ? *fewest : own;
+        *most = *most > own ? *most : own;
     }
-    return dp;
 }
 
 /* Megatron-LM, distributed_data_parallel.py: bucket_size goes by dp with cp, and the buffers of experts have it, too. */
@@ -245,9 +243,14 @@ int64_t plan_replicas(const struct plan *plan)
 
 const char *step_text(struct arena *keep, const struct plan *plan)
 {
-    long long dp = (long long)plan_dp(plan), samples = (long long)plan->step_samples;
+    int64_t fewest, dp, samples = plan->step_samples;
     const char *all = arena_printf(keep, "%s per step", counted(samples, "sample").s);
+    dp_range(plan, &fewest, &dp);
+    if (fewest != dp)
+        return arena_printf(keep, "%s, which dp %lld to %lld share", all, (long long)fewest,
+                            (long long)dp);
     if (!dp || samples % dp)
         return all;
-    return arena_printf(keep, "micro-batch %lld × dp %lld = %s", samples / dp, dp, all);
+    return arena_printf(keep, "micro-batch %lld × dp %lld = %s", (long long)(samples / dp),
+                        (long long)dp, all);
 }

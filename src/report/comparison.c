@@ -116,14 +116,11 @@ static void label_cells(const struct comparison *comparison, const struct compar
 
 static void rate_cells(const struct compared *row, const struct compared *best, struct table *table)
 {
-    double slower = 100 * (best->samples_per_s / row->samples_per_s - 1);
     table_cell(table, "%s", show_seconds(row->iteration_s * 1e9).s);
-    table_cell(table, "%.4g", row->samples_per_s);
-    if (row == best)
-        table_cell(table, "best");
-    else
-        table_cell(table, "%+.1f %%", slower);
-    table_cell(table, "%.1f", row->tflops_per_device);
+    table_cell(table, "%s", show_count(row->samples_per_s).s);
+    table_cell(table, "%s",
+               row == best ? "best" : show_change(best->samples_per_s / row->samples_per_s - 1).s);
+    table_cell(table, row->tflops_per_device < 1 ? "%.3g" : "%.1f", row->tflops_per_device);
     table_cell(table, "%s", show_bytes((double)row->needed_bytes).s);
     table_cell(table, "%.0f %%%s", 100 * (double)row->needed_bytes / (double)row->limit_bytes,
                row->fits ? "" : " !");

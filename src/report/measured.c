@@ -327,8 +327,8 @@ static void put_row(struct table *table, const char *what, const char *tasks,
 {
     table_cell(table, "%s", what);
     table_cell(table, "%s", tasks);
-    table_cell(table, "%s", show_duration(pair.measured_s * 1e9).s);
-    table_cell(table, "%s", show_duration(pair.predicted_s * 1e9).s);
+    table_cell(table, "%s", show_seconds(pair.measured_s * 1e9).s);
+    table_cell(table, "%s", show_seconds(pair.predicted_s * 1e9).s);
     if (pair.predicted_s > 0)
         table_cell(table, "%.2f", ratio_of(pair));
     else
@@ -346,8 +346,8 @@ static void print_differences(struct arena *scratch, const struct overlay *o, FI
         const struct measured_difference *d = &o->difference[i];
         table_cell(table, "%s", d->what);
         table_cell(table, "%lld", (long long)d->tasks);
-        table_cell(table, "%s", show_duration(d->time.measured_s * 1e9).s);
-        table_cell(table, "%s", show_duration(d->time.predicted_s * 1e9).s);
+        table_cell(table, "%s", show_seconds(d->time.measured_s * 1e9).s);
+        table_cell(table, "%s", show_seconds(d->time.predicted_s * 1e9).s);
         table_cell(table, "%.0f %%", 100 * d->share);
     }
     fputc('\n', out);

@@ -1,5 +1,6 @@
 /* plan_words.c - descriptions of a plan that several commands print. */
 #include <stdio.h>
+#include <string.h>
 
 #include "report/report.h"
 
@@ -47,11 +48,18 @@ static const char *cluster_size(struct arena *keep, const struct cluster *cluste
                         cluster->node.devices, devices);
 }
 
+/* "bf16, mixed"; the policy that keeps everything in a type has the type's name, which is said once. */
+static const char *types_text(struct arena *keep, const struct plan *plan)
+{
+    const char *dtype = dtype_name(plan->dtype), *policy = policy_name(plan->policy);
+    return strcmp(dtype, policy) == 0 ? dtype : arena_printf(keep, "%s, %s", dtype, policy);
+}
+
 void plan_heading(struct arena *scratch, const struct plan *plan, FILE *out)
 {
-    fprintf(out, "%s on %s: %s, %s, %s\n%s\n%s\n", plan->model->name, plan->cluster->name,
-            cluster_size(scratch, plan->cluster), dtype_name(plan->dtype),
-            policy_name(plan->policy), plan_batches(scratch, plan), plan_order(scratch, plan));
+    fprintf(out, "%s on %s: %s, %s\n%s\n%s\n", plan->model->name, plan->cluster->name,
+            cluster_size(scratch, plan->cluster), types_text(scratch, plan),
+            plan_batches(scratch, plan), plan_order(scratch, plan));
     print_practice(scratch, plan, out);
     fputc('\n', out);
 }

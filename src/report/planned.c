@@ -41,7 +41,7 @@ static void print_trials(struct arena *scratch, const struct planned *planned, i
         rows++;
         table_cell(table, "%s", t->text);
         table_cell(table, "%s", show_seconds((double)t->iteration_ns).s);
-        table_cell(table, "%s", i ? arena_printf(scratch, "%+.1f %%", 100 * (ratio - 1)) : "");
+        table_cell(table, "%s", i ? show_change(ratio - 1).s : "");
         table_cell(table, "%s", show_bytes((double)t->needed_bytes).s);
         table_cell(table, "%.0f %%%s", 100 * (double)t->needed_bytes / (double)t->limit_bytes,
                    t->fits ? "" : " !");
@@ -59,14 +59,16 @@ static void print_near(struct arena *scratch, const struct planned *planned, FIL
     for (size_t i = 1; i < planned->trials.len; i++)
         count += planned->trials.data[i].fits &&
                  ns_per_sample(&planned->trials.data[i]) <= ns_per_sample(best) * (1 + near);
-    if (near > 0 && count > 0)
-        print_wrapped(scratch, "",
-                      arena_printf(scratch,
-                                   "%s within %.0f %% of it, which is as near as predictions tell "
-                                   "two plans apart in 8 of 10 pairs of measured runs: any of them "
-                                   "may be the fastest.",
-                                   counted(count, "other plan").s, near * 100),
-                      out);
+    if (!(near > 0 && count > 0))
+        return;
+    fputc('\n', out);
+    print_wrapped(scratch, "",
+                  arena_printf(scratch,
+                               "%s within %.0f %% of it, which is as near as predictions tell two "
+                               "plans apart in 8 of 10 pairs of measured runs: any of them may be "
+                               "the fastest.",
+                               counted(count, "other plan").s, near * 100),
+                  out);
 }
 
 static struct text32 difference(double bytes)
@@ -93,7 +95,7 @@ static void print_why(struct arena *scratch, const struct planned *planned, FILE
         table_cell(table, "%s %s", dimension_name(dimension),
                    trial_value_text(scratch, best, dimension));
         table_cell(table, "%s", other->text);
-        table_cell(table, "%+.1f %%", 100 * (ratio - 1));
+        table_cell(table, "%s", show_change(ratio - 1).s);
         table_cell(table, "%s", difference((double)(other->needed_bytes - best->needed_bytes)).s);
         table_cell(table, "%s", other->fits ? "" : "does not fit");
     }
@@ -136,8 +138,8 @@ static void print_gains(struct arena *scratch, const struct planned *planned, FI
         const struct trial *other = rival[i].trial;
         double ratio = ns_per_sample(other) / ns_per_sample(best);
         print_wrapped(scratch, "",
-                      arena_printf(scratch, "over the %s plan, %s (%+.1f %%): %s", rival[i].name,
-                                   other->text, 100 * (ratio - 1),
+                      arena_printf(scratch, "over the %s plan, %s (%s): %s", rival[i].name,
+                                   other->text, show_change(ratio - 1).s,
                                    term_gains_text(scratch, timed_of(best), timed_of(other))),
                       out);
     }
@@ -265,7 +267,6 @@ void planned_print(struct arena *scratch, const struct planned *planned,
     fprintf(out, "\n%s tried%s:\n\n", counted(evaluated(planned), "plan").s,
             planned->stopped ? " until it was stopped" : "");
     print_trials(scratch, planned, top, out);
-    fputc('\n', out);
     print_near(scratch, planned, out);
     print_why(scratch, planned, out);
     fputc('\n', out);
@@ -302,7 +303,7 @@ void what_ifs_print(struct arena *scratch, const struct what_ifs *what_ifs, int6
         any = true;
         table_cell(table, "%s", row->change);
         table_cell(table, "%s", show_seconds((double)row->iteration_ns).s);
-        table_cell(table, "%+.1f %%", 100 * gain(row, iteration_ns));
+        table_cell(table, "%s", show_change(gain(row, iteration_ns)).s);
         table_cell(table, "%s", row->plan ? "another" : "the same");
         if (row->plan)
             plans = arena_printf(scratch, "%swith %s: %s ", plans, row->change, row->plan);

@@ -17,7 +17,8 @@ void for_targets_print(struct arena *scratch, const struct for_targets *rows, in
             continue;
         }
         table_cell(table, "%s", show_seconds((double)row->iteration_ns).s);
-        table_cell(table, "%.1f %%", 100 * ((double)row->iteration_ns / (double)iteration_ns - 1));
+        table_cell(table, "%s",
+                   show_change((double)row->iteration_ns / (double)iteration_ns - 1).s);
         table_cell(table, "%s", row->runs_it ? "this one" : row->text);
     }
     fputc('\n', out);

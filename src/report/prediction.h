@@ -16,7 +16,6 @@
 #include "sim/sim.h"
 
 /* prediction_text.c: the whole prediction for people. */
-struct text32 show_seconds(double ns); /* as show_duration, except that a minute is "60.0 s" */
 void prediction_print(struct arena *scratch, const struct prediction *prediction, FILE *out);
 /* The purposes of a stage's time, in the order in which a breakdown lists them. */
 extern const int BREAKDOWN[TIME_COUNT];

@@ -109,7 +109,7 @@ const char *memory_verdict(struct arena *keep, const struct prediction *predicti
 
 /* What the operators of a stage already do to save memory. */
 struct stage_practice {
-    bool all_recompute;
+    bool all_recompute;         /* all that --recompute full recomputes (plan/lowering.c) */
     bool all_offload;           /* all that are recomputed */
     int shard;                  /* the lowest of any operator with replicas; 3 if there are none */
     int64_t per_device;         /* the most samples of a micro-batch that one device takes */
@@ -127,12 +127,17 @@ static double local_weights(const struct plan *plan, const struct op *op,
     return elements;
 }
 
+static bool can_run_again(const struct model *model, const struct op *op)
+{
+    return op_in_layer(model, op) && (!op->frozen || op->input_grad);
+}
+
 static void look_at(const struct plan *plan, int64_t instance, struct stage_practice *out)
 {
     const struct choice *choice = plan_choice(plan, instance);
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t samples = plan->step_samples / split_degree(&choice->split, DIM_BATCH);
-    out->all_recompute &= choice->recompute;
+    out->all_recompute &= choice->recompute || !can_run_again(plan->model, op);
     out->all_offload &= choice->offload || !choice->recompute;
     double weights = local_weights(plan, op, choice);
     out->weights += weights;
@@ -216,10 +221,11 @@ static const char *means(struct arena *keep, const struct prediction *prediction
     int32_t stage = fullest_stage(prediction);
     struct stage_practice practice = practice_of(prediction->plan, stage);
     enum memory_class ranked[MEMORY_CLASS_COUNT];
-    rank_classes(&prediction->stage[stage].memory, ranked);
+    const struct stage_peak *memory = &prediction->stage[stage].memory;
+    rank_classes(memory, ranked);
     const char *text = "";
     int found = 0;
-    for (int c = 0; c < MEMORY_CLASS_COUNT; c++) {
+    for (int c = 0; c < MEMORY_CLASS_COUNT && memory->bytes[ranked[c]] > 0; c++) {
         for (size_t i = 0; i < COUNT_OF(MEANS) && found < MOST; i++) {
             if (MEANS[i].memory != ranked[c] || !MEANS[i].applies(&practice))
                 continue;

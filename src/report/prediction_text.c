@@ -41,15 +41,6 @@ void print_wrapped(struct arena *scratch, const char *label, const char *text, F
     fputc('\n', out);
 }
 
-struct text32 show_seconds(double ns)
-{
-    struct text32 text;
-    if (ns < 59.95e9)
-        return show_duration(ns);
-    snprintf(text.s, sizeof text.s, "%.1f s", ns * 1e-9);
-    return text;
-}
-
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 static double samples_per_s(const struct prediction *prediction)
@@ -64,10 +55,10 @@ static void print_interval(struct arena *scratch, const struct prediction *predi
     if (!plan_interval(prediction->plan, &interval))
         return;
     bool any = strcmp(interval.alike, "nothing") == 0;
-    const char *text = arena_printf(scratch, "%s to %s in 8 of 10: %lld runs %s%s, held out",
-                                    show_seconds(ns * interval.low).s,
-                                    show_seconds(ns * interval.high).s, (long long)interval.runs,
-                                    any ? "of every kind" : "alike in ", any ? "" : interval.alike);
+    const char *text = arena_printf(
+        scratch, "%s to %s in 8 of 10: %s %s%s, held out", show_seconds(ns * interval.low).s,
+        show_seconds(ns * interval.high).s, counted(interval.runs, "run").s,
+        any ? "of every kind" : "alike in ", any ? "" : interval.alike);
     print_wrapped(scratch, "how sure    ", text, out);
 }
 
@@ -101,24 +92,27 @@ static void print_above_peak(struct arena *scratch, const struct plan *plan, FIL
                       out);
 }
 
+/* "46.1 %", and of a model so small that it computes next to nothing "0.0034 %". */
+static const char *share_text(struct arena *keep, double share)
+{
+    return arena_printf(keep, share < 0.001 ? "%.2g %%" : "%.1f %%", 100 * share);
+}
+
 static void print_answer(struct arena *scratch, const struct prediction *prediction, FILE *out)
 {
     const struct plan *plan = prediction->plan;
-    double tflops = prediction_tflops(prediction), samples = samples_per_s(prediction);
-    double peak = plan->cluster->node.device.flops[plan->dtype] / 1e12;
+    double flops = 1e12 * prediction_tflops(prediction), samples = samples_per_s(prediction);
+    double peak = plan->cluster->node.device.flops[plan->dtype];
     fprintf(out, "iteration   %s: %s samples/s", show_seconds((double)prediction->iteration_ns).s,
             show_count(samples).s);
     if (plan->model->seq > 1)
         fprintf(out, ", %s tokens/s", show_count(samples * (double)plan->model->seq).s);
-    bool slow = peak > 0 && peak < 1; /* a core of a CPU */
-    double scale = slow ? 1000 : 1;
-    const char *unit = slow ? "GFLOP/s" : "TFLOP/s";
-    fprintf(out, "\neach device %.1f %s", scale * tflops, unit);
+    fprintf(out, "\neach device %s", show_flop_rate(flops).s);
     if (peak > 0)
-        fprintf(out, ", %.1f %% of the peak of %.0f %s (%s)", 100 * tflops / peak, scale * peak,
-                unit, plan->cluster->node.device.name);
+        fprintf(out, ", %s of the peak of %s (%s)", share_text(scratch, flops / peak),
+                show_flop_rate(peak).s, plan->cluster->node.device.name);
     fputc('\n', out);
-    if (peak > 0 && tflops > peak)
+    if (peak > 0 && flops > peak)
         print_above_peak(scratch, plan, out);
     print_interval(scratch, prediction, out);
     print_wrapped(scratch, "memory      ", memory_verdict(scratch, prediction), out);
@@ -249,7 +243,7 @@ static void print_holdings(struct arena *scratch, const struct prediction *predi
 
 static void print_reliance(struct arena *scratch, const struct prediction *prediction, FILE *out)
 {
-    static const char *const HEADERS[] = {"operators' time", "", "source"};
+    static const char *const HEADERS[] = {"operators' time", "known", "source"};
     static const enum align ALIGNS[] = {ALIGN_RIGHT, ALIGN_LEFT, ALIGN_LEFT};
     struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
     if (prediction->reliances == 0)

@@ -6,6 +6,7 @@
  *   I2  No printed line is wider than REPORT_COLUMNS, unless (1) is too wide even with every w_c at
  *       LEAST_WIDTH. No w_c is cut below MIN_WIDTH unless (1) would be too wide otherwise.
  *   I3  No printed line ends in blanks.
+ *   I4  A column without text below its header is not printed, unless the table has no rows.
  */
 #include <locale.h>
 #include <stdlib.h>
@@ -139,6 +140,32 @@ void table_rule(struct table *table)
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
+static bool has_text(const struct table *table, size_t column)
+{
+    for (size_t i = table->columns + column; i < table->cells.len; i += table->columns)
+        if (*table->cells.data[i])
+            return true;
+    return table->cells.len <= table->columns;
+}
+
+/* The table without the columns that I4 leaves out. */
+static struct table *with_text(const struct table *table)
+{
+    struct table *out = ARENA_NEW(table->arena, struct table);
+    enum align *aligns = ARENA_ARRAY(table->arena, enum align, table->columns);
+    bool *stays = ARENA_ARRAY(table->arena, bool, table->columns);
+    *out = (struct table){table->arena, .aligns = aligns, .ruled_rows = table->ruled_rows};
+    for (size_t c = 0; c < table->columns; c++) {
+        stays[c] = has_text(table, c);
+        if (stays[c])
+            aligns[out->columns++] = table->aligns[c];
+    }
+    for (size_t i = 0; i < table->cells.len; i++)
+        if (stays[i % table->columns])
+            array_push(table->arena, &out->cells, table->cells.data[i]);
+    return out;
+}
+
 static const char *cell_at(const struct table *table, size_t row, size_t column)
 {
     size_t i = row * table->columns + column;
@@ -221,8 +248,9 @@ static void print_rule(size_t width, FILE *out)
     fputc('\n', out);
 }
 
-void table_print(const struct table *table, FILE *out)
+void table_print(const struct table *whole, FILE *out)
 {
+    const struct table *table = with_text(whole);
     if (table->columns == 0)
         return;
     struct utf8_scope scope = utf8_enter();

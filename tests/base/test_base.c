@@ -414,8 +414,27 @@ static void numbers_are_shown_with_three_digits(void **state)
     assert_string_equal(show_count(12.9e9).s, "12.9 B");
     assert_string_equal(show_count(345e6).s, "345 M");
     assert_string_equal(show_count(7).s, "7");
+    assert_string_equal(show_count(0.187).s, "0.187");
+    assert_string_equal(show_count(0.00755).s, "0.00755");
     assert_string_equal(show_flops(1.02e15).s, "1.02 PFLOP");
+    assert_string_equal(show_energy(143.2e3).s, "143 kWh");
+    assert_string_equal(show_seconds(59.9e9).s, "59.9 s");
+    assert_string_equal(show_seconds(89.9e9).s, "89.9 s"); /* show_duration: 1.50 min */
+    assert_string_equal(show_flop_rate(546.5e12).s, "546.5 TFLOP/s");
+    assert_string_equal(show_flop_rate(1978.9e12).s, "1978.9 TFLOP/s");
+    assert_string_equal(show_flop_rate(43.3e9).s, "43.3 GFLOP/s");
     assert_true(strlen(show_bytes(1e300).s) < sizeof(struct text32));
+}
+
+/* What rounds to nothing has no sign: neither "-0.0 %" nor "+0.0 %". */
+static void changes_have_a_sign_or_are_nothing(void **state)
+{
+    (void)state;
+    assert_string_equal(show_change(0.046).s, "+4.6 %");
+    assert_string_equal(show_change(-0.206).s, "-20.6 %");
+    assert_string_equal(show_change(-0.0004).s, "0.0 %");
+    assert_string_equal(show_change(0.0004).s, "0.0 %");
+    assert_string_equal(show_change(-0.0006).s, "-0.1 %");
 }
 
 static void nouns_are_counted(void **state)
@@ -765,6 +784,7 @@ int main(void)
         cmocka_unit_test(durations_are_parsed),
         cmocka_unit_test(plain_numbers_are_parsed),
         cmocka_unit_test(numbers_are_shown_with_three_digits),
+        cmocka_unit_test(changes_have_a_sign_or_are_nothing),
         cmocka_unit_test(nouns_are_counted),
         WITH_ARENA(limits_are_written_down),
         cmocka_unit_test(names_reach_the_terminal_plainly),

@@ -169,7 +169,7 @@ static void test_steps_by_hand(void **state)
     split_add(&choice.split, DIM_BATCH, 2);
     split_add(&choice.split, SPLIT_COPY, 4);
     assert_int_equal(plan_choose(plan, 3, &choice), WEFT_OK);
-    assert_string_equal(step_text(arena, plan), "12 samples per step");
+    assert_string_equal(step_text(arena, plan), "12 samples per step, which dp 2 to 4 share");
     assert_string_equal(plan_text(arena, plan, NULL, "one differs"), "mixed: one differs");
     plan_free(plan);
 }

@@ -40,6 +40,15 @@ static void stages_and_folded_tree(void **state)
     free(text);
 }
 
+/* The policy that keeps all in one type has the type's name, which stands there once. */
+static void a_type_is_named_once(void **state)
+{
+    (void)state;
+    char *text = answer_to("show gpt2 dgx-a100 --dtype fp32 --policy fp32");
+    expect_line(text, "gpt2 on dgx-a100: 8 devices, fp32\n");
+    free(text);
+}
+
 static void lines_fit_the_terminal(void **state)
 {
     (void)state;
@@ -61,10 +70,8 @@ static void layouts_by_letters(void **state)
 {
     (void)state;
     char *text = answer_to("show gpt3-13b dgx-v100:2 --tp 8 --layouts");
-    expect_line(text,
-                "layers.0-39.mlp.up            batch:2 out:8           SB      BS BS    SS\n");
-    expect_line(text,
-                "layers.0-39.mlp.down          batch:2 in:8            SS      BS BB    SP\n");
+    expect_line(text, "layers.0-39.mlp.up            batch:2 out:8     SB      BS BS    SS\n");
+    expect_line(text, "layers.0-39.mlp.down          batch:2 in:8      SS      BS BB    SP\n");
     free(text);
 }
 
@@ -235,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_and_folded_tree),
+        cmocka_unit_test(a_type_is_named_once),
         cmocka_unit_test(lines_fit_the_terminal),
         cmocka_unit_test(layouts_by_letters),
         cmocka_unit_test(json_has_its_fields),

@@ -68,7 +68,7 @@ static void the_answer_comes_first(void **state)
     char *text = view(fake, VIEW_ALL, 0);
     /* 2 * 4 * 2 samples in 101 ms are 158; 2048 positions each */
     expect_in(text, "iteration   101 ms: 158 samples/s, 324 K tokens/s\n"
-                    "each device 50.0 TFLOP/s, 40.0 % of the peak of 125 TFLOP/s (");
+                    "each device 50.0 TFLOP/s, 40.0 % of the peak of 125.0 TFLOP/s (");
     expect_in(text, "memory      fits: stage 0 is fullest, 12.5 of 32.0 GiB: reserved 12.5\n");
     expect_in(text, "critical path: 9 forward passes of stage 0, then all of stage 1\n");
     expect_in(text, "  71.2 %  measured      Aceso V100\n");

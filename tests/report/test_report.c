@@ -79,14 +79,30 @@ static void blanks_do_not_trail(void **state)
     static const char *const headers[] = {"name", "note", "size"};
     static const enum align aligns[] = {ALIGN_LEFT, ALIGN_LEFT, ALIGN_RIGHT};
     struct table *table = table_new(*state, 3, headers, aligns);
-    const char *cells[] = {"a", "", "", "b", "", "7", "c"};
+    const char *cells[] = {"a", "", "", "b", "n", "7", "c"};
     for (size_t i = 0; i < COUNT_OF(cells); i++)
         table_cell(table, "%s", cells[i]);
     assert_prints(table, "name  note  size\n"
                          "────────────────\n"
                          "a\n"
-                         "b              7\n"
+                         "b     n        7\n"
                          "c\n");
+}
+
+/* A note that no row has, or a change against the only row, gets no column. */
+static void columns_without_text_are_left_out(void **state)
+{
+    static const char *const headers[] = {"name", "slower", "size", ""};
+    static const enum align aligns[] = {ALIGN_LEFT, ALIGN_LEFT, ALIGN_RIGHT, ALIGN_LEFT};
+    struct table *table = table_new(*state, 4, headers, aligns);
+    const char *cells[] = {"a", "", "5", "", "b", "", "7", ""};
+    for (size_t i = 0; i < COUNT_OF(cells); i++)
+        table_cell(table, "%s", cells[i]);
+    assert_prints(table, "name  size\n"
+                         "──────────\n"
+                         "a        5\n"
+                         "b        7\n");
+    assert_prints(table_new(*state, 2, TWO_HEADERS, TWO_ALIGNS), "name  size\n");
 }
 
 static void text_is_measured_in_columns(void **state)
@@ -196,6 +212,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(aligns_left_and_right, setup, teardown),
         cmocka_unit_test_setup_teardown(rules_stand_before_the_next_row, setup, teardown),
         cmocka_unit_test_setup_teardown(blanks_do_not_trail, setup, teardown),
+        cmocka_unit_test_setup_teardown(columns_without_text_are_left_out, setup, teardown),
         cmocka_unit_test(text_is_measured_in_columns),
         cmocka_unit_test_setup_teardown(utf8_cells_align, setup, teardown),
         cmocka_unit_test_setup_teardown(control_characters_are_not_printed, setup, teardown),

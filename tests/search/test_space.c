@@ -212,16 +212,19 @@ static void plans_in_words(void **unused)
     struct strategy turned = {3, {{WAY_TP, 2}, {WAY_SDP, 2}, {WAY_DP, 2}}, .shard = 3};
     struct strategy layer[] = {sharded, sharded, sharded, experts, turned};
     struct layer_source source = {.layers = 5, .around = (const bool[5]){true}};
-    struct layer_plan plan = {
-        .micro_batches = 1, .stages = 1, .count = (int32_t[]){5}, .strategy = layer};
+    struct layer_plan plan = {.global_batch = 32,
+                              .micro_batches = 1,
+                              .stages = 1,
+                              .count = (int32_t[]){5},
+                              .strategy = layer};
     assert_string_equal(layer_plan_text(arena, &source, &plan),
-                        "1 micro-batch, 2 layers dp 8 zero 3 recompute full, "
+                        "2 layers dp 8 zero 3 recompute full, "
                         "1 layer dp 4 tp 2 sp ep 2 zero 1, "
-                        "1 layer dp 4 tp 2 outside zero 3 replicate 2");
+                        "1 layer dp 4 tp 2 outside zero 3 replicate 2, 32 samples per step");
     layer[3] = layer[4] = sharded;
     plan.stages = 2, plan.micro_batches = 4, plan.count = (int32_t[]){3, 2};
     assert_string_equal(layer_plan_text(arena, &source, &plan),
-                        "pp 2 (2+2 layers), 4 micro-batches, dp 8 zero 3 recompute full");
+                        "pp 2 (2+2 layers), dp 8 zero 3 recompute full, 8 samples per step");
     arena_free(arena);
 }
 

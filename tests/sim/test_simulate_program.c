@@ -268,6 +268,18 @@ static void a_trace_has_operators_and_memory(void **state)
 
 /* ---- too little memory ----------------------------------------------------------------------- */
 
+/* Every layer is recomputed, and the embedding and the head never are: to recompute more is no advice. */
+static void no_advice_is_what_the_plan_does(void **state)
+{
+    (void)state;
+    int code;
+    char *text = all_of("simulate llama3.1-8b dgx-h100:1 --recompute full --zero 0", &code);
+    assert_int_equal(code, WEFT_NO_ANSWER);
+    expect_in(text, "what helps: sharded optimizer state (--zero 1)");
+    assert_null(strstr(text, "recompute more"));
+    free(text);
+}
+
 static void too_little_memory_is_no_answer(void **state)
 {
     (void)state;
@@ -526,6 +538,7 @@ int main(void)
         cmocka_unit_test(answers_repeat),
         cmocka_unit_test(unfolded_is_the_same),
         cmocka_unit_test(a_trace_has_operators_and_memory),
+        cmocka_unit_test(no_advice_is_what_the_plan_does),
         cmocka_unit_test(too_little_memory_is_no_answer),
         cmocka_unit_test(what_is_reserved_decides),
         cmocka_unit_test(wrong_plans_are_refused),

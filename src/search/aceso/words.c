@@ -162,7 +162,7 @@ static const char *verdict_text(struct arena *keep, struct verdict v)
 {
     if (v.excess_bytes)
         return arena_printf(keep, "%s too much", show_bytes((double)v.excess_bytes).s);
-    return arena_printf(keep, "%s", show_duration((double)v.iteration_ns).s);
+    return arena_printf(keep, "%s", show_seconds((double)v.iteration_ns).s);
 }
 
 void explain(struct planned *out, const struct search_result *result)

@@ -24,7 +24,7 @@ static const char *words_of(struct arena *keep, const char *name, const struct t
                                                   "the others",
                                                   ratio);
     return arena_printf(keep, "%s alone takes %s%s (%s)", name,
-                        show_duration((double)own->iteration_ns).s, how, own->text);
+                        show_seconds((double)own->iteration_ns).s, how, own->text);
 }
 
 static weft_status ask_alone(struct join *join, int32_t pool)

@@ -116,7 +116,7 @@ done:
 static const char *sentence(struct arena *keep, const char *words, const struct trial *trial)
 {
     return arena_printf(keep, "it would fit with %s: %s, %s", words, trial->text,
-                        show_duration((double)trial->iteration_ns).s);
+                        show_seconds((double)trial->iteration_ns).s);
 }
 
 /* Clusters are known by their names, as in plan files; a cluster without such a name is not

@@ -339,7 +339,7 @@ static weft_status is_far_off(struct autoddl *a, bool *far)
                 keep,
                 "the first splits that were tried are slower than %s by %.0f %% or more: no others "
                 "were",
-                show_duration((double)request->known_ns).s, 100 * (FAR_AWAY - 1)));
+                show_seconds((double)request->known_ns).s, 100 * (FAR_AWAY - 1)));
 done:
     return status;
 }
@@ -414,7 +414,7 @@ static weft_status say_floor(struct autoddl *a)
                                     ? "no splits of operators take less than %s, by bounds"
                                     : "no splits that were looked at take less than %s, by "
                                       "bounds",
-                                show_duration((double)a->request->known_ns).s));
+                                show_seconds((double)a->request->known_ns).s));
     if (!best || a->request->known_ns)
         goto done;
     TRY(raise_floors(a, best, &floor));
@@ -424,7 +424,7 @@ static weft_status say_floor(struct autoddl *a)
             keep,
             "on equal stages, with steps of 1, 1/2, 1/4, ... of the batch, no splits take less "
             "than %s, whatever overlaps: at most %.1f %% less than these",
-            show_duration(floor).s, 100 * (1 - floor / best)));
+            show_seconds(floor).s, 100 * (1 - floor / best)));
 done:
     return status;
 }

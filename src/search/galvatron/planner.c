@@ -346,7 +346,7 @@ static weft_status say_nothing_faster(struct finder *f)
     error_clear();
     array_push(f->out->arena, &f->out->reasons,
                arena_printf(f->out->arena, "no strategies of layers take less than %s, by bounds",
-                            show_duration((double)f->request->known_ns).s));
+                            show_seconds((double)f->request->known_ns).s));
     return WEFT_OK;
 }
 

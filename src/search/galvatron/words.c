@@ -117,8 +117,8 @@ const char *layer_plan_text(struct arena *keep, const struct layer_source *sourc
     if (plan->stages > 1)
         stages = arena_printf(keep, "pp %d (%s layers), ", (int)plan->stages,
                               counts_text(keep, source, plan));
-    return arena_printf(keep, "%s%s, %s", stages, counted(plan->micro_batches, "micro-batch").s,
-                        strategies_text(keep, source, plan));
+    return arena_printf(keep, "%s%s, %s per step", stages, strategies_text(keep, source, plan),
+                        counted(plan->global_batch / plan->micro_batches, "sample").s);
 }
 
 /* ---- what if --------------------------------------------------------------------------------- */
@@ -208,7 +208,7 @@ static weft_status say_what_if(struct arena *keep, const struct layer_problem *p
     const char *more = without.bytes > problem->limit_bytes
                            ? arena_printf(keep, "more than the limit of %s",
                                           show_bytes((double)problem->limit_bytes).s)
-                           : "which would fit, but slower";
+                           : "which would fit, but take longer";
     array_push(keep, out,
                arena_printf(keep, "%d of %d layers %s: otherwise stage %d would hold %s, %s.",
                             (int)without.layers, (int)count_layers(problem->source), what,
@@ -333,7 +333,7 @@ weft_status say_no_plan(const struct layer_problem *problem, const struct layer_
         return no_answer("give it more time", "stopped before any plan was found");
     if (problem->known_ns)
         return no_answer(NULL, "no plan takes less than %s, by bounds",
-                         show_duration((double)problem->known_ns).s);
+                         show_seconds((double)problem->known_ns).s);
     if (!plans->settings)
         return say_no_setting(problem);
     return no_answer("more devices, a smaller batch or a larger space",

@@ -1,6 +1,6 @@
-/* mix_words.c - a plan that no degrees give, in a line: layers per stage, micro-batches, and the values that its
- * operators have of what could be one degree: "pp 2 (17+15 layers), 8 micro-batches, tp 1|2, zero 3, 12 of 32 layers
- * recomputed". */
+/* mix_words.c - a plan that no degrees give, in a line: layers per stage, samples per step, and the values that its
+ * operators have of what could be one degree: "pp 2 (17+15 layers), tp 1|2, zero 3, 8 samples per step, 12 of 32
+ * layers recomputed". */
 #include "search/planner/planner.h"
 
 static int64_t tp_of(const struct choice *choice)
@@ -59,8 +59,8 @@ static const char *recomputed_text(struct arena *keep, const struct plan *plan)
 
 const char *mix_text(struct arena *keep, const struct plan *plan)
 {
-    return arena_printf(
-        keep, "%s%s, tp %s, zero %s%s", plan->stages > 1 ? stages_text(keep, plan) : "",
-        counted(plan_micro_batches(plan), "micro-batch").s, values_text(keep, plan, tp_of),
-        values_text(keep, plan, shard_of), recomputed_text(keep, plan));
+    return arena_printf(keep, "%stp %s, zero %s, %s per step%s",
+                        plan->stages > 1 ? stages_text(keep, plan) : "",
+                        values_text(keep, plan, tp_of), values_text(keep, plan, shard_of),
+                        counted(plan->step_samples, "sample").s, recomputed_text(keep, plan));
 }

@@ -131,6 +131,56 @@ static void test_smallest_gap_decides(void **state)
     profile_close(profile);
 }
 
+/* What follows from a shape alone, in bf16, with small primes: every operand's bytes once.
+ *   scan       2 samples of 7 positions are 28 bytes a number; y has 5 heads of 11, x the same, B and C 3 groups of 13,
+ *              dt a number per head: 28 * 55 = 1540 and 1540 + 28 * (2 * 39 + 5) = 3864
+ *   attention  24 queries of 7 and 11, 20 keys of 7 + 11: 2 * (168 + 360) = 1056 and 2 * 264 = 528
+ *   conv       70 pixels: 70 * 2^2 * 11 * 2 = 6160 in, 70 * 3 * 2 = 420 out, 11 * 3 * 3 * 2 = 198 of weights */
+static void test_shapes_by_hand(void **state)
+{
+    (void)state;
+    static const struct {
+        enum kernel kernel;
+        enum phase phase;
+        int64_t shape[WORK_MAX_SHAPE];
+        double flops, read, write;
+    } ROWS[] = {
+        {KERNEL_MATMUL, PHASE_FORWARD, {2, 3, 5, 7}, 420, 224, 60},
+        {KERNEL_GROUPED_MATMUL, PHASE_BACKWARD_INPUT, {2, 3, 5, 7}, 420, 224, 60},
+        {KERNEL_ATTENTION, PHASE_FORWARD, {2, 4, 2, 3, 5, 7, 11, 0}, 0, 1056, 528},
+        {KERNEL_ATTENTION_V2, PHASE_BACKWARD_INPUT, {2, 4, 2, 3, 5, 7, 11, 1}, 0, 2112, 1056},
+        {KERNEL_CONV, PHASE_FORWARD, {2, 3, 5, 7, 11, 3, 1, 2}, 13860, 6358, 420},
+        {KERNEL_CONV, PHASE_BACKWARD_INPUT, {2, 3, 5, 7, 11, 3, 1, 2}, 13860, 618, 6160},
+        {KERNEL_CONV, PHASE_BACKWARD_WEIGHT, {2, 3, 5, 7, 11, 3, 1, 2}, 13860, 6580, 198},
+        {KERNEL_NORM, PHASE_FORWARD, {3, 5}, 0, 30, 30},
+        {KERNEL_NORM, PHASE_BACKWARD_INPUT, {3, 5}, 0, 60, 30},
+        {KERNEL_BATCH_NORM, PHASE_BACKWARD_WEIGHT, {3, 5, 7}, 0, 420, 0},
+        {KERNEL_SOFTMAX, PHASE_FORWARD, {3, 5, 1}, 0, 15, 30},
+        {KERNEL_SOFTMAX, PHASE_BACKWARD_INPUT, {3, 5, 0}, 0, 60, 30},
+        {KERNEL_ELEMENTWISE, PHASE_FORWARD, {10, 8}, 0, 80, 0},
+        {KERNEL_ELEMENTWISE, PHASE_FORWARD, {10}, 0, 40, 0},
+        {KERNEL_ELEMENTWISE, PHASE_BACKWARD_INPUT, {10}, 0, 60, 0},
+        {KERNEL_DROPOUT, PHASE_BACKWARD_INPUT, {10}, 0, 50, 0},
+        {KERNEL_EMBEDDING, PHASE_FORWARD, {3, 5, 7}, 0, 30, 30},
+        {KERNEL_EMBEDDING, PHASE_BACKWARD_WEIGHT, {3, 5, 7}, 0, 30, 70},
+        {KERNEL_LOSS, PHASE_FORWARD, {3, 5}, 0, 30, 0},
+        {KERNEL_LOSS_COMPILED, PHASE_BACKWARD_INPUT, {3, 5}, 0, 30, 30},
+        {KERNEL_POOL, PHASE_FORWARD, {2, 3, 5, 7, 3}, 0, 420, 420},
+        {KERNEL_SCAN, PHASE_FORWARD, {2, 3, 5, 7, 11, 13, 4}, 0, 3864, 1540},
+        {KERNEL_DELTA, PHASE_BACKWARD_INPUT, {2, 3, 5, 7, 11, 13, 4}, 0, 6944, 3864},
+        {KERNEL_COPY, PHASE_FORWARD, {100}, 0, 100, 100},
+        {KERNEL_OPTIMIZER, PHASE_FORWARD, {10}, 0, 160, 120},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct work work = {.kernel = ROWS[i].kernel, .phase = ROWS[i].phase, .dtype = DTYPE_BF16};
+        work_set_shape(&work, ROWS[i].shape);
+        if (work.flops != ROWS[i].flops || work.read_bytes != ROWS[i].read ||
+            work.write_bytes != ROWS[i].write)
+            fail_msg("row %zu: %g FLOPs, %g read, %g written", i, work.flops, work.read_bytes,
+                     work.write_bytes);
+    }
+}
+
 static struct work attention(int64_t batch, int64_t heads, int64_t kv_heads)
 {
     struct work work = {.kernel = KERNEL_ATTENTION, .phase = PHASE_FORWARD, .dtype = DTYPE_BF16};
@@ -726,6 +776,7 @@ static void test_known_collectives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes_by_hand),
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_interpolation),
         cmocka_unit_test(test_never_outside),

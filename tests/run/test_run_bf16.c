@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "plan_text.h"
 #include "run_lab.h"
 #include "run_models.h"
 
@@ -192,6 +193,25 @@ static void test_plans_compute_what_one_rank_does(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Stripes of images, whose borders, and whole rows of them, go between ranks as they are stored. Its pools part runs by their
+ * rounding, so that they are held to fp32 by their losses alone. */
+static void test_borders_of_images(void **state)
+{
+    (void)state;
+    struct opened_plan opened =
+        parsed("model: " WEFT_SOURCE_DIR "/data/models/wide-windows.yaml\ncluster: piz-daint:4\n"
+               "dtype: fp32\nbatch: {global: 16, step: 8}\ntree:\n  \"*\": {split: height:4}\n"
+               "  pool: {split: copy:4}\n  head: {split: copy:4}\n  loss: {split: copy:4}\n");
+    struct trained *fp32 = run_in(opened.plan, DTYPE_FP32, FEWEST_STEPS);
+    struct trained *bf16 = run_in(opened.plan, DTYPE_BF16, FEWEST_STEPS);
+    double apart = losses_apart(bf16, fp32, FEWEST_STEPS);
+    print_message("stripes in bf16: losses %.1e apart from those in fp32\n", apart);
+    assert_true(apart < 2e-3);
+    trained_free(fp32);
+    trained_free(bf16);
+    plan_close(&opened);
+}
+
 /* Where rounding decides which expert, pixel or side of zero it is, two runs part. */
 static bool has_kinks(const struct model *model)
 {
@@ -229,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_compute_what_one_rank_does),
+        cmocka_unit_test(test_borders_of_images),
         cmocka_unit_test(test_random_plans),
     };
     return cmocka_run_group_tests(tests, open_run_models, close_run_models);

@@ -10,6 +10,7 @@
  *   overlap_experts.c  transfers of tokens to experts, hidden beside another pass
  *   encoders.c         encoders of images with more replicas than the decoder
  *   groups.c           sharded state inside groups of replicas
+ *   forks.c, branches.c  branches side by side on runs of a stage's devices
  *   variant.c          a plan with another schedule, other steps or other splits
  */
 #ifndef WEFT_SEARCH_AUTO_ROOM_H
@@ -122,6 +123,10 @@ weft_status join_grid(struct join *join, const struct plan_request *request);
 /* ---- encoders of images (encoders.c) ---------------------------------------------------------- */
 
 weft_status spread_encoders(struct join *join);
+
+/* ---- branches side by side (branches.c) ------------------------------------------------------- */
+
+weft_status branch_out(struct join *join);
 
 /* ---- groups (groups.c) ----------------------------------------------------------------------- */
 

@@ -109,10 +109,11 @@
  * (cudnn-frontend, benchmark/sdpa_benchmark_training, cuDNN 9.19), at the shape of Llama 3.1 70B with 8,192 positions: 964
  * TFLOP/s forward and 430 backward, in 16 bits 644 and 541. */
 #define HOPPER                                                                                     \
-    .unit_fraction = {{0.85, 0.85}, {0.83, 0.772}}, .power_fraction = 0.754, .fp8_loss = 0.1,      \
-    .prologue_k = 126, .tile_edge = 10.1, .unhidden = 0.148, .group_unhidden = 0.707,              \
-    .misaligned = {0.37, 0.18}, .winograd_traffic = 1.28, .attention_rows = {128, 128},            \
-    WINDOW_ENDS, PADDED, .attention_fp8 = {1, 0.6}, .attention_fraction = {0.905, 0.565},          \
+    .large_workspaces = true, .unit_fraction = {{0.85, 0.85}, {0.83, 0.772}},                      \
+    .power_fraction = 0.754, .fp8_loss = 0.1, .prologue_k = 126, .tile_edge = 10.1,                \
+    .unhidden = 0.148, .group_unhidden = 0.707, .misaligned = {0.37, 0.18},                        \
+    .winograd_traffic = 1.28, .attention_rows = {128, 128}, WINDOW_ENDS, PADDED,                   \
+    .attention_fp8 = {1, 0.6}, .attention_fraction = {0.905, 0.565},                               \
     .attention_softmax = {50.5, 17.5}, .attention_power = {0.878, 0.559}, .attention_tail = 0.66,  \
     .attention_ramp_ns = {5310, 13500}, .attention_v1 = 3, .attention_v2 = 1.65,                   \
     .scan_fraction = {0.21, 0.27}, .memory_fraction = 0.93, .share = HOPPER_SHARES,                \
@@ -124,8 +125,9 @@
  * (vLLM's kernels; PyTorch's 4,400 to 4,750). No scan was measured: it takes 2.3 times as long as an H200's units would
  * need for it, in products and bytes alike (Megatron-Bridge's runs of hybrids, the half to fit). */
 #define BLACKWELL                                                                                  \
-    .scales_blocks = true, .unit_fraction = {{0.85, 0.85}, {0.773, 0.65}}, .prologue_k = 55.9,     \
-    .tile_edge = 17.6, .unhidden = 0.176, .group_unhidden = 0.896, .misaligned = {0.37, 0.18},     \
+    .large_workspaces = true, .scales_blocks = true,                                               \
+    .unit_fraction = {{0.85, 0.85}, {0.773, 0.65}}, .prologue_k = 55.9, .tile_edge = 17.6,         \
+    .unhidden = 0.176, .group_unhidden = 0.896, .misaligned = {0.37, 0.18},                        \
     .winograd_traffic = 1.28, .attention_rows = {256, 128}, .attention_tail = 0.231,               \
     .attention_fp8 = {0.88, 1}, .attention_v1 = 3, .attention_v2 = 1.65,                           \
     .scan_fraction = {0.0435, 0.0565}, .memory_fraction = 0.887,                                   \
@@ -346,6 +348,11 @@ const struct calibration *calibration_for(const struct device *device)
 bool device_adds_gradients(const struct device *device)
 {
     return calibration_for(device)->adds_gradients;
+}
+
+bool device_large_workspaces(const struct device *device)
+{
+    return calibration_for(device)->large_workspaces;
 }
 
 bool device_scales_blocks(const struct device *device)

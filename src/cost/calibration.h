@@ -63,6 +63,7 @@ struct calibration {
     double issue_ns;          /* host time to issue one kernel from a training framework */
     bool adds_gradients;      /* see device_adds_gradients */
     bool scales_blocks;       /* see device_scales_blocks */
+    bool large_workspaces;    /* see device_large_workspaces */
     double training_issue_ns; /* the same within a training framework's layers and autograd */
     /* Factor by which computation and collectives slow down when they overlap: Galvatron-BMW (V)
      * measured 1.3 on RTX TITAN, its later profiles 1.126 and 1.146 (data/profiles/galvatron). */

@@ -324,6 +324,8 @@ double device_product_flops(const struct device *device, enum dtype dtype);
 /* Whether the kernel of a weight gradient adds to what is there, and computes the bias's sum, too,
  * so that no further pass follows it: Weft's own kernels do. */
 bool device_adds_gradients(const struct device *device);
+/* Whether cuBLAS is to get 32 MiB to work in: from Hopper on (its documentation, 2.1.7). */
+bool device_large_workspaces(const struct device *device);
 /* Whether the device's fp8 products take a scale for every 32 elements (MXFP8), so that a cast does
  * not need the largest of all values. */
 bool device_scales_blocks(const struct device *device);

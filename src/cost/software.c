@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { MOST_WORDS = 4 };
+enum { MOST_WORDS = 6 };
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
@@ -104,8 +104,11 @@ static const struct {
     [FACT_WORKSPACE] =
         {"workspace",
          "what kernels take while they run, beside their operands, is not counted (none), or it is "
-         "what Weft's own kernels take on a GPU (weft)",
-         {"none", "weft"}},
+         "what Weft's own kernels take on a GPU (weft), what PyTorch gives cuBLAS (torch), and "
+         "Transformer Engine, too (te), or both with CUBLAS_WORKSPACE_CONFIG=:4096:8 "
+         "(torch-4096-8, "
+         "te-4096-8)",
+         {"none", "weft", "torch", "te", "torch-4096-8", "te-4096-8"}},
     [FACT_DISPATCH] =
         {"dispatch",
          "tokens are sent to each of their experts on other devices, once to each device that "

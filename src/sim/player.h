@@ -55,14 +55,17 @@ struct state {
     int64_t bytes[MEMORY_CLASS_COUNT];
     int64_t stand_ins; /* of weight gradients, in addition to those */
     int64_t buffer;    /* of scores: KEEP_BUFFER */
-    int64_t scratch;   /* of the kernel that takes most (cost/own_scratch.h) */
-    int64_t late;      /* gradients that exist since the backward pass */
-    int64_t step;      /* beside all of these, while the optimizer runs */
-    int64_t host;      /* in host memory */
+    int64_t
+        scratch; /* of the kernel that takes most (cost/own_scratch.h), or of cuBLAS (blas_workspaces.c) */
+    int64_t late; /* gradients that exist since the backward pass */
+    int64_t step; /* beside all of these, while the optimizer runs */
+    int64_t host; /* in host memory */
 };
 int64_t state_total(const struct state *state); /* from the first slot to the last */
 /* What the optimizer's step finds and takes in addition to that. */
 int64_t state_at_step(const struct state *state);
+/* What the framework gives cuBLAS to work in, and keeps. */
+int64_t blas_workspace_bytes(const struct plan *plan, int32_t stage);
 struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage, int64_t place);
 /* What PyTorch's caching allocator reserves for the stage's state and slots (reserved.c), in
  * bytes. With a cache, a replay that was made before is not made again. */

@@ -18,6 +18,7 @@
 
 #include "base/csv.h"
 #include "sim/item_cost.h"
+#include "sim/sim.h"
 
 struct lab {
     struct model *model;
@@ -538,6 +539,39 @@ static void test_steps_of_a_ring_are_kernels(void **state)
     close_lab(&lab);
 }
 
+/* In KiB: two handles of PyTorch, 32 MiB each from Hopper on or as CUBLAS_WORKSPACE_CONFIG=:4096:8 has it, else 8,320 KiB; and
+ * Transformer Engine's, 32 or 4 MiB, of which experts on streams have 4 more and products in chunks 3. */
+static void test_workspaces_of_frameworks(void **state)
+{
+    (void)state;
+    enum { MIB = 1024 };
+    static const struct {
+        const char *model, *cluster;
+        int word, experts;
+        unsigned overlap;
+        int64_t kib;
+    } CASES[] = {
+        {"llama3-8b", "dgx-a100:1x1", WORKSPACE_TORCH, EXPERTS_CALLS, 0, 2 * 8320},
+        {"llama3-8b", "dgx-a100:1x1", WORKSPACE_TE, EXPERTS_CALLS, 0, 2 * 8320 + 4 * MIB},
+        {"llama3-8b", "dgx-a100:1x1", WORKSPACE_TORCH_8, EXPERTS_CALLS, 0, 64 * MIB},
+        {"llama3-8b", "dgx-a100:1x1", WORKSPACE_TE_8, EXPERTS_CALLS, 0, 68 * MIB},
+        {"llama3-8b", "dgx-h100:1x1", WORKSPACE_TORCH, EXPERTS_CALLS, 0, 64 * MIB},
+        {"llama3-8b", "hgx-b200:1x1", WORKSPACE_TE, EXPERTS_CALLS, 0, 96 * MIB},
+        {"llama3-8b", "dgx-h100:1x1", WORKSPACE_TE, EXPERTS_STREAMS, OVERLAP_PRODUCTS, 192 * MIB},
+        {"mixtral-8x7b", "dgx-h100:1x1", WORKSPACE_TE, EXPERTS_CALLS, 0, 96 * MIB},
+        {"mixtral-8x7b", "dgx-h100:1x1", WORKSPACE_TE, EXPERTS_STREAMS, 0, 224 * MIB},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct lab lab = open_lab(CASES[i].model, "layers: 1", CASES[i].cluster, DTYPE_BF16, 1);
+        lab.plan->overlap = CASES[i].overlap;
+        lab.plan->software.word[FACT_EXPERTS] = (uint8_t)CASES[i].experts;
+        int64_t without = stage_state_bytes(lab.plan, 0);
+        lab.plan->software.word[FACT_WORKSPACE] = (uint8_t)CASES[i].word;
+        assert_int_equal(stage_state_bytes(lab.plan, 0) - without, CASES[i].kib * 1024);
+        close_lab(&lab);
+    }
+}
+
 /* Eight devices that share a state orthogonalise an eighth of its matrices each; AdamW none. */
 static void test_matrices_are_shared(void **state)
 {
@@ -578,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_host_of_software),
         cmocka_unit_test(test_tokens_are_regrouped),
         cmocka_unit_test(test_steps_of_a_ring_are_kernels),
+        cmocka_unit_test(test_workspaces_of_frameworks),
         cmocka_unit_test(test_matrices_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "program.h"
+#include "search/planner/planner.h"
 #include "search/search.h"
 
 static struct model *model;
@@ -436,6 +437,36 @@ static void test_what_hardware_would_bring(void **state)
     arena_free(arena);
 }
 
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* 24 layers: 8 stages are all shown, of 12 parts the first 8 are; two of 8 devices are one replica's tensor parallelism. */
+static void test_mixes_in_words(void **state)
+{
+    (void)state;
+    static const struct {
+        struct degrees degrees;
+        const char *text;
+    } ROWS[] = {
+        {{.pp = 8, .global_batch = 8},
+         "pp 8 (3+3+3+3+3+3+3+3 layers), tp 1, zero 0, 1 sample per step"},
+        {{.pp = 4, .pieces = 3, .tp = 2, .global_batch = 8},
+         "pp 4 (2+2+2+2+2+2+2+2+.. layers), tp 2, zero 0, 1 sample per step"},
+        {{.tp = 4, .shard = 1, .micro_batch = 2, .global_batch = 8, .recompute = RECOMPUTE_FULL},
+         "tp 4, zero 1, 4 samples per step, 24 of 24 layers recomputed"},
+    };
+    struct model *all;
+    struct arena *keep = arena_new();
+    assert_int_equal(model_open("gpt3-350m", NULL, &all), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct plan *plan;
+        assert_int_equal(plan_from_degrees(all, cluster, &ROWS[i].degrees, &plan), WEFT_OK);
+        assert_string_equal(mix_text(keep, plan), ROWS[i].text);
+        plan_free(plan);
+    }
+    model_free(all);
+    arena_free(keep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -453,6 +484,7 @@ int main(void)
         cmocka_unit_test(test_no_number_of_stages),
         cmocka_unit_test(test_the_program_answers),
         cmocka_unit_test(test_what_hardware_would_bring),
+        cmocka_unit_test(test_mixes_in_words),
     };
     return cmocka_run_group_tests(tests, open_both, close_both);
 }

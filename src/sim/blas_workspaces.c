@@ -12,7 +12,7 @@
  * 2 (32 - 8.125) + 28; 27 to 28 MiB where both have :4096:8; 140 MiB with experts on streams, 5 * 28.
  */
 #include "cost/cost.h"
-#include "plan/stage_device.h"
+#include "plan/plan.h"
 #include "sim/player.h"
 
 #define MIB (INT64_C(1) << 20)

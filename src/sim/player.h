@@ -55,8 +55,8 @@ struct state {
     int64_t bytes[MEMORY_CLASS_COUNT];
     int64_t stand_ins; /* of weight gradients, in addition to those */
     int64_t buffer;    /* of scores: KEEP_BUFFER */
-    int64_t
-        scratch; /* of the kernel that takes most (cost/own_scratch.h), or of cuBLAS (blas_workspaces.c) */
+    /* of the kernel that takes most (cost/own_scratch.h), or of cuBLAS (blas_workspaces.c) */
+    int64_t scratch;
     int64_t late; /* gradients that exist since the backward pass */
     int64_t step; /* beside all of these, while the optimizer runs */
     int64_t host; /* in host memory */

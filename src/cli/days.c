@@ -203,7 +203,7 @@ static weft_status plan_on(const struct days_command *options, const struct plan
     TRY(plan_search(planner_default(), &request, &planned));
     const struct trial *best = planned->trials.data;
     if (!best->fits)
-        status = no_answer(NULL, "no plan fits on %lld nodes", (long long)nodes);
+        status = no_answer(NULL, "no plan fits on %s", counted(nodes, "node").s);
     out->plan = status ? NULL : arena_copy_text(options->plan.arena, best->text);
     out->iteration_ns = best->iteration_ns;
     out->nodes = nodes;

@@ -229,8 +229,8 @@ weft_status goals_search(const struct goals *goals, const struct planner *planne
     TRY(cluster_refuse_pools(request->cluster, "a search over numbers of nodes"));
     TRY(check_price(goals, request->cluster));
     if (sizes.most_nodes < 1)
-        TRY(bad_argument(NULL, "a node of %s has %lld devices, more than --max-devices %lld",
-                         request->cluster->name, (long long)per_node,
+        TRY(bad_argument(NULL, "a node of %s has %s, more than --max-devices %lld",
+                         request->cluster->name, counted(per_node, "device").s,
                          (long long)goals->max_devices));
     TRY(size_search(&sizes, out));
 done:

@@ -72,8 +72,8 @@ static weft_status check_ranks(const struct plan *plan, int64_t ranks)
     struct text32 hint;
     snprintf(hint.s, sizeof hint.s, "start it on %lld ranks", (long long)devices);
     return devices == ranks ? WEFT_OK
-                            : bad_argument(hint.s, "the plan is for %lld devices, not for %lld",
-                                           (long long)devices, (long long)ranks);
+                            : bad_argument(hint.s, "the plan is for %s, not for %lld",
+                                           counted(devices, "device").s, (long long)ranks);
 }
 
 static weft_status run_launched(const struct train_arguments *arguments,

@@ -421,8 +421,8 @@ static weft_status survey(const struct cluster *cluster, enum collective collect
         return bad_argument(NULL, "a send has 2 devices, not %lld", (long long)site->at.devices);
     if (site->at.nodes > 1 && cluster->node.nics == 0)
         return bad_argument("give the node type a NIC",
-                            "a group over %lld nodes of %s, whose nodes have no NIC",
-                            (long long)site->at.nodes, cluster->name);
+                            "a group over %s of %s, whose nodes have no NIC",
+                            counted(site->at.nodes, "node").s, cluster->name);
     TRY(channels_get(cluster, &site->at.set, scratch, &site->channels));
     site->fit = &(site->at.nodes > 1 ? cluster->fit_between : cluster->fit_inside)[site->fitted];
 done:

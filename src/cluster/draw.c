@@ -248,8 +248,8 @@ static void draw_tier(const struct drawing *d, int32_t k)
     const struct cluster *cluster = d->cluster;
     const struct tier *tier = &cluster->fabric.tier[k];
     int64_t units = ceil_div(cluster->nodes, tier->nodes);
-    fprintf(d->out, "  %-16.16s %6lld unit%s of %lld nodes, %s one way", tier->name,
-            (long long)units, units == 1 ? " " : "s", (long long)tier->nodes,
+    fprintf(d->out, "  %-16.16s %6lld unit%s of %s, %s one way", tier->name, (long long)units,
+            units == 1 ? " " : "s", counted(tier->nodes, "node").s,
             show_duration((double)tier->latency_ns).s);
     if (tier->uplink_bytes_per_s > 0)
         fprintf(d->out, ", uplink %s (%.3g:1)", show_rate(tier->uplink_bytes_per_s).s,
@@ -308,8 +308,8 @@ static void draw_header(const struct drawing *d)
 /* One pool after the other, and what joins them. */
 static const char *draw_pools(struct arena *keep, const struct cluster *whole, int columns)
 {
-    const char *text = arena_printf(keep, "%.60s: %lld nodes in %d pools\n", whole->name,
-                                    (long long)whole->nodes, whole->pools);
+    const char *text = arena_printf(keep, "%.60s: %s in %d pools\n", whole->name,
+                                    counted(whole->nodes, "node").s, whole->pools);
     for (int32_t p = 0; p < whole->pools; p++) {
         const struct node_pool *pool = &whole->pool[p];
         text = arena_printf(

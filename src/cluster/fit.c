@@ -49,8 +49,9 @@ static weft_status link_bandwidth(const struct cluster *cluster, const struct sa
         .levels = 2, .count = {local, sample->nodes}, .stride = {1, cluster->node.devices}};
     if (local < 1 || local > cluster->node.devices || local * sample->nodes != sample->devices ||
         sample->nodes > cluster->nodes) {
-        bad_input(sample->file, sample->line, NULL, "%lld devices on %lld nodes do not fit on %s",
-                  (long long)sample->devices, (long long)sample->nodes, cluster->name);
+        bad_input(sample->file, sample->line, NULL, "%s on %s do not fit on %s",
+                  counted(sample->devices, "device").s, counted(sample->nodes, "node").s,
+                  cluster->name);
         return WEFT_BAD_INPUT;
     }
     return collective_bandwidth(cluster, sample->collective, &group, out);

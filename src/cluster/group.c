@@ -46,8 +46,8 @@ int32_t set_members(const struct device_set *set, int32_t out[MAX_NODE_DEVICES])
 static weft_status check_group(const struct cluster *cluster, const struct group *group)
 {
     if (cluster->node.devices > MAX_NODE_DEVICES)
-        return bad_argument(NULL, "a node of %d devices: at most %d can be laid out",
-                            cluster->node.devices, MAX_NODE_DEVICES);
+        return bad_argument(NULL, "a node of %s: at most %d can be laid out",
+                            counted(cluster->node.devices, "device").s, MAX_NODE_DEVICES);
     int64_t low = group->first, high = group->first, size = 1;
     bool valid = group->levels >= 0 && group->levels <= MAX_GROUP_LEVELS;
     for (int32_t k = 0; valid && k < group->levels; k++) {
@@ -57,8 +57,8 @@ static weft_status check_group(const struct cluster *cluster, const struct group
                 checked_add(*end, reach, end) && checked_mul(size, group->count[k], &size);
     }
     if (!valid || low < 0 || high >= cluster_devices(cluster))
-        return bad_argument(NULL, "the group reaches beyond the %lld devices of %s",
-                            (long long)cluster_devices(cluster), cluster->name);
+        return bad_argument(NULL, "the group reaches beyond the %s of %s",
+                            counted(cluster_devices(cluster), "device").s, cluster->name);
     return WEFT_OK;
 }
 

@@ -142,8 +142,8 @@ static weft_status check_tier(const struct doc *doc, const struct tier_form *for
     if (k > 0 && form->nodes > 0 &&
         (form->nodes <= plans[k - 1].nodes || form->nodes % plans[k - 1].nodes != 0))
         return doc_error(doc, "tiers go from the nodes upwards, each a few units of the one before",
-                         "'%s' holds %lld nodes, expected a multiple of the %lld of '%s'",
-                         form->name, (long long)form->nodes, (long long)plans[k - 1].nodes,
+                         "'%s' holds %s, expected a multiple of the %lld of '%s'", form->name,
+                         counted(form->nodes, "node").s, (long long)plans[k - 1].nodes,
                          plans[k - 1].name);
     return WEFT_OK;
 }
@@ -171,7 +171,7 @@ static weft_status read_tiers(const struct cluster *cluster, const struct doc *l
     int64_t room = plans[*count - 1].nodes;
     if (room > 0 && room < cluster->nodes)
         return doc_error(list, "leave 'nodes' out of the last tier to hold any number",
-                         "the fabric holds %lld nodes and the cluster has %lld", (long long)room,
+                         "the fabric holds %s and the cluster has %lld", counted(room, "node").s,
                          (long long)cluster->nodes);
     return WEFT_OK;
 }
@@ -340,7 +340,7 @@ weft_status yaml_read(struct cluster *cluster, const struct doc *root, int64_t n
     if (cluster->nodes > 1 && (cluster->fabric.kind == FABRIC_NONE || node->nics == 0))
         status = doc_error(form.fabric ? form.fabric : root,
                            "describe NICs and a fabric, or ask for one node",
-                           "has %lld nodes and nothing that joins them", (long long)cluster->nodes);
+                           "has %s and nothing that joins them", counted(cluster->nodes, "node").s);
 done:
     return status;
 }

@@ -231,8 +231,9 @@ bool hint_devices(const char *name)
     if (cluster_preset_find(rest))
         error_hint("%.100s:N is N nodes of it", rest);
     else if (at >= 0)
-        error_hint("its nodes have %d devices, which so many do not share evenly",
-                   cluster_preset_find(NICKNAMES[at].preset)->machine->devices);
+        error_hint(
+            "its nodes have %s, which so many do not share evenly",
+            counted(cluster_preset_find(NICKNAMES[at].preset)->machine->devices, "device").s);
     else
         error_hint("devices that have a name: %s; a file describes any other: "
                    "docs/reference/cluster-file.md",

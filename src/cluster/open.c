@@ -53,7 +53,7 @@ weft_status plain_fabric(struct cluster *cluster, const char *file, int line)
 {
     if (cluster->nodes > 1 && cluster->node.nics == 0)
         return bad_input(file, line, "ask for one node, or describe a machine with a NIC",
-                         "has %lld nodes and no NIC to join them", (long long)cluster->nodes);
+                         "has %s and no NIC to join them", counted(cluster->nodes, "node").s);
     if (cluster->node.nics == 0)
         return WEFT_OK;
     static const struct tier_plan SWITCH = {.name = "switch", .latency_ns = FABRIC_NS};
@@ -185,8 +185,8 @@ static weft_status split_size(char *name, struct asked_size *out)
 static weft_status keep_devices(struct cluster *cluster, int64_t devices)
 {
     if (devices > cluster->node.devices)
-        return bad_argument(NULL, "%.100s has %d devices in a node, not %lld", cluster->name,
-                            cluster->node.devices, (long long)devices);
+        return bad_argument(NULL, "%.100s has %s in a node, not %lld", cluster->name,
+                            counted(cluster->node.devices, "device").s, (long long)devices);
     if (devices)
         topology_keep(cluster->arena, &cluster->node, (int32_t)devices);
     return WEFT_OK;

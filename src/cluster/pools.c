@@ -84,12 +84,13 @@ static weft_status check_parts(const struct pool_part *part, int32_t parts)
                                 own->name);
         if (own->node.devices != first->node.devices)
             return bad_argument("take as many of each node's devices, as in dgx-h100:4x4",
-                                "nodes of %s have %d devices and those of %s have %d", first->name,
-                                first->node.devices, own->name, own->node.devices);
+                                "nodes of %s have %s and those of %s have %d", first->name,
+                                counted(first->node.devices, "device").s, own->name,
+                                own->node.devices);
         if (cluster_host_devices(own) != cluster_host_devices(first))
-            return bad_argument(NULL, "machines of %s have %lld devices and those of %s have %lld",
-                                first->name, (long long)cluster_host_devices(first), own->name,
-                                (long long)cluster_host_devices(own));
+            return bad_argument(NULL, "machines of %s have %s and those of %s have %lld",
+                                first->name, counted(cluster_host_devices(first), "device").s,
+                                own->name, (long long)cluster_host_devices(own));
         if (own->node.nics == 0)
             return bad_argument("give the node type a NIC",
                                 "nodes of %s have no NIC to reach other pools with", own->name);

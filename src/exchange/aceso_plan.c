@@ -227,8 +227,8 @@ static weft_status choose(struct making *m, int64_t instance, int64_t devices)
     struct choice chosen = choice[m->plan->instance[instance].op];
     chosen.recompute = theirs->recompute;
     if (theirs->flipped && own && theirs->tp > 1 && !split_flip(op, &chosen.split))
-        TRY(bad_argument("its 'algo' is 0", "operator %d has no other split over %lld devices",
-                         m->walk.of[instance], (long long)theirs->tp));
+        TRY(bad_argument("its 'algo' is 0", "operator %d has no other split over %s",
+                         m->walk.of[instance], counted(theirs->tp, "device").s));
     TRY(plan_choose(m->plan, instance, &chosen));
 done:
     return status;
@@ -249,7 +249,7 @@ static weft_status map_stages(struct making *m)
     }
     if (after != m->walk.operators)
         return bad_argument("name the model that it was made for",
-                            "a plan of %lld operators; by Aceso's walk %s has %d", (long long)after,
+                            "a plan of %s; by Aceso's walk %s has %d", counted(after, "operator").s,
                             m->plan->model->name, m->walk.operators);
     return plan_map(m->plan, theirs->stages, 1, cut, devices);
 }

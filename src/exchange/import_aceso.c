@@ -111,7 +111,7 @@ static weft_status read_stages(struct aceso_reading *r, const struct cluster *cl
     }
     if (all != cluster_devices(cluster))
         TRY(doc_error(f->devices, "name the cluster it was made for",
-                      "'num_gpus' adds up to %lld devices, %s has %lld", (long long)all,
+                      "'num_gpus' adds up to %s, %s has %lld", counted(all, "device").s,
                       cluster->name, (long long)cluster_devices(cluster)));
 done:
     return status;
@@ -122,8 +122,8 @@ static weft_status check_degrees(const struct aceso_reading *r, const struct doc
                                  int64_t dp, int64_t devices)
 {
     if (tp * dp != devices)
-        return doc_error(at, NULL, "tp %lld * dp %lld is not the %lld devices of the stage",
-                         (long long)tp, (long long)dp, (long long)devices);
+        return doc_error(at, NULL, "tp %lld * dp %lld is not the %s of the stage", (long long)tp,
+                         (long long)dp, counted(devices, "device").s);
     if (r->file.step_samples % dp)
         return doc_error(at, NULL, "dp %lld does not divide 'micro_batch_size', %lld",
                          (long long)dp, (long long)r->file.step_samples);
@@ -178,7 +178,8 @@ static weft_status read_lists(struct aceso_reading *r)
     for (int64_t s = 0; s < f->stages; s++)
         all += (size_t)r->stage[s].operators;
     if (all > DOC_MAX_NODES) /* more than any file can list */
-        TRY(doc_error(f->operators, NULL, "'num_ops_in_each_stage' adds up to %zu operators", all));
+        TRY(doc_error(f->operators, NULL, "'num_ops_in_each_stage' adds up to %s",
+                      counted((int64_t)all, "operator").s));
     r->op = ARENA_ARRAY(r->scratch, struct aceso_operator, all);
     struct aceso_operator *op = r->op;
     for (int64_t s = 0; s < f->stages; s++) {

@@ -166,8 +166,8 @@ static weft_status read_parallel(struct deepspeed_reading *r, const struct clust
     int64_t devices = cluster_devices(cluster), replica = d->tp * d->pp;
     if (devices % replica)
         TRY(doc_error(r->root, "name a cluster with a multiple of these",
-                      "tp %lld * pp %lld is %lld devices, %s has %lld", (long long)d->tp,
-                      (long long)d->pp, (long long)replica, cluster->name, (long long)devices));
+                      "tp %lld * pp %lld is %s, %s has %lld", (long long)d->tp, (long long)d->pp,
+                      counted(replica, "device").s, cluster->name, (long long)devices));
     d->dp = devices / replica;
     d->cp = d->ep = d->pieces = 1;
 done:
@@ -180,10 +180,9 @@ static weft_status read_batch(struct deepspeed_reading *r)
     struct degrees *d = &r->d;
     int64_t batch = r->file.batch, micro = r->file.micro_batch, steps = r->file.accumulation;
     if (batch % d->tp)
-        return doc_error(
-            doc_get(r->root, "train_batch_size"), NULL,
-            "'train_batch_size' is %lld, which AutoTP over %lld devices does not divide",
-            (long long)batch, (long long)d->tp);
+        return doc_error(doc_get(r->root, "train_batch_size"), NULL,
+                         "'train_batch_size' is %lld, which AutoTP over %s does not divide",
+                         (long long)batch, counted(d->tp, "device").s);
     batch /= d->tp;
     if (!batch)
         batch = (micro ? micro : 1) * (steps ? steps : 1) * d->dp;
@@ -195,9 +194,9 @@ static weft_status read_batch(struct deepspeed_reading *r)
         return doc_error(r->root,
                          "give 'train_micro_batch_size_per_gpu' and "
                          "'gradient_accumulation_steps'",
-                         "batches of %lld samples are no whole number of steps of %lld on %lld "
+                         "batches of %s are no whole number of steps of %lld on %lld "
                          "replicas",
-                         (long long)batch, (long long)micro, (long long)d->dp);
+                         counted(batch, "sample").s, (long long)micro, (long long)d->dp);
     d->micro_batch = micro;
     d->global_batch = batch;
     return WEFT_OK;

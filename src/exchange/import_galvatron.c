@@ -153,12 +153,12 @@ static weft_status check_sizes(struct galvatron_reading *r, const struct cluster
     int64_t devices = cluster_devices(cluster);
     if (r->file.world_size && r->file.world_size != devices)
         return doc_error(doc_get(r->root, "world_size"), "name the cluster it was written for",
-                         "'world_size' is %lld, %s has %lld devices", (long long)r->file.world_size,
-                         cluster->name, (long long)devices);
+                         "'world_size' is %lld, %s has %s", (long long)r->file.world_size,
+                         cluster->name, counted(devices, "device").s);
     if (devices % c->pp)
         return doc_error(doc_get(r->root, "pp_deg"), NULL,
-                         "'pp_deg' is %lld, which does not divide the %lld devices of %s",
-                         (long long)c->pp, (long long)devices, cluster->name);
+                         "'pp_deg' is %lld, which does not divide the %s of %s", (long long)c->pp,
+                         counted(devices, "device").s, cluster->name);
     if (c->global_batch % c->chunks)
         return doc_error(doc_get(r->root, "chunks"), NULL,
                          "'chunks' is %lld, which does not divide 'global_bsz', %lld",
@@ -167,8 +167,8 @@ static weft_status check_sizes(struct galvatron_reading *r, const struct cluster
         int64_t tp = i < 0 ? c->vocab_tp : c->tp[i], cp = i < 0 ? c->vocab_cp : c->cp[i];
         if (tp > devices || cp > devices || devices / c->pp % (tp * cp))
             return doc_error(doc_get(r->root, i < 0 ? "vtp" : "tp_sizes_enc"), NULL,
-                             "tp %lld%s does not divide the %lld devices of a stage", (long long)tp,
-                             cp > 1 ? " with its cp" : "", (long long)(devices / c->pp));
+                             "tp %lld%s does not divide the %s of a stage", (long long)tp,
+                             cp > 1 ? " with its cp" : "", counted(devices / c->pp, "device").s);
     }
     return WEFT_OK;
 }
@@ -187,8 +187,8 @@ static weft_status read_division(struct galvatron_reading *r)
         sum += c->division[s];
     return sum == c->layers ? WEFT_OK
                             : doc_error(doc_get(r->root, "pp_division"), NULL,
-                                        "'pp_division' adds up to %lld layers, the model has %lld",
-                                        (long long)sum, (long long)c->layers);
+                                        "'pp_division' adds up to %s, the model has %lld",
+                                        counted(sum, "layer").s, (long long)c->layers);
 }
 
 static weft_status read_config(struct galvatron_reading *r, int64_t layers,
@@ -204,9 +204,8 @@ static weft_status read_config(struct galvatron_reading *r, int64_t layers,
                             .vocab_cp = r->file.vocab_cp,
                             .vocab_sharded = r->file.embed_sdp == 1};
     if (c->pp > layers)
-        return doc_error(doc_get(r->root, "pp_deg"), NULL,
-                         "'pp_deg' is %lld, the model has %lld layers", (long long)c->pp,
-                         (long long)layers);
+        return doc_error(doc_get(r->root, "pp_deg"), NULL, "'pp_deg' is %lld, the model has %s",
+                         (long long)c->pp, counted(layers, "layer").s);
     TRY(read_list(r, "tp_sizes_enc", r->file.tp, layers, 1, INT32_MAX, 1, &c->tp));
     TRY(read_list(r, "cp_sizes_enc", r->file.cp, layers, 1, INT32_MAX, 1, &c->cp));
     TRY(read_experts(r, opened->model));

@@ -89,8 +89,8 @@ weft_status layout_read(struct arena *keep, const struct arguments *a, int64_t l
         *pieces = layers / pp / per_part;
     if (*pieces < 1)
         return argument_error(a, "num-layers-per-virtual-pipeline-stage", NULL,
-                              "%lld layers on %lld stages have no %lld layers per virtual stage",
-                              (long long)layers, (long long)pp, (long long)per_part);
+                              "%s on %s have no %s per virtual stage", counted(layers, "layer").s,
+                              counted(pp, "stage").s, counted(per_part, "layer").s);
     if (argument_given(a, "decoder-first-pipeline-num-layers") ||
         argument_given(a, "decoder-last-pipeline-num-layers"))
         return read_ends(keep, a, layers, pp, *pieces, part_layers);

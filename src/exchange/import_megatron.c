@@ -74,9 +74,9 @@ static weft_status read_batch(struct megatron_reading *r, const struct cluster *
     if (devices % replica || dp < 1)
         return argument_error(r->a, "tensor-model-parallel-size",
                               "name a cluster with a multiple of these",
-                              "tp %lld * pp %lld * cp %lld is %lld devices, %s has %lld",
-                              (long long)r->d.tp, (long long)r->d.pp, (long long)r->d.cp,
-                              (long long)replica, cluster->name, (long long)devices);
+                              "tp %lld * pp %lld * cp %lld is %s, %s has %lld", (long long)r->d.tp,
+                              (long long)r->d.pp, (long long)r->d.cp, counted(replica, "device").s,
+                              cluster->name, (long long)devices);
     r->d.dp = dp;
     r->d.global_batch = argument_int(r->a, "global-batch-size", r->d.micro_batch * dp);
     if (has(r, "rampup-batch-size"))

@@ -203,8 +203,8 @@ static weft_status read_degrees(struct titan_reading *r, const struct cluster *c
     int64_t devices = cluster_devices(cluster), rest = f->tp * f->cp * f->pp;
     if (f->tp > INT32_MAX || f->cp > INT32_MAX || f->pp > INT32_MAX || rest < 1 || devices % rest)
         return bad_input(r->input->file, 0, "name a cluster with a multiple of these",
-                         "tp %lld * cp %lld * pp %lld do not divide the %lld devices of %s",
-                         (long long)f->tp, (long long)f->cp, (long long)f->pp, (long long)devices,
+                         "tp %lld * cp %lld * pp %lld do not divide the %s of %s", (long long)f->tp,
+                         (long long)f->cp, (long long)f->pp, counted(devices, "device").s,
                          cluster->name);
     *d = (struct degrees){
         .tp = f->tp, .cp = f->cp, .pp = f->pp, .ep = f->ep, .etp = f->etp, .dp = devices / rest};
@@ -240,8 +240,8 @@ static weft_status read_batch(struct titan_reading *r)
                       : f->global_batch > 0 ? f->global_batch
                                             : step;
     if (d->micro_batch < 1 || d->global_batch < 1)
-        return bad_input(r->input->file, 0, NULL, "a pass has %lld samples, an iteration %lld",
-                         (long long)d->micro_batch, (long long)d->global_batch);
+        return bad_input(r->input->file, 0, NULL, "a pass has %s, an iteration %lld",
+                         counted(d->micro_batch, "sample").s, (long long)d->global_batch);
     return WEFT_OK;
 }
 
@@ -254,7 +254,7 @@ static weft_status read_parts(struct titan_reading *r)
     if (!parts || parts->kind != DOC_LIST || r->d.pp == 1)
         return WEFT_OK;
     if (parts->count % (size_t)r->d.pp || !parts->count)
-        return doc_error(parts, NULL, "%zu parts on %lld stages", parts->count, (long long)r->d.pp);
+        return doc_error(parts, NULL, "%zu parts on %s", parts->count, counted(r->d.pp, "stage").s);
     r->d.pieces = (int64_t)parts->count / r->d.pp;
     r->part_layers = ARENA_ARRAY(r->scratch, int64_t, parts->count);
     for (const struct doc *p = parts->first; p; p = p->next, part++)

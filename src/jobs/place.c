@@ -152,7 +152,7 @@ weft_status jobs_place(struct arena *keep, const struct cluster *cluster, enum p
     }
     if (needed > cluster->nodes)
         return bad_argument("share a larger cluster, or fewer jobs",
-                            "the jobs need %lld nodes, and the cluster has %lld", (long long)needed,
+                            "the jobs need %s, and the cluster has %lld", counted(needed, "node").s,
                             (long long)cluster->nodes);
     if (placing == PLACING_APART && count > 1)
         qsort(order, (size_t)count, sizeof(struct placement *), by_size);

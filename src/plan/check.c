@@ -44,9 +44,9 @@ static bool size_fault(struct finding *f)
         return false;
     fault(f, FAULT_BATCH, 0,
           arena_printf(f->keep,
-                       "a step of %lld samples makes a tensor of %.3g elements, expected at most "
+                       "a step of %s makes a tensor of %.3g elements, expected at most "
                        "2^53",
-                       (long long)f->plan->step_samples, most * step));
+                       counted(f->plan->step_samples, "sample").s, most * step));
     return with_hint(f, arena_printf(f->keep, "use a micro-batch that makes steps of at most %.0f",
                                      MOST_ELEMENTS / most));
 }
@@ -57,14 +57,14 @@ static bool batch_fault(struct finding *f)
     if (all < 1 || step < 1)
         return fault(f, FAULT_BATCH, 0,
                      arena_printf(f->keep,
-                                  "a global batch of %lld in steps of %lld samples, expected at "
+                                  "a global batch of %lld in steps of %s, expected at "
                                   "least one of each",
-                                  all, step));
+                                  all, counted(step, "sample").s));
     if (all % step == 0)
         return count_fault(f) || size_fault(f);
     fault(f, FAULT_BATCH, 0,
-          arena_printf(f->keep, "a global batch of %lld is not made of steps of %lld samples", all,
-                       step));
+          arena_printf(f->keep, "a global batch of %lld is not made of steps of %s", all,
+                       counted(step, "sample").s));
     long long below = all / step * step, above = below + step;
     return with_hint(
         f, below ? arena_printf(f->keep, "a global batch of %lld or %lld would do", below, above)
@@ -112,12 +112,12 @@ static bool devices_fault(struct finding *f)
     if (next == all)
         return false;
     fault(f, FAULT_STAGE, plan->stages - 1,
-          arena_printf(f->keep, "the stages have %lld devices, the cluster has %lld",
-                       (long long)next, (long long)all));
+          arena_printf(f->keep, "the stages have %s, the cluster has %lld",
+                       counted(next, "device").s, (long long)all));
     int64_t rest = all - (next - plan->stage[plan->stages - 1].devices);
     if (rest > 0)
-        return with_hint(f, arena_printf(f->keep, "%lld devices in stage %d would do",
-                                         (long long)rest, plan->stages - 1));
+        return with_hint(f, arena_printf(f->keep, "%s in stage %d would do",
+                                         counted(rest, "device").s, plan->stages - 1));
     return true;
 }
 
@@ -171,9 +171,8 @@ static bool order_fault(struct finding *f)
     if (fits)
         return false;
     fault(f, FAULT_STAGE, 0,
-          arena_printf(f->keep,
-                       "runs of %lld neighbours do not fit the splits of %lld devices of a stage",
-                       (long long)run, (long long)each));
+          arena_printf(f->keep, "runs of %lld neighbours do not fit the splits of %s of a stage",
+                       (long long)run, counted(each, "device").s));
     return with_hint(f, "leave the order out: the devices of a stage are then neighbours");
 }
 
@@ -262,8 +261,8 @@ static bool schedule_fault(struct finding *f)
     int64_t steps = plan_micro_batches(plan);
     if (steps > INT32_MAX)
         return fault(f, FAULT_BATCH, 0,
-                     arena_printf(f->keep, "%lld micro-batches are more than Weft can order",
-                                  (long long)steps));
+                     arena_printf(f->keep, "%s are more than Weft can order",
+                                  counted(steps, "micro-batch").s));
     struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)steps};
     if (schedule_check(schedule, &pipeline) == WEFT_OK)
         return false;
@@ -272,8 +271,9 @@ static bool schedule_fault(struct finding *f)
     with_hint(f, error->hint ? arena_copy_text(f->keep, error->hint) : NULL);
     int64_t nearest = nearest_micro_batches(schedule, &pipeline);
     if (nearest)
-        with_hint(f, arena_printf(f->keep, "use %lld micro-batches: a global batch of %lld",
-                                  (long long)nearest, (long long)(nearest * plan->step_samples)));
+        with_hint(f, arena_printf(f->keep, "use %s: a global batch of %lld",
+                                  counted(nearest, "micro-batch").s,
+                                  (long long)(nearest * plan->step_samples)));
     return true;
 }
 

@@ -123,7 +123,7 @@ static bool batch_split_fault(struct finding *f, int64_t instance, int64_t degre
                        (long long)degree));
     if (degree > samples)
         return with_hint(
-            f, arena_printf(f->keep, "a step of %lld samples would do", (long long)degree));
+            f, arena_printf(f->keep, "a step of %s would do", counted(degree, "sample").s));
     return with_hint(f, near_degrees(f->keep, samples, degree, divides));
 }
 

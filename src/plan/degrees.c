@@ -124,9 +124,9 @@ static weft_status replica_misfit(const struct degrees *d, const struct cluster 
     } order[] = {{"tp", d->tp}, {"pp", d->pp}, {"cp", d->cp}};
     struct arena *scratch = arena_new();
     weft_status status = bad_argument(
-        NULL, "tp %lld * pp %lld * cp %lld is %lld devices, which does not divide the %lld of %s",
-        (long long)d->tp, (long long)d->pp, (long long)d->cp, (long long)replica, (long long)all,
-        cluster->name);
+        NULL, "tp %lld * pp %lld * cp %lld is %s, which does not divide the %lld of %s",
+        (long long)d->tp, (long long)d->pp, (long long)d->cp, counted(replica, "device").s,
+        (long long)all, cluster->name);
     for (size_t i = 0; i < COUNT_OF(order); i++) {
         int64_t others = replica / order[i].degree;
         if (all % others == 0 && order[i].degree > 1) {
@@ -158,11 +158,10 @@ static weft_status complete_dp(struct degrees *d, const struct model *model,
     set_default(&d->dp, all / replica); /* (1) */
     if (d->dp == all / replica)
         return WEFT_OK;
-    weft_status status =
-        bad_argument(NULL, "dp %lld * tp %lld * pp %lld * cp %lld is %lld devices, %s has %lld%s",
-                     (long long)d->dp, (long long)d->tp, (long long)d->pp, (long long)d->cp,
-                     (long long)(d->dp * replica), cluster->name, (long long)all,
-                     d->encoder_pp ? " beside the encoder's" : "");
+    weft_status status = bad_argument(
+        NULL, "dp %lld * tp %lld * pp %lld * cp %lld is %s, %s has %lld%s", (long long)d->dp,
+        (long long)d->tp, (long long)d->pp, (long long)d->cp, counted(d->dp * replica, "device").s,
+        cluster->name, (long long)all, d->encoder_pp ? " beside the encoder's" : "");
     error_hint("use dp %lld, or leave it out", (long long)(all / replica));
     return status;
 }
@@ -437,8 +436,9 @@ static weft_status map_by_layout(struct plan *plan, const struct degrees *d,
     for (int64_t s = 0; s < d->pp; s++)
         devices[s] = d->dp * d->cp * d->tp;
     if (layout->layers != plan->model->layers)
-        return bad_layout(d, arena_printf(scratch, "%s has %lld layers, expected as many t",
-                                          plan->model->name, (long long)plan->model->layers));
+        return bad_layout(d,
+                          arena_printf(scratch, "%s has %s, expected as many t", plan->model->name,
+                                       counted(plan->model->layers, "layer").s));
     if (!cuts_after_layers(scratch, plan, layout->parts, layout->part_layers, &cut))
         return bad_layout(d, "one of its parts is empty");
     return plan_map(plan, (int32_t)d->pp, d->pieces, cut, devices);

@@ -70,7 +70,7 @@ static weft_status check_pp(const struct plan_file *file)
     if (!file->stages || !pp || pp == file->stages)
         return WEFT_OK;
     return doc_error(file->root.stages, "leave 'pp' out, or make them equal",
-                     "%d stages are written out, 'degrees' has pp: %lld", file->stages,
+                     "%s written out, 'degrees' has pp: %lld", counted(file->stages, "stage").s,
                      (long long)pp);
 }
 
@@ -174,8 +174,8 @@ static weft_status choose_stage(struct plan_file *file, int32_t stage)
     int64_t devices = plan->stage[stage].devices, tensor = d.tp * d.cp;
     if (devices % tensor != 0)
         return doc_error(file->stage[stage].line, NULL,
-                         "stage %d has %lld devices, which tp %lld * cp %lld does not divide",
-                         stage, (long long)devices, (long long)d.tp, (long long)d.cp);
+                         "stage %d has %s, which tp %lld * cp %lld does not divide", stage,
+                         counted(devices, "device").s, (long long)d.tp, (long long)d.cp);
     d.dp = devices / tensor;
     TRY(file_error_at(file->root.degrees, lower_degrees(plan->model, &d, file->scratch, &choice)));
     for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part)) {

@@ -12,6 +12,7 @@
  */
 #include "plan/file.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "schedule/schedule.h"
@@ -80,10 +81,10 @@ static weft_status check_devices(const struct plan_file *file, int64_t devices)
     if (!file->stage[0].devices || next == devices)
         return WEFT_OK;
     weft_status status =
-        doc_error(file->root.stages, NULL, "the stages have %lld devices, %s has %lld",
-                  (long long)next, file->root.cluster, (long long)devices);
-    error_hint(next < devices ? "%lld devices are left over" : "%lld devices too many",
-               (long long)(next < devices ? devices - next : next - devices));
+        doc_error(file->root.stages, NULL, "the stages have %s, %s has %lld",
+                  counted(next, "device").s, file->root.cluster, (long long)devices);
+    error_hint("%s %s", counted(llabs(devices - next), "device").s,
+               next < devices ? "left over" : "too many");
     return status;
 }
 
@@ -108,8 +109,8 @@ static weft_status read_number(struct plan_file *file)
     int64_t count;
     weft_status status = doc_scalar(file->root.stages, FIELD_COUNT, &count);
     if (!status && count > MOST_STAGES)
-        return doc_error(file->root.stages, NULL, "%lld stages, expected at most %d",
-                         (long long)count, MOST_STAGES);
+        return doc_error(file->root.stages, NULL, "%s, expected at most %d",
+                         counted(count, "stage").s, MOST_STAGES);
     if (!status)
         file->stages = (int32_t)count;
     return status;
@@ -175,8 +176,9 @@ weft_status file_limit_stages(struct plan_file *file)
     double slots = (double)plan_micro_batches(plan) * plan->stages;
     if (slots > limit_of(LIMIT_SLOTS) || slots * plan->stages > MOST_LISTED)
         return doc_error(where, "larger micro-batches, or no limit",
-                         "'in_flight' with %lld micro-batches on %d stages: too many to list",
-                         (long long)plan_micro_batches(plan), plan->stages);
+                         "'in_flight' with %s on %s: too many to list",
+                         counted(plan_micro_batches(plan), "micro-batch").s,
+                         counted(plan->stages, "stage").s);
     struct pipeline pipeline = {plan->stages, 1, (int32_t)plan_micro_batches(plan)};
     int64_t *limit = ARENA_ARRAY(file->scratch, int64_t, (size_t)plan->stages);
     for (int32_t i = 0; i < plan->stages; i++)
@@ -305,8 +307,8 @@ static weft_status map_cuts(struct plan_file *file, int64_t pieces)
     TRY(read_cuts(file, parts, cut));
     if (!file->stage[0].count && all % file->stages != 0)
         return doc_error(file->root.stages, "say how many devices each stage has",
-                         "%d stages cannot share the %lld devices of %s evenly", file->stages,
-                         (long long)all, file->root.cluster);
+                         "%s cannot share the %s of %s evenly", counted(file->stages, "stage").s,
+                         counted(all, "device").s, file->root.cluster);
     for (int32_t i = 0; i < file->stages; i++)
         devices[i] = file->stage[i].count ? file->stage[i].count : all / file->stages;
     TRY(file_error_at(file->root.stages, plan_map(file->plan, file->stages, pieces, cut, devices)));
@@ -320,10 +322,10 @@ weft_status file_map_stages(struct plan_file *file, int64_t pieces)
     int32_t stages = file->stages ? file->stages : 1;
     if (stages * pieces > file->plan->instances)
         return doc_error(where,
-                         arena_printf(file->scratch, "use at most %lld stages",
-                                      (long long)(file->plan->instances / pieces)),
-                         "%lld parts, but %s has only %lld operators", (long long)(stages * pieces),
-                         file->plan->model->name, (long long)file->plan->instances);
+                         arena_printf(file->scratch, "use at most %s",
+                                      counted(file->plan->instances / pieces, "stage").s),
+                         "%lld parts, but %s has only %s", (long long)(stages * pieces),
+                         file->plan->model->name, counted(file->plan->instances, "operator").s);
     if (file_has_cuts(file))
         return map_cuts(file, pieces);
     if (file_stages_differ(file))

@@ -260,10 +260,10 @@ static weft_status too_wide(const struct plan_file *file, const struct line *lin
 {
     struct arena *scratch = file->scratch;
     int32_t stage = plan_stage_of_part(file->plan, plan_part_of(file->plan, instance));
-    weft_status status = doc_error(
-        line->at, NULL, "%s: %s is for %lld devices, which do not divide the %lld of stage %d",
-        plan_path(scratch, file->plan, instance), split_text(scratch, split),
-        (long long)split_devices(split), (long long)devices, stage);
+    weft_status status =
+        doc_error(line->at, NULL, "%s: %s is for %s, which do not divide the %lld of stage %d",
+                  plan_path(scratch, file->plan, instance), split_text(scratch, split),
+                  counted(split_devices(split), "device").s, (long long)devices, stage);
     for (int32_t i = 0; i < split->parts; i++) {
         int64_t rest = split_devices(split) / split->part[i].degree;
         if (devices % rest == 0) {

@@ -49,8 +49,8 @@ static weft_status check_devices(const struct plan *plan, int32_t stages, const 
     int64_t all = cluster_devices(plan->cluster), used = 0;
     for (int32_t s = 0; s < stages; s++) {
         if (devices[s] < 1)
-            return bad_argument(NULL, "stage %d has %lld devices, expected at least 1", (int)s,
-                                (long long)devices[s]);
+            return bad_argument(NULL, "stage %d has %s, expected at least 1", (int)s,
+                                counted(devices[s], "device").s);
         if (devices[s] > all - used)
             return bad_argument("take devices from other stages, or a larger cluster",
                                 "stage %d needs devices %lld to %lld, %s has %lld", (int)s,
@@ -64,12 +64,12 @@ static weft_status check_devices(const struct plan *plan, int32_t stages, const 
 static weft_status check_counts(const struct plan *plan, int32_t stages, int64_t pieces)
 {
     if (stages < 1 || pieces < 1)
-        return bad_argument(NULL, "%d stages of %lld pieces, expected at least 1 of each",
-                            (int)stages, (long long)pieces);
+        return bad_argument(NULL, "%s of %s, expected at least 1 of each",
+                            counted(stages, "stage").s, counted(pieces, "piece").s);
     if (pieces > plan->instances / stages)
-        return bad_argument(NULL, "%d stages of %lld pieces, but %s has only %lld operators",
-                            (int)stages, (long long)pieces, plan->model->name,
-                            (long long)plan->instances);
+        return bad_argument(NULL, "%s of %s, but %s has only %s", counted(stages, "stage").s,
+                            counted(pieces, "piece").s, plan->model->name,
+                            counted(plan->instances, "operator").s);
     return WEFT_OK;
 }
 
@@ -257,14 +257,14 @@ static weft_status too_many_parts(const struct plan *plan, int32_t stages, int64
                                   const struct blocks *b)
 {
     const char *what = b->layers ? "layers" : "operators";
-    weft_status status = bad_argument(NULL, "%s has %lld %s, too few for %d stages of %lld %s",
-                                      plan->model->name, (long long)b->count, what, (int)stages,
-                                      (long long)pieces, pieces == 1 ? "piece" : "pieces");
+    weft_status status = bad_argument(
+        NULL, "%s has %lld %s, too few for %s of %lld %s", plan->model->name, (long long)b->count,
+        what, counted(stages, "stage").s, (long long)pieces, pieces == 1 ? "piece" : "pieces");
     if (pieces > 1 && stages <= b->count)
-        error_hint("use at most %lld pieces on %d stages", (long long)(b->count / stages),
-                   (int)stages);
+        error_hint("use at most %s on %s", counted(b->count / stages, "piece").s,
+                   counted(stages, "stage").s);
     else
-        error_hint("use at most %lld stages", (long long)b->count);
+        error_hint("use at most %s", counted(b->count, "stage").s);
     return status;
 }
 
@@ -275,8 +275,8 @@ static weft_status equal_devices(const struct plan *plan, int32_t stages, struct
     if (stages < 1 || all % stages)
         return bad_argument(
             arena_printf(keep, "use %s stages", nearest_legal(keep, stages, all, divides, all)),
-            "%d stages cannot share the %lld devices of %s evenly", (int)stages, (long long)all,
-            plan->cluster->name);
+            "%s cannot share the %s of %s evenly", counted(stages, "stage").s,
+            counted(all, "device").s, plan->cluster->name);
     *out = ARENA_ARRAY(keep, int64_t, (size_t)stages);
     for (int32_t s = 0; s < stages; s++)
         (*out)[s] = all / stages;

@@ -230,9 +230,9 @@ weft_status plan_choose(struct plan *plan, int64_t instance, const struct choice
         return intern(plan, &kept, &plan->choice_of[instance]);
     struct arena *scratch = arena_new();
     weft_status status =
-        bad_argument(NULL, "%s: the split '%s' is for %lld devices, its stage has %lld",
+        bad_argument(NULL, "%s: the split '%s' is for %s, its stage has %lld",
                      plan_path(scratch, plan, instance), split_text(scratch, &choice->split),
-                     (long long)covered, (long long)stage->devices);
+                     counted(covered, "device").s, (long long)stage->devices);
     if (stage->devices % covered == 0)
         error_hint("add copy:%lld for devices that hold the same",
                    (long long)(stage->devices / covered));
@@ -250,8 +250,8 @@ static weft_status copy_choice(struct plan *plan, int64_t devices, uint16_t *num
     choice.own_back = false;
     choice.split = split_none();
     if (!split_add(&choice.split, SPLIT_COPY, devices))
-        return bad_argument(NULL, "a stage of %lld devices, expected fewer than 2^31",
-                            (long long)devices);
+        return bad_argument(NULL, "a stage of %s, expected fewer than 2^31",
+                            counted(devices, "device").s);
     return intern(plan, &choice, number);
 }
 

@@ -110,10 +110,10 @@ weft_status encoder_complete_dp(struct degrees *d, const struct model *model, in
     else
         TRY(bad_argument("change one of them: the sum has to divide the cluster's devices",
                          "encoder-pp %lld * encoder-tp %lld and pp %lld * cp %lld * tp %lld are "
-                         "%lld devices for each replica, which %lld devices do not hold evenly",
+                         "%s for each replica, which %s do not hold evenly",
                          (long long)d->encoder_pp, (long long)tp, (long long)d->pp,
-                         (long long)d->cp, (long long)d->tp, (long long)(own + others),
-                         (long long)devices));
+                         (long long)d->cp, (long long)d->tp, counted(own + others, "device").s,
+                         counted(devices, "device").s));
 done:
     return status;
 }

@@ -330,9 +330,9 @@ static void put_stages(const struct svg *svg)
             put_text_at(svg, "stage", MARGIN, y_of_row(svg, svg->row[s]) + middle,
                         arena_printf(svg->scratch, "stage %d", s));
     if (svg->ellipse >= 0)
-        put_text_at(
-            svg, "stage", LEFT, y_of_row(svg, svg->ellipse) + middle,
-            arena_printf(svg->scratch, "… %d stages in the middle …", stages - svg->rows + 1));
+        put_text_at(svg, "stage", LEFT, y_of_row(svg, svg->ellipse) + middle,
+                    arena_printf(svg->scratch, "… %s in the middle …",
+                                 counted(stages - svg->rows + 1, "stage").s));
 }
 
 /* ---- the axis, the title and the legend ------------------------------------------------------ */
@@ -371,8 +371,8 @@ static void put_title(const struct svg *svg)
 {
     const struct plan *plan = svg->prediction->plan;
     const char *title =
-        arena_printf(svg->scratch, "%s on %lld devices of %s: %s an iteration", plan->model->name,
-                     (long long)cluster_devices(plan->cluster), plan->cluster->name,
+        arena_printf(svg->scratch, "%s on %s of %s: %s an iteration", plan->model->name,
+                     counted(cluster_devices(plan->cluster), "device").s, plan->cluster->name,
                      show_seconds((double)svg->prediction->iteration_ns).s);
     fputs("<title>", svg->out);
     put_escaped(svg, title);

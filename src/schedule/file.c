@@ -123,10 +123,9 @@ static weft_status check_count(const struct list_reading *r, const struct pipeli
     double least = 2.0 * p->stages * p->pieces * p->micro_batches;
     if (r->cells.len > 0 && least <= (double)r->cells.len)
         return WEFT_OK;
-    return bad_input(r->name, 0, FORMAT,
-                     "%zu slots, expected %.0f or more for %d stages with %d pieces and %d "
-                     "micro-batches",
-                     r->cells.len, least, p->stages, p->pieces, p->micro_batches);
+    return bad_input(r->name, 0, FORMAT, "%s, expected %.0f or more for %s with %s and %s",
+                     counted((int64_t)r->cells.len, "slot").s, least, counted(p->stages, "stage").s,
+                     counted(p->pieces, "piece").s, counted(p->micro_batches, "micro-batch").s);
 }
 
 static weft_status make_schedule(struct list_reading *r, bool zigzag, const char *title,

@@ -281,7 +281,8 @@ weft_status schedule_find_order(struct arena *keep, const struct order_question 
     struct start *best = best_of(starts);
     if (!best)
         TRY(no_answer("allow more memory, or use more pieces",
-                      "no order of %d stages with %d micro-batches fits in memory", f.stages, f.m));
+                      "no order of %s with %s fits in memory", counted(f.stages, "stage").s,
+                      counted(f.m, "micro-batch").s));
     if (q->backward_ns && !q->unsplit)
         join_passes(&f, &best->codes, &best->ns);
     out->proved = best->ns <= out->bound_ns;

@@ -220,11 +220,11 @@ weft_status lists_suit(const struct schedule *schedule, const struct pipeline *p
     if (own->stages == pipeline->stages && own->pieces == pipeline->pieces &&
         own->micro_batches == pipeline->micro_batches)
         return WEFT_OK;
-    return bad_argument(
-        "an order is of one shape only",
-        "%s orders %d stages with %d pieces and %d micro-batches, not %d, %d and %d",
-        schedule->name, own->stages, own->pieces, own->micro_batches, pipeline->stages,
-        pipeline->pieces, pipeline->micro_batches);
+    return bad_argument("an order is of one shape only",
+                        "%s orders %s with %s and %s, not %d, %d and %d", schedule->name,
+                        counted(own->stages, "stage").s, counted(own->pieces, "piece").s,
+                        counted(own->micro_batches, "micro-batch").s, pipeline->stages,
+                        pipeline->pieces, pipeline->micro_batches);
 }
 
 int64_t lists_in_flight(const struct slots *slots)

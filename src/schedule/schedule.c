@@ -37,9 +37,10 @@
 static weft_status check_shape(const struct pipeline *pipeline)
 {
     if (pipeline->stages < 1 || pipeline->pieces < 1 || pipeline->micro_batches < 1)
-        return bad_argument("use at least 1 of each",
-                            "a pipeline of %d stages with %d pieces and %d micro-batches",
-                            pipeline->stages, pipeline->pieces, pipeline->micro_batches);
+        return bad_argument("use at least 1 of each", "a pipeline of %s with %s and %s",
+                            counted(pipeline->stages, "stage").s,
+                            counted(pipeline->pieces, "piece").s,
+                            counted(pipeline->micro_batches, "micro-batch").s);
     return WEFT_OK;
 }
 
@@ -73,9 +74,9 @@ static weft_status check_interleaved(const struct pipeline *pipeline)
         return WEFT_OK;
     int64_t nearest = nearest_multiple(pipeline->micro_batches, pipeline->stages);
     weft_status status =
-        bad_argument(NULL, "interleaved needs a multiple of its %d stages as micro-batches, not %d",
-                     pipeline->stages, pipeline->micro_batches);
-    error_hint("use %lld micro-batches", (long long)nearest);
+        bad_argument(NULL, "interleaved needs a multiple of its %s as micro-batches, not %d",
+                     counted(pipeline->stages, "stage").s, pipeline->micro_batches);
+    error_hint("use %s", counted(nearest, "micro-batch").s);
     return status;
 }
 
@@ -96,11 +97,12 @@ static weft_status check_dual(const struct pipeline *pipeline)
     if (check_v(pipeline) != WEFT_OK)
         return WEFT_BAD_INPUT;
     if (pipeline->micro_batches < 2 * pipeline->stages) {
-        weft_status status = bad_argument(NULL,
-                                          "dualpipe and dualpipev need two micro-batches for each "
-                                          "of their %d stages, and have %d",
-                                          pipeline->stages, pipeline->micro_batches);
-        error_hint("use %d micro-batches or more", 2 * pipeline->stages);
+        weft_status status =
+            bad_argument(NULL,
+                         "dualpipe and dualpipev need two micro-batches for each "
+                         "of their %s, and have %d",
+                         counted(pipeline->stages, "stage").s, pipeline->micro_batches);
+        error_hint("use %s or more", counted(2 * pipeline->stages, "micro-batch").s);
         return status;
     }
     return WEFT_OK;

@@ -182,8 +182,8 @@ static weft_status explain_nothing(const struct plan_request *request, bool said
     if (*message)
         return no_answer(hint, "%s", message);
     return no_answer("try another global batch, pin fewer dimensions or take another planner",
-                     "no combination of degrees makes a plan of %s on %lld devices",
-                     request->model->name, (long long)cluster_devices(request->cluster));
+                     "no combination of degrees makes a plan of %s on %s", request->model->name,
+                     counted(cluster_devices(request->cluster), "device").s);
 }
 
 /* That the target has the model, and runs what is pinned. */

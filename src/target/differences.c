@@ -82,11 +82,10 @@ static void compare_facet(struct arena *keep, const struct plan *plan, const str
     if (first < 0)
         return;
     add_text(keep, out,
-             arena_printf(keep, "%s has %s %s, not %s (%lld of %lld operators)",
-                          plan_path(keep, plan, first), facet->name,
-                          facet->text(keep, plan_choice(plan, first)),
+             arena_printf(keep, "%s has %s %s, not %s (%lld of %s)", plan_path(keep, plan, first),
+                          facet->name, facet->text(keep, plan_choice(plan, first)),
                           facet->text(keep, plan_choice(other, first)), (long long)count,
-                          (long long)plan->instances));
+                          counted(plan->instances, "operator").s));
 }
 
 static void compare_map(struct arena *keep, const struct plan *plan, const struct plan *other,
@@ -102,8 +101,8 @@ static void compare_map(struct arena *keep, const struct plan *plan, const struc
     for (int32_t s = 0; s < plan->stages; s++)
         if (plan->stage[s].devices != other->stage[s].devices) {
             add_text(keep, out,
-                     arena_printf(keep, "stage %d has %lld devices, not %lld", (int)s,
-                                  (long long)plan->stage[s].devices,
+                     arena_printf(keep, "stage %d has %s, not %lld", (int)s,
+                                  counted(plan->stage[s].devices, "device").s,
                                   (long long)other->stage[s].devices));
             break;
         }
@@ -126,8 +125,9 @@ void plan_differences(struct arena *keep, const struct plan *plan, const struct 
                  arena_printf(keep, "schedule %s, not %s", plan->schedule, other->schedule));
     if (plan->global_batch != other->global_batch || plan->step_samples != other->step_samples)
         add_text(keep, out,
-                 arena_printf(keep, "batches of %lld by %lld samples, not %lld by %lld",
-                              (long long)plan->global_batch, (long long)plan->step_samples,
+                 arena_printf(keep, "batches of %lld by %s, not %lld by %lld",
+                              (long long)plan->global_batch,
+                              counted(plan->step_samples, "sample").s,
                               (long long)other->global_batch, (long long)other->step_samples));
     for (size_t i = 0; i < COUNT_OF(FACETS); i++)
         compare_facet(keep, plan, other, &FACETS[i], out);

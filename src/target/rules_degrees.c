@@ -133,8 +133,9 @@ static bool broken_full_pipeline(const struct numbers *n)
 }
 static const char *text_full_pipeline(struct arena *keep, const struct numbers *n)
 {
-    return arena_printf(keep, "%lld micro-batches on pp %lld: %s needs as many as stages",
-                        (long long)micro_batches_of(n), (long long)n->d->pp, framework(n));
+    return arena_printf(keep, "%s on pp %lld: %s needs as many as stages",
+                        counted(micro_batches_of(n), "micro-batch").s, (long long)n->d->pp,
+                        framework(n));
 }
 /* Smaller micro-batches, or else no stages. */
 static void mend_full_pipeline(struct numbers *n)

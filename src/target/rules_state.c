@@ -142,8 +142,8 @@ static bool broken_block(const struct numbers *n)
 }
 static const char *text_block(struct arena *keep, const struct numbers *n)
 {
-    return arena_printf(keep, "recomputation of %lld layers per part: %s recomputes all or none",
-                        (long long)*n->block, framework(n));
+    return arena_printf(keep, "recomputation of %s per part: %s recomputes all or none",
+                        counted(*n->block, "layer").s, framework(n));
 }
 
 static bool broken_selective(const struct numbers *n)

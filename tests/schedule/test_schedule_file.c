@@ -34,10 +34,10 @@ static const struct {
      "file:2: 'B0x1' is no slot, expected one such as F0, B0, I0 or W0, in a CSV 0F0"},
     {"order:\n  - F0 B99999999\n",
      "file:2: 'B99999999' is no slot, expected one such as F0, B0, I0 or W0, in a CSV 0F0"},
-    {"order:\n  - F0 B9999999\n", "file: 2 slots, expected 20000000 or more for 1 stages with 1 "
-                                  "pieces and 10000000 micro-batches"},
-    {"order:\n  - F0\n", "file: 1 slots, expected 2 or more for 1 stages with 1 pieces and 1 "
-                         "micro-batches"},
+    {"order:\n  - F0 B9999999\n", "file: 2 slots, expected 20000000 or more for 1 stage with 1 "
+                                  "piece and 10000000 micro-batches"},
+    {"order:\n  - F0\n", "file: 1 slot, expected 2 or more for 1 stage with 1 piece and 1 "
+                         "micro-batch"},
     {"order:\n  - F0 F0 B0\n", "file:2: 'F0' of stage 0: its forward pass comes twice"},
     {"order:\n  - B0 F0\n",
      "file:2: 'B0' of stage 0: its backward pass comes before its forward pass"},
@@ -55,7 +55,7 @@ static const struct {
     {"order:\n  - F0 B0 F1 B1\n  - F1 B1 F0 B0\n",
      "file: deadlock: stage 0, slot 2 (B0) waits forever"},
     {"0F0,0B0\n1F0,2B0\n", "file: 4 slots, expected 8 or more for 2 stages with 2 pieces and 1 "
-                           "micro-batches"},
+                           "micro-batch"},
     {"0F0,1B0\n1F0,0B0\n", "file:1: '1B0' is in row 0, expected part 1 in row 1 of a loop"},
     {"0F0,0G0\n", "file:1: '0G0' is no slot, expected one such as F0, B0, I0 or W0, in a CSV 0F0"},
     {"0F0,0SENDF0\n",
@@ -148,7 +148,7 @@ static void lists_are_of_one_shape(void **state)
     assert_int_equal(read_text(keep, "order:\n  - F0 B0\n  - F0 B0\n", &schedule), WEFT_OK);
     assert_int_equal(schedule_check(schedule, &other), WEFT_BAD_INPUT);
     assert_string_equal(weft_last_error()->message,
-                        "file orders 2 stages with 1 pieces and 1 micro-batches, not 2, 1 and 3");
+                        "file orders 2 stages with 1 piece and 1 micro-batch, not 2, 1 and 3");
     arena_free(keep);
 }
 

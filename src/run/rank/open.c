@@ -47,8 +47,8 @@ static weft_status check_plan(const struct run_options *o)
         return bad_argument("use another optimizer, or leave 'devices' out of the plan's tree",
                             "muon has all devices of a stage add up each of its matrices");
     if (devices != o->transport->ranks)
-        return bad_argument(NULL, "a plan for %lld devices runs on as many ranks, not on %d",
-                            (long long)devices, o->transport->ranks);
+        return bad_argument(NULL, "a plan for %s runs on as many ranks, not on %d",
+                            counted(devices, "device").s, o->transport->ranks);
     return check_row(o->plan);
 }
 

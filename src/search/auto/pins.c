@@ -256,9 +256,9 @@ done:
 static weft_status nothing_left(const struct plan_request *request, const char *hint,
                                 const char *what)
 {
-    weft_status status =
-        no_answer(NULL, "no plan of %s on the %lld devices of %s %s", request->model->name,
-                  (long long)cluster_devices(request->cluster), request->cluster->name, what);
+    weft_status status = no_answer(NULL, "no plan of %s on the %s of %s %s", request->model->name,
+                                   counted(cluster_devices(request->cluster), "device").s,
+                                   request->cluster->name, what);
     error_hint("%s", hint);
     return status;
 }

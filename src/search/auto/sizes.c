@@ -172,8 +172,8 @@ weft_status size_search(const struct size_request *request, struct sized **out)
     sized->arena = arena;
     TRY(try_sizes(&sizing));
     if (!sized->sizes.len)
-        TRY(no_answer(sizing.hint, "no cluster of up to %lld nodes has a plan",
-                      (long long)request->most_nodes));
+        TRY(no_answer(sizing.hint, "no cluster of up to %s has a plan",
+                      counted(request->most_nodes, "node").s));
     TRY(answer_in_full(&sizing));
     int64_t chosen = sized->sizes.data[sized->chosen].nodes;
     qsort(sized->sizes.data, sized->sizes.len, sizeof *sized->sizes.data, by_nodes);

@@ -22,8 +22,8 @@ static int32_t most_end(int32_t layers, int32_t stages, int32_t stage)
 static weft_status check_shape(int32_t layers, int32_t stages)
 {
     if (stages < 1 || layers < stages)
-        return no_answer("fewer stages", "%d layers cannot fill %d stages", (int)layers,
-                         (int)stages);
+        return no_answer("fewer stages", "%s cannot fill %s", counted(layers, "layer").s,
+                         counted(stages, "stage").s);
     return WEFT_OK;
 }
 
@@ -330,9 +330,9 @@ weft_status adjust_partition(struct arena *keep, const struct pipeline_problem *
     for (size_t i = 0; i < adjuster.queue.len && !stop_now(problem->stop); i++)
         TRY(try_partition(&adjuster, adjuster.queue.data[i]));
     if (out->iteration_ns == INT64_MAX)
-        status = no_answer("more stages, or a smaller batch",
-                           "no partition of %d layers into %d stages fits", (int)problem->layers,
-                           (int)problem->stages);
+        status =
+            no_answer("more stages, or a smaller batch", "no partition of %s into %s fits",
+                      counted(problem->layers, "layer").s, counted(problem->stages, "stage").s);
 done:
     arena_free(scratch);
     return status;

@@ -210,9 +210,9 @@ static weft_status say_what_if(struct arena *keep, const struct layer_problem *p
                                           show_bytes((double)problem->limit_bytes).s)
                            : "which would fit, but take longer";
     array_push(keep, out,
-               arena_printf(keep, "%d of %d layers %s: otherwise stage %d would hold %s, %s.",
-                            (int)without.layers, (int)count_layers(problem->source), what,
-                            (int)without.stage, show_bytes((double)without.bytes).s, more));
+               arena_printf(keep, "%d of %s %s: otherwise stage %d would hold %s, %s.",
+                            (int)without.layers, counted(count_layers(problem->source), "layer").s,
+                            what, (int)without.stage, show_bytes((double)without.bytes).s, more));
 done:
     return status;
 }
@@ -245,8 +245,8 @@ static void say_counts(struct arena *keep, const struct layer_source *source,
     if (layers[at] == even)
         return;
     array_push(keep, out,
-               arena_printf(keep, "Stage %d has %d layers, an even share is %d: %s.", (int)at,
-                            (int)layers[at], (int)even, why_more(plan, at, even)));
+               arena_printf(keep, "Stage %d has %s, an even share is %d: %s.", (int)at,
+                            counted(layers[at], "layer").s, (int)even, why_more(plan, at, even)));
 }
 
 static void say_balance(struct arena *keep, const struct layer_plan *plan, reason_list *out)
@@ -260,9 +260,9 @@ static void say_balance(struct arena *keep, const struct layer_plan *plan, reaso
     array_push(keep, out,
                arena_printf(keep,
                             "Balance of time %.3f and of memory %.3f, where %.3f is the best that "
-                            "%d stages can have.",
+                            "%s can have.",
                             balance_degree(time, plan->stages), balance_degree(bytes, plan->stages),
-                            1 - 1.0 / plan->stages, (int)plan->stages));
+                            1 - 1.0 / plan->stages, counted(plan->stages, "stage").s));
 }
 
 weft_status layer_plan_reasons(struct arena *keep, const struct layer_problem *problem,
@@ -309,17 +309,16 @@ static weft_status say_no_setting(const struct layer_problem *p)
     const char *choices = pp_choices(scratch, p, &asked), *what = "";
     weft_status status;
     if (asked) {
-        what = p->global_batch ? arena_printf(scratch, "%lld samples", (long long)p->global_batch)
+        what = p->global_batch ? arena_printf(scratch, "%s", counted(p->global_batch, "sample").s)
                                : "any batch";
-        status =
-            no_answer("try another global batch, pin fewer dimensions or take another --space",
-                      "the space '%s' has no strategies that lay %s over %lld devices as asked",
-                      p->space->name, what, (long long)p->devices);
+        status = no_answer("try another global batch, pin fewer dimensions or take another --space",
+                           "the space '%s' has no strategies that lay %s over %s as asked",
+                           p->space->name, what, counted(p->devices, "device").s);
     } else {
-        what = p->pp ? arena_printf(scratch, " of %lld stages", (long long)p->pp) : "";
+        what = p->pp ? arena_printf(scratch, " of %s", counted(p->pp, "stage").s) : "";
         status = no_answer("take another --space, or fewer devices",
-                           "the space '%s' has no pipeline%s for %d layers on %lld devices",
-                           p->space->name, what, (int)p->source->layers, (long long)p->devices);
+                           "the space '%s' has no pipeline%s for %s on %s", p->space->name, what,
+                           counted(p->source->layers, "layer").s, counted(p->devices, "device").s);
         if (*choices)
             error_hint("take --pp %s, or another --space", choices);
     }
@@ -337,7 +336,7 @@ weft_status say_no_plan(const struct layer_problem *problem, const struct layer_
     if (!plans->settings)
         return say_no_setting(problem);
     return no_answer("more devices, a smaller batch or a larger space",
-                     "no plan of %d layers on %lld devices fits in %s",
-                     (int)problem->source->layers, (long long)problem->devices,
+                     "no plan of %s on %s fits in %s", counted(problem->source->layers, "layer").s,
+                     counted(problem->devices, "device").s,
                      show_bytes((double)problem->limit_bytes).s);
 }

@@ -52,8 +52,8 @@ static const char *recomputed_text(struct arena *keep, const struct plan *plan)
         any[layer[i] < 0 ? layers : layer[i]] |= plan_choice(plan, i)->recompute;
     for (int64_t k = 0; k < layers; k++)
         recomputed += any[k];
-    return recomputed ? arena_printf(keep, ", %lld of %lld layers recomputed",
-                                     (long long)recomputed, (long long)layers)
+    return recomputed ? arena_printf(keep, ", %lld of %s recomputed", (long long)recomputed,
+                                     counted(layers, "layer").s)
                       : "";
 }
 

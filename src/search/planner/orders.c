@@ -230,8 +230,9 @@ static weft_status keep_ordered(const struct plan_request *request, size_t befor
     return planned->trials.len
                ? WEFT_OK
                : no_answer("give a global batch that is a multiple of them, and leave degrees open",
-                           "no plan that was tried has the order's %d micro-batches on %d stages",
-                           p->micro_batches, p->stages);
+                           "no plan that was tried has the order's %s on %s",
+                           counted(p->micro_batches, "micro-batch").s,
+                           counted(p->stages, "stage").s);
 }
 
 /* Whether an earlier trial has the same degrees, in another order. */

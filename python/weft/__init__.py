@@ -61,7 +61,7 @@ class Cluster(Handle):
         return cast(int, library.weft_cluster_devices(self._pointer))
 
     def __repr__(self) -> str:
-        return f"<weft.Cluster {self.name}: {self.devices} devices>"
+        return f"<weft.Cluster {self.name}: {_draw.counted(self.devices, 'device')}>"
 
 
 class Prediction(Handle):
@@ -116,8 +116,8 @@ class Prediction(Handle):
     def _repr_html_(self) -> str:
         told = self.details
         parts = {name: value for name, value in told["breakdown"].items() if value > 0}
-        text = (f"{told['model']} on {told['devices']} devices: {_draw.duration(self.iteration_s)} an iteration, "
-                f"{self.samples_per_s:.3g} samples/s, {self.tflops_per_device:.3g} TFLOP/s per device")
+        text = (f"{told['model']} on {_draw.counted(told['devices'], 'device')}: {_draw.duration(self.iteration_s)} an iteration, "
+                f"{_draw.count(self.samples_per_s)} samples/s, {_draw.digits(self.tflops_per_device)} TFLOP/s per device")
         return "".join((_draw.heading(text), _draw.bar(parts, self.iteration_s), "<br>", _draw.legend(parts),
                         _memory_table(told["memory"])))
 
@@ -191,7 +191,10 @@ def _words(fields: Mapping[str, Any]) -> str:
     if "degrees" in fields:
         return _value(fields["degrees"])
     stages = fields.get("stages", [])
-    return f"{len(stages)} stages of {', '.join(str(stage['devices']) for stage in stages)} devices"
+    each = [stage["devices"] for stage in stages]
+    few = ", ".join(str(number) for number in each[:-1])
+    last = _draw.counted(each[-1], "device") if each else "no devices"
+    return f"{_draw.counted(len(each), 'stage')} of {few + ' and ' if few else ''}{last}"
 
 
 class Comparison:
@@ -207,7 +210,7 @@ class Comparison:
         return max(fitting, key=lambda name: fitting[name]) if fitting else None
 
     def __repr__(self) -> str:
-        return "\n".join(f"{name}: {_draw.duration(one.iteration_s)}, {one.samples_per_s:.4g} samples/s, "
+        return "\n".join(f"{name}: {_draw.duration(one.iteration_s)}, {_draw.count(one.samples_per_s)} samples/s, "
                          f"{'fits' if one.fits else 'does not fit'}" for name, one in self.predictions.items())
 
     def _repr_html_(self) -> str:
@@ -217,7 +220,7 @@ class Comparison:
         for name, one in self.predictions.items():
             parts = {key: value for key, value in one.breakdown.items() if value > 0}
             used.update(dict.fromkeys(parts))
-            rows.append((name, _draw.bar(parts, most), _draw.duration(one.iteration_s), f"{one.samples_per_s:.4g}",
+            rows.append((name, _draw.bar(parts, most), _draw.duration(one.iteration_s), _draw.count(one.samples_per_s),
                          _draw.gibibytes(one.peak_bytes), "fits" if one.fits else "does not fit"))
         return _draw.table(("plan", "where time goes", "iteration", "samples/s", "peak", ""), rows) + _draw.legend(used)
 

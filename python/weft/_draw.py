@@ -20,19 +20,29 @@ COLOURS = {
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"))
 
 
+def digits(value: float) -> str:
+    """Three significant digits, all before the point where there are more, and never an exponent of ten: 1234.5 is "1234"."""
+    return f"{value:.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
+
+
 def count(value: float) -> str:
     """1234567 as "1.23 M"."""
     for size, unit in _UNITS:
         if abs(value) >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.3g}"
+            return f"{digits(value / size)} {unit}"
+    return digits(value)
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 stage", "2 stages"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:
     for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
+            return f"{digits(seconds / size)} {unit}"
+    return f"{digits(seconds * 1e9)} ns"
 
 
 def gibibytes(value: float) -> str:

@@ -84,3 +84,6 @@ assert chosen.predictions["full"].samples_per_s > chosen.predictions["slow"].sam
 low, high = both.predictions["again"].interval_s
 assert low < high
 assert "13b" in repr(plan) and "fits" in repr(both)
+assert "2 stages of 16 and 16 devices" in repr(plan), repr(plan)
+assert "1 device>" in repr(weft.Cluster("piz-daint:1"))
+assert (weft._draw.duration(1234.6), weft._draw.count(12.345e3), weft._draw.count(999.7)) == ("1235 s", "12.3 K", "1000")

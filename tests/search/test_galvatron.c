@@ -11,6 +11,7 @@
 
 #include "layer_plans_naive.h"
 #include "rounds.h"
+#include "search/galvatron/best_cuts.h"
 #include "search/galvatron/stage_front.h"
 
 enum { LAB_LAYERS = 5, LAB_KINDS = 3, LAB_BOUNDARIES = 2 };
@@ -416,6 +417,45 @@ static void finds_all_plans_of_a_stage(void **unused)
     assert_true(count < 100 || inside > count / 20);
 }
 
+/* ---- equal runs ------------------------------------------------------------------------------ */
+
+static bool same_layers(const struct lab *lab, struct layer_run a, struct layer_run b)
+{
+    bool same = a.count == b.count;
+    for (int32_t l = 0; same && l < a.count; l++)
+        same = lab->kind[a.first + l] == lab->kind[b.first + l] &&
+               (l == 0 || lab->boundary[a.first + l] == lab->boundary[b.first + l]);
+    return same;
+}
+
+/* Runs of the same layers are searched once, others never share an answer. */
+static void equal_runs_are_one(void **unused)
+{
+    (void)unused;
+    int shared = 0;
+    for (int i = 0; i < rounds_of(200); i++) {
+        struct lab lab;
+        struct layer_table table;
+        struct arena *arena = arena_new();
+        lab_draw(&lab, (uint64_t)(i + 800000));
+        if (open_stage(&lab, arena, &table)) {
+            struct run_hashes hashes = run_hashes_new(arena, &lab.source);
+            struct cutter cutter = cutter_new(arena, &table, &hashes);
+            int32_t n = lab.source.layers;
+            for (int32_t k = 0; k < n * n * n; k++) {
+                struct layer_run a = {k / n / n, 1 + k % n}, b = {k / n % n, 1 + k % n};
+                if (a.first + a.count > n || b.first + b.count > n)
+                    continue;
+                bool one = cutter_run(&cutter, 0, a) == cutter_run(&cutter, 0, b);
+                assert_true(one == same_layers(&lab, a, b));
+                shared += one && a.first != b.first;
+            }
+        }
+        arena_free(arena);
+    }
+    assert_true(shared > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +463,7 @@ int main(void)
         cmocka_unit_test(answers_the_same_again), cmocka_unit_test(answers_when_stopped),
         cmocka_unit_test(explores_batches),       cmocka_unit_test(adjusts_partitions),
         cmocka_unit_test(searches_longer_models), cmocka_unit_test(finds_all_plans_of_a_stage),
+        cmocka_unit_test(equal_runs_are_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

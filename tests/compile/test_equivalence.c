@@ -397,6 +397,16 @@ static bool mix_buckets(struct rng *rng, struct graph *graph)
     return true;
 }
 
+/* Weights that are gathered for a forward pass are not there for the backward pass. */
+static bool mix_gathers(struct rng *rng, struct graph *graph)
+{
+    struct task *task = any_task(rng, graph, PURPOSE_DATA);
+    if (!task || task->stream != STREAM_PARAMETER || task->micro_batch < 0 || graph->buckets < 2)
+        return false;
+    task->about = (task->about + 1) % graph->buckets;
+    return true;
+}
+
 static bool shrink_exchange(struct rng *rng, struct graph *graph)
 {
     struct task *task = any_task(rng, graph, PURPOSE_DATA);
@@ -426,11 +436,17 @@ static const struct mutation {
     bool (*apply)(struct rng *rng, struct graph *graph); /* false: nothing to change here */
     int least; /* percent that must be found: some dependencies only hold work back */
 } MUTATIONS[] = {
-    {"drop a dependency", drop_dependency, 50},   {"drop a step", drop_step, 95},
-    {"drop an operator", drop_operator, 95},      {"drop a recomputation", drop_recomputation, 100},
-    {"change a step", change_step, 95},           {"forget what an item needs", forget_need, 50},
-    {"mix micro-batches", mix_micro_batches, 95}, {"mix buckets", mix_buckets, 95},
-    {"shrink an exchange", shrink_exchange, 95},  {"change a split", change_split, 95},
+    {"drop a dependency", drop_dependency, 50},
+    {"drop a step", drop_step, 95},
+    {"drop an operator", drop_operator, 95},
+    {"drop a recomputation", drop_recomputation, 100},
+    {"change a step", change_step, 95},
+    {"forget what an item needs", forget_need, 50},
+    {"mix micro-batches", mix_micro_batches, 95},
+    {"mix buckets", mix_buckets, 95},
+    {"mix gathers", mix_gathers, 95},
+    {"shrink an exchange", shrink_exchange, 95},
+    {"change a split", change_split, 95},
 };
 
 /* Of few cases, as under sanitizers, two standard deviations fewer may be found. */

@@ -94,32 +94,79 @@ struct traces {
     size_t len, cap;
 };
 
-/* Computes (1) with the second neighbour's option in the inner loop; `rest` is the side of v
- * towards it. */
+/* Two doubles and two integers in a vector register of any processor: compilers do not make vectors of a choice. */
+typedef __attribute__((vector_size(16))) double two_reals;
+typedef __attribute__((vector_size(16))) int64_t two_whole;
+/* So many options of the second neighbour are looked at together: what is least for each stays in registers. */
+enum { PAIRS = 4, ABREAST = 2 * PAIRS };
+
+static two_whole choose(two_whole mask, two_whole yes, two_whole no)
+{
+    return (mask & yes) | (~mask & no);
+}
+
+/* The side of v towards its second neighbour, ABREAST options of that by ABREAST, each option by option of v: what is read
+ * together lies together. The last ones are filled up with INFINITY. */
+static double *side_of(struct arena *scratch, const struct core *c, int32_t v, int32_t b)
+{
+    size_t own = (size_t)c->options[v], count = (size_t)c->options[b];
+    size_t wide = (count + ABREAST - 1) / ABREAST * ABREAST;
+    double *side = ARENA_ARRAY(scratch, double, own *wide);
+    for (size_t k = 0; k < wide; k++)
+        for (size_t i = 0; i < own; i++)
+            side[(k / ABREAST * own + i) * ABREAST + k % ABREAST] =
+                k < count ? pair_value(c, v, b, (int32_t)i, (int32_t)k) : INFINITY;
+    return side;
+}
+
+/* The other side with v's own time, option by option of the first neighbour. */
+static double *before_of(struct arena *scratch, const struct core *c, int32_t v, int32_t a)
+{
+    double *before = ARENA_ARRAY(scratch, double, (size_t)c->options[a] * (size_t)c->options[v]);
+    for (int32_t j = 0; j < c->options[a]; j++)
+        for (int32_t i = 0; i < c->options[v]; i++)
+            before[(size_t)j * (size_t)c->options[v] + (size_t)i] =
+                c->own[v][i] + pair_value(c, v, a, i, j);
+    return before;
+}
+
+/* The minimum of (1), and where it is, for some options of the second neighbour, at most ABREAST. */
+static void least_abreast(const double *before, const double *side, int32_t options, size_t count,
+                          double *least, uint16_t *option)
+{
+    two_reals sum[PAIRS];
+    two_whole at[PAIRS] = {0};
+    for (int k = 0; k < PAIRS; k++)
+        sum[k] = (two_reals){INFINITY, INFINITY};
+    for (int32_t i = 0; i < options; i++, side += ABREAST)
+        for (int k = 0; k < PAIRS; k++) {
+            two_reals one;
+            memcpy(&one, side + 2 * k, sizeof one);
+            one += before[i];
+            two_whole less = one < sum[k];
+            sum[k] = (two_reals)choose(less, (two_whole)one, (two_whole)sum[k]);
+            at[k] = choose(less, (two_whole){i, i}, at[k]);
+        }
+    for (size_t k = 0; k < count; k++) {
+        least[k] = sum[k / 2][k % 2];
+        option[k] = (uint16_t)at[k / 2][k % 2];
+    }
+}
+
+/* Computes (1) with the options of v in the inner loop. */
 static void eliminate_between(struct arena *scratch, struct core *c, struct trace *t)
 {
     int32_t a = t->near[0], b = t->near[1], v = t->v;
-    size_t wide = (size_t)c->options[b], entries = (size_t)c->options[a] * wide;
-    double *sum = ARENA_ARRAY(scratch, double, entries);
-    double *rest = ARENA_ARRAY(scratch, double, wide);
-    t->option = ARENA_ARRAY(scratch, uint16_t, entries);
-    for (size_t i = 0; i < entries; i++)
-        sum[i] = INFINITY;
-    for (int32_t i = 0; i < c->options[v] && !stop_now(c->stop); i++) {
-        for (int32_t k = 0; k < c->options[b]; k++)
-            rest[k] = pair_value(c, v, b, i, k);
-        for (int32_t j = 0; j < c->options[a]; j++) {
-            double before = c->own[v][i] + pair_value(c, v, a, i, j);
-            double *row = sum + (size_t)j * wide;
-            uint16_t *option = t->option + (size_t)j * wide;
-            for (size_t k = 0; k < wide; k++) {
-                bool less = before + rest[k] < row[k];
-                row[k] = less ? before + rest[k] : row[k];
-                option[k] = less ? (uint16_t)i : option[k];
-            }
-        }
-    }
+    size_t own = (size_t)c->options[v], count = (size_t)c->options[b];
+    size_t entries = (size_t)c->options[a] * count;
+    const double *side = side_of(scratch, c, v, b), *before = before_of(scratch, c, v, a);
     const double *there = *core_pair(c, a, b);
+    double *sum = ARENA_ARRAY(scratch, double, entries);
+    t->option = ARENA_ARRAY(scratch, uint16_t, entries);
+    for (size_t k = 0; k < count && !stop_now(c->stop); k += ABREAST)
+        for (size_t j = 0, at = k; j < (size_t)c->options[a]; j++, at += count)
+            least_abreast(before + j * own, side + k * own, c->options[v],
+                          count - k < ABREAST ? count - k : ABREAST, sum + at, t->option + at);
     for (size_t i = 0; there && i < entries; i++)
         sum[i] += there[i]; /* a < b, as neighbours are listed */
     *core_pair(c, a, b) = sum;
@@ -173,7 +220,9 @@ static struct core copy_core(struct arena *scratch, const struct core *c)
     copy.stop = c->stop;
     memcpy(copy.gone, c->gone, n * sizeof *copy.gone);
     memcpy(copy.own, c->own, n * sizeof *copy.own);
-    memcpy(copy.pair, c->pair, n * n * sizeof *copy.pair);
+    for (size_t v = 0; v < n; v++)
+        if (!c->gone[v]) /* nobody asks for edges of those that are */
+            memcpy(copy.pair + v * n, c->pair + v * n, n * sizeof *copy.pair);
     memcpy(copy.near, c->near, n * sizeof *copy.near);
     return copy;
 }
@@ -232,12 +281,27 @@ static double eliminate_each(const struct core *c, int32_t v, int32_t *option)
     return best;
 }
 
+/* Variables with one option leave first: what they cost their neighbours is those's own. */
+static void eliminate_fixed(struct arena *scratch, struct core *core, int32_t keep,
+                            struct traces *traces, double *sum)
+{
+    for (int32_t v = 0; v < core->variables; v++) {
+        if (core->gone[v] || v == keep || core->options[v] > 1)
+            continue;
+        struct trace t = {.v = v};
+        *sum += eliminate_alone(scratch, core, &t);
+        take_option(scratch, core, v, 0);
+        array_push(scratch, traces, t);
+    }
+}
+
 /* Eliminates variables but one by (1), as far as that goes; returns the first that has three neighbours or more, -1:
  * none is left. */
 static int32_t eliminate_easy(struct arena *scratch, struct core *core, int32_t keep,
                               struct traces *traces, double *sum)
 {
     int32_t v;
+    eliminate_fixed(scratch, core, keep, traces, sum);
     while ((v = next_variable(core, keep)) >= 0 && neighbours(core, v)->count <= 2) {
         const struct core_near *near = neighbours(core, v);
         struct trace t = {v, near->count, {near->first[0], near->first[1]}, NULL};

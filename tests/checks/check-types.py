@@ -18,11 +18,13 @@ SRC = ROOT / "src"
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
 TAGGED = re.compile(r"\b(?:struct|union|enum)\s+(\w+)\s*\{")
 OPAQUE = re.compile(r"^(?:struct|union) (\w+);", re.M)
+ATTRIBUTE = re.compile(r"__attribute__\s*\(\(.*?\)\)+")
 TYPEDEF = re.compile(r"\btypedef\b([^;{}]*(?:\{[^{}]*\})?[^;{}]*);", re.S)
 
 
 def typedef_name(text):
     """Of `weft_status rule(int)`, `bool (*rule)(int)`, `ARRAY(struct x) list`, `struct {...} thing`."""
+    text = ATTRIBUTE.sub("", text)
     text = re.sub(r"\bARRAY\([^)]*\)", " ", text)
     found = re.search(r"\(\*(\w+)\)", text) or re.search(r"(\w+)\s*\(", text)
     return (found or re.search(r"(\w+)\s*(?:\[\w*\])?\s*$", text)).group(1)

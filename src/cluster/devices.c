@@ -93,6 +93,9 @@ static const struct device DEVICES[] = {
         HOST_PCIE4, MIB(72), 128, "NVIDIA Ada whitepaper, with fp32 accumulation"),
     GPU("L40S", "ada", MIB(46068), 864 * GB_PER_S, RATES(91.6, 183, 362, 362, 733, 0), HOST_PCIE4,
         MIB(96), 142, "NVIDIA L40S datasheet"),
+    /* Of its memory, the share that an L40S shows. Units: 7,424 lanes of 128. */
+    GPU("L4", "ada", MIB(23034), 300 * GB_PER_S, RATES(30.3, 60, 121, 121, 242.5, 0), HOST_PCIE4,
+        MIB(48), 58, "NVIDIA L4 datasheet, rates without sparsity"),
     GPU("A100-SXM4-40GB", "ampere", MIB(40536), 1555 * GB_PER_S, A100_RATES, HOST_PCIE4, MIB(40),
         108, "NVIDIA A100 datasheet"),
     GPU("A100-SXM4-80GB", "ampere", MIB(81251), 2039 * GB_PER_S, A100_RATES, HOST_PCIE4, MIB(40),
@@ -105,6 +108,9 @@ static const struct device DEVICES[] = {
         132, "NVIDIA H100 whitepaper"),
     GPU("H800-SXM5-80GB", "hopper", MIB(81079), 3352 * GB_PER_S, HOPPER_RATES, HOST_PCIE5, MIB(50),
         132, "as H100-SXM5-80GB but for NVLink (DeepSeek-AI, Insights into DeepSeek-V3)"),
+    /* Of its memory, what an H100 of 96 GB shows. */
+    GPU("H20-SXM5-96GB", "hopper", MIB(97871), 4000 * GB_PER_S, RATES(44, 74, 148, 148, 296, 0),
+        HOST_PCIE5, MIB(60), 78, "NVIDIA H20 as published at its launch, rates without sparsity"),
     GPU("H100-PCIe-80GB", "hopper", MIB(81559), 2039 * GB_PER_S,
         RATES(51.2, 378, 756, 756, 1513, 0), HOST_PCIE5, MIB(50), 114,
         "NVIDIA H100 PCIe datasheet"),

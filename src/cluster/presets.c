@@ -274,6 +274,11 @@ static const struct machine HGX_H800 = {
     NVSWITCH_NODE("H800-SXM5-80GB", CPU_SAPPHIRE_RAPIDS, PCIE5, 8, NVLINK2),
     RAILS(8, 400, "NVIDIA DGX SuperPOD H100", 32),
 };
+static const struct machine HGX_H20 = {
+    .notes = "HGX H20: as DGX H100, whose NVLinks it has (900 GB/s both ways together)",
+    NVSWITCH_NODE("H20-SXM5-96GB", CPU_SAPPHIRE_RAPIDS, PCIE5, 18, NVLINK2),
+    RAILS(8, 400, "NVIDIA DGX SuperPOD H100", 32),
+};
 static const struct machine TORCHTITAN_H100 = {
     .notes = "torchtitan's benchmarks: 8 H100 of 96 GB HBM2e at 500 W, NVLink 4, 400 Gb/s each; "
              "fabric as DGX SuperPOD H100",
@@ -319,6 +324,15 @@ static const struct machine G6E = {
     .notes = "AWS EC2 g6e.48xlarge: 8 L40S on PCIe 4, 400 Gb/s EFA",
     CARDS("L40S", CPU_ZEN2, PCIE4),
     NICS(4, 100),
+    .fabric = FABRIC_SWITCH,
+    .fabric_source = "EC2 placement group, full bisection: assumed",
+    .tiers = PLACEMENT_GROUP,
+};
+static const struct machine G6 = {
+    .notes = "AWS EC2 g6.48xlarge: 8 L4 on PCIe 4, 100 Gb/s",
+    CARDS("L4", CPU_ZEN2, PCIE4),
+    NICS(1, 100),
+    .nics_on_sockets = true,
     .fabric = FABRIC_SWITCH,
     .fabric_source = "EC2 placement group, full bisection: assumed",
     .tiers = PLACEMENT_GROUP,
@@ -414,6 +428,7 @@ static const struct cluster_preset PRESETS[] = {
     {"hgx-a800", "HGX A800, eight 200 Gb/s rails", "NVIDIA", &HGX_A800},
     {"dgx-h100", "DGX H100, eight 400 Gb/s rails", "NVIDIA", &DGX_H100},
     {"hgx-h800", "HGX H800, eight 400 Gb/s rails", "DeepSeek-AI", &HGX_H800},
+    {"hgx-h20", "HGX H20, eight 400 Gb/s rails", "NVIDIA", &HGX_H20},
     {"torchtitan-h100", "8 H100-96GB at 500 W, eight 400 Gb/s NICs", "torchtitan",
      &TORCHTITAN_H100},
     {"hgx-h200", "HGX H200, eight 400 Gb/s rails", "NVIDIA", &HGX_H200},
@@ -426,6 +441,7 @@ static const struct cluster_preset PRESETS[] = {
     {"h100-pcie", "8 H100 PCIe, NVLink bridges, four 400 Gb/s rails", "NVIDIA", &H100_PCIE},
     {"h100-nvl", "8 H100 NVL, NVLink bridges, four 400 Gb/s rails", "NVIDIA", &H100_NVL},
     {"g6e", "AWS g6e: 8 L40S on PCIe, 400 Gb/s EFA", "AWS", &G6E},
+    {"g6", "AWS g6: 8 L4 on PCIe, 100 Gb/s", "AWS", &G6},
     {"rtx-4090", "8 RTX 4090 on PCIe, 100 Gb/s", "assumed", &RTX_4090},
     {"rtx-pro-6000", "8 RTX PRO 6000 on PCIe, eight 400 Gb/s rails", "NVIDIA", &RTX_PRO_SERVER},
     {"mi300x", "8 MI300X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI300X},

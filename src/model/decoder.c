@@ -17,7 +17,7 @@ enum activation decoder_activation(const struct decoder *d)
 static weft_status check_window(const struct decoder *d, const struct doc *where)
 {
     static const char NEEDS[] = "give 'window' as well";
-    if (d->full_every && !d->window && !d->delta_heads)
+    if (d->full_every && !d->window && !d->delta_heads && d->full_rotary)
         return doc_error(
             option_at(where, "full_every"), NEEDS,
             "'full_every' says which layers have no 'window', but no 'window' is given");
@@ -138,10 +138,21 @@ struct block_style decoder_style(const struct decoder *d, int64_t layer)
                                 .gated = crosses(d, layer)};
 }
 
+static bool is_full(const struct decoder *d, int64_t layer)
+{
+    return d->full_every && (layer + 1) % d->full_every == 0;
+}
+
 static bool sees_all(const struct decoder *d, int64_t layer)
 {
     bool all = !d->window && !d->delta_heads;
-    return all || (d->full_every && (layer + 1) % d->full_every == 0);
+    return all || is_full(d, layer);
+}
+
+/* Where all layers see everything, those of full_every are the ones without positions (SmolLM3). */
+static bool has_rotary(const struct decoder *d, int64_t layer)
+{
+    return d->full_rotary || !(d->full_every ? is_full(d, layer) : sees_all(d, layer));
 }
 
 int64_t decoder_period(const struct decoder *d)
@@ -153,7 +164,7 @@ bool decoder_alike(const struct decoder *d, int64_t one, int64_t other)
 {
     int64_t deep = decoder_deepstack(d);
     bool same = one == other || (one >= deep && other >= deep);
-    return same && sees_all(d, one) == sees_all(d, other) && crosses(d, one) == crosses(d, other);
+    return same && is_full(d, one) == is_full(d, other) && crosses(d, one) == crosses(d, other);
 }
 
 static double rope_base(const struct decoder *d, int64_t layer)
@@ -179,7 +190,7 @@ struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
         .sinks = d->sinks,
         .qk_norm = d->qk_norm,
         .apart = d->apart,
-        .rotary = !all || d->full_rotary,
+        .rotary = has_rotary(d, layer),
         .rotated = d->rotary_share < 1 ? (int64_t)(d->rotary_share * (double)depth) / 2 * 2 : 0,
         .rope_base = rope_base(d, layer),
         .output_gate = d->output_gate,

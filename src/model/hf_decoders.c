@@ -1,0 +1,71 @@
+/* hf_decoders.c - the keys of further decoders' configurations. */
+#include "model/hf_rows.h"
+
+/* Every so-many-th layer has no rotary positions; all of them see everything. */
+const struct hf_row SMOLLM3[] = {
+    DECODER("36", "2048", "16", "11008", "128256", "32768"),
+    KV_HEADS("4"),
+    HEAD_DIM(NULL),
+    ATTENTION_BIAS("false"),
+    {"mlp_bias", NULL, RULE_EXPECTED, "false"},
+    NO_WINDOW,
+    {"no_rope_layer_interval", "full_every", RULE_COUNT, "4"},
+    {NULL, "full_rotary", RULE_FIXED, "false"},
+    SILENT("no_rope_layers"),
+    SILENT("layer_types"),
+    TIED("true"),
+    ROPE("2000000"),
+};
+
+/* Numbers that embeddings, residuals, scores and logits are multiplied by, which models here are not. */
+#define MULTIPLIERS                                                                                \
+    {"embedding_multiplier", NULL, RULE_EXPECTED, "1"},                                            \
+        {"residual_multiplier", NULL, RULE_EXPECTED, "1"},                                         \
+        {"attention_multiplier", NULL, RULE_EXPECTED, "1"},                                        \
+        {"logits_scaling", NULL, RULE_EXPECTED, "1"}
+const struct hf_row GRANITE[] = {
+    DECODER("32", "4096", "32", "11008", "32000", "2048"),
+    KV_HEADS(NULL),
+    ATTENTION_BIAS("false"),
+    {"mlp_bias", NULL, RULE_EXPECTED, "false"},
+    MULTIPLIERS,
+    TIED("false"),
+    ROPE("10000"),
+};
+
+const struct hf_row GRANITE_MOE[] = {
+    DECODER("32", "4096", "32", "11008", "32000", "2048"),
+    KV_HEADS(NULL),
+    ATTENTION_BIAS("false"),
+    {"num_local_experts", "experts", RULE_COUNT, "8"},
+    {"num_experts_per_tok", "top_k", RULE_COUNT, "2"},
+    MULTIPLIERS,
+    TIED("false"),
+    ROPE("10000"),
+    BALANCE("0.001"),
+};
+
+/* Routers as DeepSeek-V3's, and plain attention whose products have biases before it only. */
+const struct hf_row GLM4_MOE[] = {
+    DECODER("46", "4096", "96", "10944", "151552", "131072"),
+    KV_HEADS("8"),
+    HEAD_DIM("128"),
+    {"attention_bias", "qkv_bias", RULE_BOOL, "false"},
+    {"use_qk_norm", "qk_norm", RULE_BOOL, "false"},
+    {"partial_rotary_factor", "rotary_share", RULE_SHARE, "0.5"},
+    {"n_routed_experts", "experts", RULE_COUNT, "128"},
+    {"n_shared_experts", "shared_experts", RULE_NUMBER, "1"},
+    {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},
+    {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "1408"},
+    {"first_k_dense_replace", "first_dense", RULE_NUMBER, "1"},
+    {"n_group", "router_groups", RULE_COUNT, "1"},
+    {"topk_group", "router_group_top_k", RULE_COUNT, "1"},
+    {"routed_scaling_factor", "router_scale", RULE_SHARE, "1"},
+    SILENT("norm_topk_prob"),
+    {NULL, "router", RULE_FIXED, "sigmoid"},
+    {NULL, "balance", RULE_FIXED, "sequence"},
+    {NULL, "balance_bias", RULE_FIXED, "true"},
+    NEXT_TOKENS,
+    TIED("false"),
+    ROPE("10000"),
+};

@@ -245,11 +245,41 @@ static void test_random_plans(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Gates of one number after all weights of whole 16 bytes, which begin at such places then. */
+static void test_odd_weights_come_last(void **state)
+{
+    (void)state;
+    struct model *model;
+    struct plan *plan;
+    assert_int_equal(
+        model_open("llama3.2-11b-vision",
+                   "layers: 4, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq: 16, vocab: 96, "
+                   "cross_first: 1, cross_every: 3, vision_layers: 3, vision_global_layers: 1, "
+                   "vision_hidden: 16, vision_heads: 2, vision_ffn: 64, vision_image: 8, "
+                   "vision_patch: 4, vision_tile_shapes: 3, vision_taps: [1, 2]",
+                   &model),
+        WEFT_OK);
+    struct degrees d = {.micro_batch = 1, .global_batch = 1};
+    assert_int_equal(plan_from_degrees(model, clusters[1], &d, &plan), WEFT_OK);
+    struct trained *trained = run_in(plan, DTYPE_BF16, 0);
+    int odd = 0, whole_after = 0;
+    for (int i = 0; i < trained->weights; i++) {
+        bool whole = trained->weight[i].elements % 8 == 0;
+        odd += !whole;
+        whole_after += whole && odd > 0;
+    }
+    assert_true(odd > 0 && whole_after == 0);
+    trained_free(trained);
+    plan_free(plan);
+    model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_compute_what_one_rank_does),
         cmocka_unit_test(test_borders_of_images),
+        cmocka_unit_test(test_odd_weights_come_last),
         cmocka_unit_test(test_random_plans),
     };
     return cmocka_run_group_tests(tests, open_run_models, close_run_models);

@@ -112,8 +112,18 @@ static enum update update_of(const struct rank *r, const struct op *op, int32_t 
     return is_matrix(r, op, weight) ? UPDATED_WHOLE : UPDATED_ELEMENTS;
 }
 
-/* Adds those of a bucket's weights that are updated so. */
-static void add_weights(struct rank *r, struct store *store, enum update update)
+/* Whether a weight is of whole 16 bytes, as a GPU's kernels want those after it to begin. */
+static bool is_whole(const struct rank *r, int64_t instance, int32_t weight)
+{
+    enum { UNIT = 8 }; /* elements of 16 bits */
+    const struct laid *laid = r->local_op[instance].laid;
+    struct layout layout = layout_of(laid->op, &laid->op->weight[weight].operand,
+                                     &laid->choice->split, r->plan->step_samples, FLOW_FORWARD);
+    return layout_local(&layout) % UNIT == 0;
+}
+
+/* Adds those of a bucket's weights that are updated so, and are whole or are not. */
+static void add_some(struct rank *r, struct store *store, enum update update, bool whole)
 {
     const struct bucket *bucket = &r->graph->bucket[store->bucket];
     for (int64_t i = bucket->first; i <= bucket->last; i++) {
@@ -121,9 +131,15 @@ static void add_weights(struct rank *r, struct store *store, enum update update)
         if (r->graph->uses->bucket_of[i] != store->bucket || !plan_holds_weights(r->plan, i))
             continue;
         for (int32_t w = 0; w < op->weights; w++)
-            if (update_of(r, op, w) == update)
+            if (update_of(r, op, w) == update && is_whole(r, i, w) == whole)
                 add_weight(r, store, i, w);
     }
+}
+
+static void add_weights(struct rank *r, struct store *store, enum update update)
+{
+    add_some(r, store, update, true);
+    add_some(r, store, update, false);
 }
 
 /* stores.c, I3 */

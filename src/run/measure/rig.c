@@ -233,15 +233,15 @@ static void set_call(struct rig *rig, const struct ask *ask, const struct asker 
 {
     memcpy(rig->size, asker->size, sizeof rig->size);
     op_full_size(asker->op, asker->size[0], rig->whole);
-    rig->call = (struct kernel_call){.op = asker->op,
-                                     .size = rig->size,
-                                     .begin = rig->begin,
-                                     .whole = rig->whole,
-                                     .adds_once = true,
-                                     .dtype = ask->work.dtype,
-                                     .seed = 1,
-                                     .dropout = 0.1F,
-                                     .stream = rig->stream};
+    rig->call =
+        (struct kernel_call){.op = asker->op,
+                             .size = rig->size,
+                             .begin = rig->begin,
+                             .whole = rig->whole,
+                             .adds_once = true,
+                             .dtype = ask->work.dtype,
+                             .seed = 1, /* without dropout, as `train` runs unless it is told */
+                             .stream = rig->stream};
     rig->call.pitch = pitch_of(rig);
 }
 

@@ -197,13 +197,7 @@ static __device__ __forceinline__ void outputs(const scan_shape &s, const scan_k
     float *left = tile_at(0), *right = tile_at(1);
     piece sum = {};
     load_logs(logs, s, room, at);
-    for (int64_t n = 0; n < s.state; n += SCAN_TILE) {
-        fill_tile(left, [&](int i, int j) { return feature_of<T>(s, k, at, true, i, n + j); });
-        fill_tile(right, [&](int p, int j) { return state_of(s, room.marks, at, first + p, n + j); });
-        __syncthreads();
-        tile_product<T, false, true>(sum, left, right);
-        __syncthreads();
-    }
+    add_states<T>(sum, s, k, at, true, room.marks, first);
     each_number(sum, [&](int i, int, float &x) { x *= left_from_begin(logs, i); });
     fill_tile(left, [&](int i, int j) { return query_pair(s, room, at, logs, i, j); });
     fill_tile(right, [&](int j, int p) { return value_of<T>(s, k, room, at, j, first + p); });

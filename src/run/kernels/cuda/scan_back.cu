@@ -20,13 +20,7 @@ static __device__ __forceinline__ void errors_of(const scan_shape &s, const scan
         });
         return;
     }
-    for (int64_t n = 0; n < s.state; n += SCAN_TILE) {
-        fill_tile(left, [&](int i, int j) { return feature_of<T>(s, k, at, false, i, n + j); });
-        fill_tile(right, [&](int p, int j) { return state_of(s, room.back, at, first + p, n + j); });
-        __syncthreads();
-        tile_product<T, false, true>(e, left, right);
-        __syncthreads();
-    }
+    add_states<T>(e, s, k, at, false, room.back, first);
     each_number(e, [&](int i, int, float &x) { x *= left_at_end(logs, i); });
     fill_tile(left, [&](int i, int j) { return query_pair(s, room, at, logs, i, j); });
     fill_tile(right, [&](int i, int p) { return gradient_of<T>(s, g, at, i, first + p); });

@@ -115,26 +115,17 @@ template <class F> static __device__ __forceinline__ void each_number(piece &p, 
 /* Sums over the columns of each row of weigh(row, column, number), added to to[row]; `part` has two numbers for each row. */
 template <class F> static __device__ __forceinline__ void add_row_sums(piece &p, float *to, float *part, F weigh)
 {
-    int row = piece_row() + threadIdx.x % 32 / 4;
-    float sum[2][2] = {};
-    int column = piece_column() + 2 * (threadIdx.x % 4);
+    int first = piece_row() + threadIdx.x % 32 / 4;
+    float sum[4] = {}; /* of rows that are 8 apart */
+    each_number(p, [&](int row, int column, float &x) { sum[(row - first) / 8] += weigh(row, column, x); });
 #pragma unroll
-    for (int r = 0; r < 2; r++)
-#pragma unroll
-        for (int n = 0; n < 4; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                sum[r][i / 2] += weigh(row + r * 16 + i / 2 * 8, column + n * 8 + i % 2, p.c[r][n][i]);
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            float all = sum[r][h];
-            all += __shfl_xor_sync(0xffffffffu, all, 1);
-            all += __shfl_xor_sync(0xffffffffu, all, 2);
-            if (threadIdx.x % 4 == 0)
-                part[piece_column() / 32 * SCAN_TILE + row + r * 16 + h * 8] = all;
-        }
+    for (int h = 0; h < 4; h++) {
+        float all = sum[h];
+        all += __shfl_xor_sync(0xffffffffu, all, 1);
+        all += __shfl_xor_sync(0xffffffffu, all, 2);
+        if (threadIdx.x % 4 == 0)
+            part[piece_column() / 32 * SCAN_TILE + first + h * 8] = all;
+    }
     __syncthreads();
     if (threadIdx.x < SCAN_TILE)
         to[threadIdx.x] += part[threadIdx.x] + part[SCAN_TILE + threadIdx.x];
@@ -296,6 +287,21 @@ static __device__ __forceinline__ float state_of(const scan_shape &s, const floa
     bool there = p < s.depth && n < s.state;
     float x = states[there ? (chunk_index(s, at) * s.depth + p) * s.state + n : 0];
     return there ? x : 0;
+}
+
+/* A chunk's queries (c) or keys times the rows from `first` on of its state, added to a piece by way of two tiles. */
+template <class T>
+static __device__ __forceinline__ void add_states(piece &sum, const scan_shape &s, const scan_kept &k, const spot &at,
+                                                  bool is_c, const float *states, int64_t first)
+{
+    float *left = tile_at(0), *right = tile_at(1);
+    for (int64_t n = 0; n < s.state; n += SCAN_TILE) {
+        fill_tile(left, [&](int i, int j) { return feature_of<T>(s, k, at, is_c, i, n + j); });
+        fill_tile(right, [&](int p, int j) { return state_of(s, states, at, first + p, n + j); });
+        __syncthreads();
+        tile_product<T, false, true>(sum, left, right);
+        __syncthreads();
+    }
 }
 
 /* Sums of ln r of a chunk into shared memory. */

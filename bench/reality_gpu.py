@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Prediction against a real GPU: step time and peak memory of `weft train --device cuda` beside `weft simulate`.
 
-  bench/reality_gpu.py build/weft --cluster one-h200.yaml     30 models and plans on one GPU
+  bench/reality_gpu.py build/weft --cluster one-h200.yaml             30 models and plans on one GPU
+  bench/reality_gpu.py build/weft --cluster one-h200.yaml --others    models of other families
 
 Every row is predicted twice: from the shipped data alone, and after `weft profile measure --device cuda` has measured
 its kernels. The median of the last steps counts; the first ones warm up. Prints the table, and the means.
@@ -9,7 +10,9 @@ its kernels. The median of the last steps counts; the first ones warm up. Prints
 import argparse
 import json
 import pathlib
+import random
 import statistics
+import struct
 import subprocess
 import tempfile
 
@@ -31,12 +34,36 @@ def cases():
     return rows
 
 
+def others():
+    """Encoders, images, experts, scans, fp8: what a sample counts in the log of `train`, and what feeds it."""
+    models = pathlib.Path(__file__).resolve().parent.parent / "data/models"
+    return [
+        (["bert-large"], 16, 16, [], 512, "text"), (["bert-large"], 32, 8, [], 512, "text"),
+        (["t5-base"], 8, 8, [], 1024, "text"), (["t5-base"], 16, 4, ["--recompute", "full"], 1024, "text"),
+        (["vit-base"], 64, 64, [], 1, "images"), (["resnet-50"], 32, 32, [], 1, "images"), (["resnet-50"], 128, 64, [], 1, "images"),
+        (["gpt2", "--seq", "1024"], 16, 16, ["--dtype", "fp8"], 1024, "text"),
+        (["llama3.2-1b", "--seq", "2048"], 4, 4, ["--dtype", "fp8"], 2048, "text"),
+        ([str(models / "small-moe.yaml")], 4, 4, [], 2048, "text"), ([str(models / "small-hybrid.yaml")], 1, 1, [], 4096, "text"),
+    ]
+
+
+def write_images(path, count=256, pixels=3 * 224 * 224, classes=1000):
+    """Records of an image's bytes and its label (docs/guide/training.md)."""
+    draw = random.Random(1)
+    with open(path, "wb") as file:
+        file.write(b"WEFTRECS" + struct.pack("<IIQ", 1, 2, count) + struct.pack("<IIQ", 0, 0, pixels) + struct.pack("<IIQ", 2, 0, 1))
+        for _ in range(count):
+            file.write(draw.randbytes(pixels) + struct.pack("<i", draw.randrange(classes)))
+
+
 class Bench:
     def __init__(self, options, folder):
         self.options, self.folder = options, pathlib.Path(folder)
         self.database = str(self.folder / "gpu.sqlite")
-        self.text = self.folder / "text.txt"
-        self.text.write_text("the quick brown fox jumps over the lazy dog\n" * 20000)
+        self.data = {"text": self.folder / "text.txt", "images": self.folder / "images.records"}
+        self.data["text"].write_text("the quick brown fox jumps over the lazy dog\n" * 20000)
+        if options.others:
+            write_images(self.data["images"])
 
     def weft(self, *words):
         done = subprocess.run([self.options.weft, *words], capture_output=True, text=True, timeout=500, check=False)
@@ -48,24 +75,24 @@ class Bench:
         answer = json.loads(self.weft("simulate", *plan, *more, "--json"))
         return answer["iteration_s"]
 
-    def run(self, plan):
+    def run(self, plan, data):
         log = self.folder / "log.tsv"
         log.unlink(missing_ok=True)
-        answer = json.loads(self.weft("train", *plan, "--device", "cuda", "--data", str(self.text), "--steps",
+        answer = json.loads(self.weft("train", *plan, "--device", "cuda", "--data", str(self.data[data]), "--steps",
                                       str(self.options.steps), "--log", str(log), "--rate", "0.0001", "--json"))
         lines = [line.split("\t") for line in log.read_text().splitlines()]
         at = lines[0].index("tokens_per_s")
         rates = [float(line[at]) for line in lines[1:]][self.options.steps // 2:]
         return statistics.median(rates), answer
 
-    def row(self, model, batch, micro, flags):
-        plan = [model[0], self.options.cluster, *model[1:], "--dtype", "bf16", "--policy", "mixed-fp32-gradients",
+    def row(self, model, batch, micro, flags, seq, data):
+        dtype = [] if "--dtype" in flags else ["--dtype", "bf16"]
+        plan = [model[0], self.options.cluster, *model[1:], *dtype, "--policy", "mixed-fp32-gradients",
                 "--software", "weft-cuda", "--global-batch", str(batch), "--micro-batch", str(micro), *flags]
-        seq = int(model[model.index("--seq") + 1])
         before = self.predict(plan)
         self.weft("profile", "measure", *plan, "--device", "cuda", "--db", self.database)
         after = self.predict(plan, "--profile", self.database)
-        rate, answer = self.run(plan)
+        rate, answer = self.run(plan, data)
         took = batch * seq / rate
         held, predicted = (max(rank[key] for rank in answer["ranks"]) for key in ("peak", "predicted"))
         return took, before / took - 1, after / took - 1, held, predicted / held - 1
@@ -77,15 +104,17 @@ def main():
     parser.add_argument("--cluster", required=True, help="a cluster of one such GPU")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--most", type=int, default=1000, help="rows")
+    parser.add_argument("--others", action="store_true", help="models of other families in place of the 30")
     options = parser.parse_args()
     errors = []
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(options, folder)
         print("  measured    shipped   profiled       memory   predicted  plan")
-        for model, batch, micro, flags in cases()[:options.most]:
-            what = " ".join([*model, "batch", str(batch), "micro-batch", str(micro), *flags])
+        rows = others() if options.others else [(*row, int(row[0][row[0].index("--seq") + 1]), "text") for row in cases()]
+        for model, batch, micro, flags, seq, data in rows[:options.most]:
+            what = " ".join([pathlib.Path(model[0]).name, *model[1:], "batch", str(batch), "micro-batch", str(micro), *flags])
             try:
-                took, before, after, held, memory = bench.row(model, batch, micro, flags)
+                took, before, after, held, memory = bench.row(model, batch, micro, flags, seq, data)
             except (RuntimeError, subprocess.TimeoutExpired, KeyError, TypeError) as error:
                 print(f"failed: {what}: {error}", flush=True)
                 continue

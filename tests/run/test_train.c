@@ -588,6 +588,8 @@ static void test_overlay_by_hand(void **state)
     assert_int_equal(overlay.purpose[PURPOSE_DATA].tasks, exchanges);
     assert_float_equal(overlay.iteration.predicted_s, (double)prediction->iteration_ns * 1e-9,
                        1e-12);
+    double waits_ns = overlay.stage[0].waits.predicted_s * 1e9; /* whole nanoseconds, or none */
+    assert_true(waits_ns == 0 || waits_ns > 0.5);
     prediction_free(prediction);
     plan_close(&opened);
 }

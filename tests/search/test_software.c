@@ -493,14 +493,17 @@ static void estimates_follow(void **state)
     model_free(model);
 }
 
-/* Weft's own kernels multiply GPT-2's head as 50304 outputs, others as 50257. */
+/* Weft's own kernels multiply GPT-2's head as 50304 outputs, in plans in fp8 as well, others as 50257. */
 static void heads_are_padded(void **state)
 {
     (void)state;
     static const struct {
         const char *software;
+        enum dtype dtype;
         int64_t outputs;
-    } CASES[] = {{"weft-cuda", 50304}, {"megatron-core-0.16", 50257}};
+    } CASES[] = {{"weft-cuda", DTYPE_BF16, 50304},
+                 {"weft-cuda", DTYPE_FP8, 50304},
+                 {"megatron-core-0.16", DTYPE_BF16, 50257}};
     struct model *model;
     struct cluster *cluster;
     assert_int_equal(model_open("gpt2", "layers: 1", &model), WEFT_OK);
@@ -509,7 +512,7 @@ static void heads_are_padded(void **state)
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct plan *plan = plan_with(model, cluster, CASES[i].software, d);
         struct work work[MAX_ITEM_WORKS];
-        plan->dtype = DTYPE_BF16;
+        plan->dtype = CASES[i].dtype;
         assert_true(item_works(plan, find_instance(plan, "head"), PHASE_FORWARD, work) > 0);
         assert_int_equal(work[0].shape[2], CASES[i].outputs);
         plan_free(plan);

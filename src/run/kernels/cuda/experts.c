@@ -12,7 +12,7 @@ GPU_KERNEL(ROWS_TO_EXPERTS, experts, "rows_to_experts");
 GPU_KERNEL(ROWS_FROM_EXPERTS, experts, "rows_from_experts");
 GPU_KERNEL(GRADIENTS_TO_EXPERTS, experts, "gradients_to_experts");
 GPU_KERNEL(GRADIENTS_OF_SCORES, experts, "gradients_of_scores");
-GPU_KERNEL(ADD_BIASES, experts, "add_biases");
+GPU_KERNEL(SPREAD_BIASES, experts, "spread_biases");
 GPU_KERNEL(BIAS_GRADIENTS, experts, "bias_gradients");
 static struct cuda_kernel CHOOSE_EXPERTS = {.code = &CUDA_CODE_experts, .name = "choose_experts"},
                           FILL_PLACES = {.code = &CUDA_CODE_experts, .name = "fill_places"};
@@ -141,14 +141,17 @@ struct biased_rows {
     int64_t samples, experts, rows, width;
 };
 
-/* Once, whoever else adds to the sums (kernels.h, I1). */
-static void add_biases(const struct kernel_call *call, struct biased_rows b)
+/* Outputs that a product is added to, so that sums are rounded once: the biases, where nobody else adds them (kernels.h, I1).
+ * False: there are none. */
+static bool spread_biases(const struct kernel_call *call, struct biased_rows b)
 {
     int64_t count = b.samples * b.experts * b.rows * b.width;
     int in_fp32 = output_dtype(call) == DTYPE_FP32;
-    if (call->op->weights > 1 && call->adds_once)
-        CUDA_LAUNCH(call->stream, &ADD_BIASES, call->dtype, cuda_elements(count), &call->weight[1],
-                    &call->output, &in_fp32, &count, &b.rows, &b.experts, &b.width);
+    if (call->op->weights < 2 || !call->adds_once)
+        return false;
+    CUDA_LAUNCH(call->stream, &SPREAD_BIASES, call->dtype, cuda_elements(count), &call->weight[1],
+                &call->output, &in_fp32, &count, &b.rows, &b.experts, &b.width);
+    return true;
 }
 
 static void add_bias_gradients(const struct kernel_call *call, struct biased_rows b)
@@ -232,11 +235,12 @@ static void expert_forward(const struct kernel_call *call)
     g.a_apart = p.out * p.in;
     g.b_apart = p.rows * p.in;
     g.c_apart = p.rows * p.out;
-    bool cast = runs_fp8(call, &p, fp8_forward);
-    for (int64_t s = 0; !cast && s < p.samples; s++)
+    float before = spread_biases(call, rows_of_product(&p)) ? 1 : 0;
+    if (runs_fp8(call, &p, fp8_forward))
+        return;
+    for (int64_t s = 0; s < p.samples; s++)
         multiply(call, &g, 1, call->weight[0], sample_at(call, &p, call->input[0], s, p.in), NULL,
-                 0, sample_at(call, &p, call->output, s, p.out));
-    add_biases(call, rows_of_product(&p));
+                 before, sample_at(call, &p, call->output, s, p.out));
 }
 
 static void expert_input(const struct kernel_call *call)
@@ -319,8 +323,8 @@ static void router_forward(const struct kernel_call *call)
     g.n = r.rows;
     g.k = g.a_step = g.b_step = r.in;
     g.a_turned = true;
-    multiply(call, &g, 1, call->weight[0], call->input[0], NULL, 0, call->output);
-    add_biases(call, rows_of_router(&r));
+    float before = spread_biases(call, rows_of_router(&r)) ? 1 : 0;
+    multiply(call, &g, 1, call->weight[0], call->input[0], NULL, before, call->output);
 }
 
 static int64_t rows_from(const struct gpu_router *r, int64_t first)

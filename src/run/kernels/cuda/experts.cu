@@ -181,22 +181,22 @@ BOTH(gradients_of_scores, GRADIENTS_OF_SCORES, (choices, dy, from, ds, e))
 
 /* ---- biases of experts and routers ----------------------------------------------------------- */
 
-/* To every row of outputs, stored like the bias or in fp32, its expert's; `rows` of each follow one another. */
+/* Every row of outputs, stored like the bias or in fp32, becomes its expert's; `rows` of each follow one another. */
 template <class T>
-__device__ void add_biases(const T *bias, void *y, int in_fp32, int64_t count, int64_t rows, int64_t experts,
-                           int64_t width)
+__device__ void spread_biases(const T *bias, void *y, int in_fp32, int64_t count, int64_t rows, int64_t experts,
+                              int64_t width)
 {
     for (int64_t i = thread_index(); i < count; i += thread_count()) {
-        float b = wide(bias[i / width / rows % experts * width + i % width]);
+        T b = bias[i / width / rows % experts * width + i % width];
         if (in_fp32)
-            ((float *)y)[i] += b;
+            ((float *)y)[i] = wide(b);
         else
-            ((T *)y)[i] = narrow<T>(wide(((T *)y)[i]) + b);
+            ((T *)y)[i] = b;
     }
 }
-#define ADD_BIASES(T)                                                                              \
+#define SPREAD_BIASES(T)                                                                           \
     (const T *bias, void *y, int in_fp32, int64_t count, int64_t rows, int64_t experts, int64_t width)
-BOTH(add_biases, ADD_BIASES, (bias, y, in_fp32, count, rows, experts, width))
+BOTH(spread_biases, SPREAD_BIASES, (bias, y, in_fp32, count, rows, experts, width))
 
 enum { LANES = 32, PHASES = 8 }; /* threads along columns, and along rows */
 

@@ -36,7 +36,7 @@ struct product8 {
     int64_t samples, at_once;
     int64_t m, n, k;
     enum dtype out;
-    bool adds;
+    bool adds, onto; /* to what is there: sums of all samples; one by one */
     const void *bias;
     void *to;
 };
@@ -49,7 +49,8 @@ static int64_t up(int64_t bytes)
 static void find_largest(const struct kernel_call *call, const struct operand8 *o, uint32_t *most)
 {
     int64_t count = o->matrices * o->rows * o->columns;
-    CUDA_LAUNCH(call->stream, &LARGEST, DTYPE_FP32, cuda_elements(count), &o->from, &count, &most);
+    CUDA_LAUNCH(call->stream, &LARGEST, DTYPE_FP32, cuda_elements(ceil_div(count, 8)), &o->from,
+                &count, &most);
 }
 
 static int64_t stepped(int64_t rows)
@@ -74,7 +75,7 @@ static float *history_of(const struct kernel_call *call, const struct operand8 *
 static void cast(const struct kernel_call *call, const struct operand8 *o, const uint32_t *most,
                  char *to)
 {
-    enum { TALL = 128, ACROSS = 32, THREADS = 256 }; /* as in fp8.cu */
+    enum { TALL = 128, ACROSS = 64, THREADS = 256 }; /* as in fp8.cu */
     int64_t count = o->matrices * o->rows * o->columns, step = stepped(o->rows);
     enum fp8_form form = FP8_FORM_OF[o->which];
     float *history = history_of(call, o);
@@ -159,7 +160,7 @@ static void find_numbers(const struct kernel_call *call, const struct product8 *
     enum { THREADS = 256 };
     const struct fp8_history *h = &call->history;
     const uint32_t *most = n->most;
-    float *factor = n->factor, before = p->adds ? 1 : 0;
+    float *factor = n->factor, before = p->adds || p->onto ? 1 : 0;
     if (h->most && !h->first) {
         const float *left = history_of(call, &p->left), *right = history_of(call, &p->right);
         int64_t slots = FP8_HISTORY;
@@ -201,10 +202,10 @@ static struct operand8 rows_of(const struct fp8_sizes *s, enum fp8_operand which
     return (struct operand8){from, which, s->samples * s->experts, s->rows, width, turned};
 }
 
-/* Y' = W'^T X', and a linear layer's bias; experts add theirs (experts.c). */
+/* Y' = W'^T X', with a linear layer's bias; experts' are there before (experts.c). */
 void fp8_forward(const struct kernel_call *call, const struct fp8_sizes *s, void *room)
 {
-    bool biased = call->op->kind == OP_LINEAR && call->op->weights > 1 && call->adds_once;
+    bool biased = call->op->weights > 1 && call->adds_once, linear = call->op->kind == OP_LINEAR;
     struct product8 p = {.left = weights_of(call, s, false),
                          .right = rows_of(s, FP8_INPUT, call->input[0], s->in, false),
                          .samples = s->samples,
@@ -213,7 +214,8 @@ void fp8_forward(const struct kernel_call *call, const struct fp8_sizes *s, void
                          .n = s->rows,
                          .k = s->in,
                          .out = DTYPE_BF16,
-                         .bias = biased ? call->weight[1] : NULL,
+                         .bias = biased && linear ? call->weight[1] : NULL,
+                         .onto = biased && !linear,
                          .to = call->output};
     run_product(call, &p, room);
 }

@@ -2,15 +2,37 @@
 #include "../../device/cuda/elements.cuh"
 #include <cuda_fp8.h>
 
-/* As bits, numbers without their sign are in the order of their sizes, what is no number after all others. */
+/* The most of a block into `to`, which few blocks have to change. */
+static __device__ __forceinline__ void take_most(uint32_t own, uint32_t *to)
+{
+    __shared__ uint32_t part[32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    own = __reduce_max_sync(0xffffffffu, own);
+    if (lane == 0)
+        part[warp] = own;
+    __syncthreads();
+    if (warp)
+        return;
+    own = __reduce_max_sync(0xffffffffu, lane < warps ? part[lane] : 0);
+    if (lane == 0 && own > *(volatile uint32_t *)to)
+        atomicMax(to, own);
+}
+
+/* As bits, numbers without their sign are in the order of their sizes, what is no number after all others; two in each word. */
 extern "C" __global__ void largest(const uint16_t *x, int64_t count, uint32_t *most)
 {
-    uint32_t own = 0;
-    for (int64_t i = thread_index(); i < count; i += thread_count())
+    const uint32_t SIZES = 0x7fff7fffu;
+    int64_t packs = (uintptr_t)x % 16 ? 0 : count / 8;
+    uint32_t both = 0;
+    for (int64_t i = thread_index(); i < packs; i += thread_count()) {
+        uint4 bits = ((const uint4 *)x)[i];
+        both = __vmaxu2(both, __vmaxu2(__vmaxu2(bits.x & SIZES, bits.y & SIZES),
+                                       __vmaxu2(bits.z & SIZES, bits.w & SIZES)));
+    }
+    uint32_t own = max(both & 0xffffu, both >> 16);
+    for (int64_t i = packs * 8 + thread_index(); i < count; i += thread_count())
         own = max(own, x[i] & 0x7fffu);
-    own = __reduce_max_sync(0xffffffffu, own);
-    if (threadIdx.x % 32 == 0)
-        atomicMax(most, own);
+    take_most(own, most);
 }
 
 template <int FORM> static __device__ __forceinline__ float scale_of(uint32_t most)
@@ -37,11 +59,8 @@ static __device__ __forceinline__ uint32_t size_of(bf16 x)
 /* Adds the largest number of a tensor to those of this step (fp8.h, 2); NULL: nothing is remembered. */
 static __device__ __forceinline__ void remember(uint32_t own, float *history)
 {
-    if (!history)
-        return;
-    own = __reduce_max_sync(0xffffffffu, own);
-    if (threadIdx.x % 32 == 0 && own < 0x7f80u)
-        atomicMax((uint32_t *)history, own << 16);
+    if (history)
+        take_most(own < 0x7f80u ? own << 16 : 0, (uint32_t *)history);
 }
 
 template <int FORM>
@@ -67,38 +86,41 @@ static __device__ __forceinline__ void cast_rows(const bf16 *x, int64_t count, c
     remember(own, history);
 }
 
-/* Rows become columns, which are `step` apart; zeros after the last row. A block has TALL rows of 32 numbers of matrix
- * blockIdx.z. */
-enum { TALL = 128, ACROSS = 32 };
+/* Rows become columns, which are `step` apart; zeros after the last row. A block has TALL rows of ACROSS numbers of matrix
+ * blockIdx.z; rows are of whole 16 bytes. */
+enum { TALL = 128, ACROSS = 64, PACKS = ACROSS / 8 };
 template <int FORM>
 static __device__ __forceinline__ void cast_turned(const bf16 *x, int64_t rows, int64_t columns,
                                                    const uint32_t *most, float *history,
                                                    int64_t step, uint8_t *to)
 {
-    __shared__ uint8_t tile[TALL][ACROSS + 4];
+    __shared__ alignas(4) uint8_t tile[ACROSS][TALL + 4];
     uint32_t own = 0;
     x += blockIdx.z * rows * columns;
     to += blockIdx.z * columns * step;
     float scale = scale_of<FORM>(*most);
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     int64_t row = (int64_t)blockIdx.x * TALL, column = (int64_t)blockIdx.y * ACROSS;
-    for (int r = warp; r < TALL; r += warps) {
-        bool there = row + r < rows && column + lane < columns;
-        bf16 at = there ? x[(row + r) * columns + column + lane] : narrow<bf16>(0);
-        tile[r][lane] = cast_one<FORM>(at, scale);
-        own = max(own, size_of(at));
+    int first = threadIdx.x % PACKS * 8;
+#pragma unroll 4
+    for (int r = threadIdx.x / PACKS; r < TALL; r += blockDim.x / PACKS) {
+        bool there = row + r < rows && column + first < columns;
+        uint4 bits = make_uint4(0, 0, 0, 0);
+        if (there)
+            bits = *(const uint4 *)(x + (row + r) * columns + column + first);
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            bf16 at = ((const bf16 *)&bits)[k];
+            tile[first + k][r] = cast_one<FORM>(at, scale);
+            own = max(own, size_of(at));
+        }
     }
     remember(own, history);
     __syncthreads();
     for (int c = warp; c < ACROSS; c += warps) {
         int64_t at = row + 4 * lane;
-        if (column + c >= columns || at >= step)
-            continue;
-        uint32_t word = 0;
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            word |= (uint32_t)tile[4 * lane + k][c] << (8 * k);
-        *(uint32_t *)(to + (column + c) * step + at) = word;
+        if (column + c < columns && at < step)
+            *(uint32_t *)(to + (column + c) * step + at) = *(const uint32_t *)&tile[c][4 * lane];
     }
 }
 

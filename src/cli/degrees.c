@@ -245,11 +245,10 @@ static void take_memory(struct argp_state *state, struct plan_arguments *in, con
 
 static void take_margin(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
-    struct memory_terms *memory = &in->degrees.memory;
-    memory->has_margin = parse_percent(arg, &memory->margin_percent) &&
-                         memory->margin_percent >= 0 &&
-                         memory->margin_percent <= MOST_MARGIN_PERCENT;
-    if (!memory->has_margin)
+    double *percent = &in->degrees.memory.margin_percent;
+    in->degrees.memory.has_margin =
+        parse_percent(arg, percent) && *percent >= 0 && *percent <= MOST_MARGIN_PERCENT;
+    if (!in->degrees.memory.has_margin)
         argp_error(state, "--margin is '%s', expected a number of per cent from 0 to %d", arg,
                    MOST_MARGIN_PERCENT);
 }

@@ -125,7 +125,10 @@ static void print_free(const struct model *model, FILE *out)
     const struct op *rotary = model_op_of_kind(model, OP_ROTARY);
     const struct op *router = model_op_of_kind(model, OP_ROUTER);
     if (rotary)
-        fprintf(out, "rotary positions of base %.12g\n", rotary->rope_base);
+        fprintf(out, "rotary positions of base %.12g%s\n", rotary->rope_base,
+                rotary->rope_scaling > 0
+                    ? arena_printf(model->arena, ", stretched by %.12g", rotary->rope_scaling)
+                    : "");
     if (router)
         print_routing(&router->routing, out);
 }
@@ -136,6 +139,8 @@ static void add_free(json_t *json, const struct model *model)
     const struct op *router = model_op_of_kind(model, OP_ROUTER);
     if (rotary)
         json_object_set_new(json, "rope_base", json_real(rotary->rope_base));
+    if (rotary && rotary->rope_scaling > 0)
+        json_object_set_new(json, "rope_scaling", json_real(rotary->rope_scaling));
     if (router)
         json_object_set_new(
             json, "routing",

@@ -57,6 +57,7 @@ void put_model(struct script *s, const struct model_shape *shape)
     put_int(s, "positions", shape->positions);
     put_bool(s, "rotary", shape->rotary);
     put_real(s, "rope_base", shape->rope_base);
+    put_real(s, "rope_scaling", shape->rope_scaling);
     put_bool(s, "rms_norm", decoder);
     put_word(s, "gate", !decoder ? "" : shape->geglu ? "gelu" : "silu");
     put_bool(s, "qk_norm", shape->qk_norm);

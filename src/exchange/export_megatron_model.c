@@ -84,6 +84,10 @@ static void add_positions(struct lines *a, const struct model_shape *s)
     if (s->rotary) {
         add_word(a, "position-embedding-type", "rope");
         add_real(a, "rotary-base", s->rope_base);
+        if (s->rope_scaling > 0) {
+            add_flag(a, "use-rope-scaling");
+            add_real(a, "rope-scaling-factor", s->rope_scaling);
+        }
     } else if (!s->positions)
         add_word(a, "position-embedding-type", "none");
 }

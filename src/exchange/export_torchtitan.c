@@ -318,6 +318,10 @@ static void note_model(struct export_job *job, const struct model_shape *s,
     if (model_open(flavor->preset, flavor->options, &own))
         return;
     double base = model_op_of_kind(own, OP_ROTARY)->rope_base;
+    double factor = model_op_of_kind(own, OP_ROTARY)->rope_scaling;
+    if (factor != s->rope_scaling)
+        note(job, "torchtitan's %s %s stretches positions by %.12g, the model by %.12g", model,
+             flavor->flavor, factor, s->rope_scaling);
     if (base != s->rope_base)
         note(job, "torchtitan's %s %s turns positions with a base of %.12g, the model of %.12g",
              model, flavor->flavor, base, s->rope_base);

@@ -192,6 +192,15 @@ static const char *attention_of(const struct shape_reading *r)
     return !has(r, "no-masked-softmax-fusion") ? "fused" : local ? "local" : "eager";
 }
 
+static double real_of(const struct shape_reading *r, const char *name, double usual)
+{
+    double value = usual;
+    const struct argument *given = argument_find(r->a, name);
+    if (given)
+        parse_real(given->value, &value);
+    return value;
+}
+
 static void read_positions(struct shape_reading *r)
 {
     struct model_shape *s = r->s;
@@ -200,6 +209,9 @@ static void read_positions(struct shape_reading *r)
     bool learned = !s->rotary && strcmp(type, "learned_absolute") == 0;
     int64_t rows = argument_int(r->a, "max-position-embeddings", s->seq);
     s->rope_base = s->rotary ? (double)argument_int(r->a, "rotary-base", ROPE_BASE) : 0;
+    bool stretched = has(r, "use-rope-scaling");
+    double factor = real_of(r, "rope-scaling-factor", 8); /* Megatron-LM's default */
+    s->rope_scaling = stretched && s->family != SHAPE_GPT ? factor : 0;
     s->positions = learned || s->family == SHAPE_BERT ? rows : 0;
     if ((s->family == SHAPE_LLAMA || s->family == SHAPE_MOE) && !s->rotary) {
         remark(r, "positions: counted as rotary, as every model with RMSNorm here");
@@ -207,15 +219,6 @@ static void read_positions(struct shape_reading *r)
         s->rope_base = (double)argument_int(r->a, "rotary-base", ROPE_BASE);
         s->positions = 0;
     }
-}
-
-static double real_of(const struct shape_reading *r, const char *name, double usual)
-{
-    double value = usual;
-    const struct argument *given = argument_find(r->a, name);
-    if (given)
-        parse_real(given->value, &value);
-    return value;
 }
 
 static bool drops(const struct shape_reading *r, const char *name)

@@ -68,6 +68,7 @@ struct attention_block {
     bool sinks;
     bool rotary;
     double rope_base; /* of rotary positions; 0: ROPE_BASE */
+    double rope_scaling;
     /* RMS norm of each head's query and key; q, k and v are then separate tensors */
     bool qk_norm;
     bool apart;         /* separate products for q, k and v, even without norms */

@@ -193,6 +193,7 @@ struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
         .rotary = has_rotary(d, layer),
         .rotated = d->rotary_share < 1 ? (int64_t)(d->rotary_share * (double)depth) / 2 * 2 : 0,
         .rope_base = rope_base(d, layer),
+        .rope_scaling = d->rope_scaling,
         .output_gate = d->output_gate,
     };
 }
@@ -240,6 +241,7 @@ int decoder_rotary(struct builder *b, const struct decoder *d, const char *name,
     int y = build_rotary(b, name, x);
     if (y >= 0) {
         build_last(b)->rope_base = d->rope_base;
+        build_last(b)->rope_scaling = d->rope_scaling;
         build_last(b)->head_depth = build_last(b)->head_turned = d->rope_dim;
         build_last(b)->head_share = each;
     }

@@ -14,6 +14,7 @@ struct decoder {
     int64_t window, full_every;
     double rope_base;       /* of rotary positions */
     double local_rope_base; /* of layers with the window; 0: the same */
+    double rope_scaling;    /* struct op has it */
     double rotary_share;    /* of a head's features are rotated, the first ones */
     bool tied, qkv_bias, proj_bias, qk_norm, end_norm, sinks, apart;
     bool chunked; /* the window is a chunk: a query sees the keys of its own from the first on */
@@ -72,12 +73,12 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
         {"full_every", FIELD_COUNT, offsetof(struct decoder, full_every), .min = 2,                \
          .max = MOST_PERIOD},                                                                      \
         OPTION_BASE(struct decoder, rope_base), OPTION_BASE(struct decoder, local_rope_base),      \
-        OPTION_BOOL(struct decoder, sinks), OPTION_BOOL(struct decoder, tied),                     \
-        OPTION_BOOL(struct decoder, qkv_bias), OPTION_BOOL(struct decoder, proj_bias),             \
-        OPTION_BOOL(struct decoder, qk_norm), OPTION_BOOL(struct decoder, end_norm),               \
-        OPTION_BOOL(struct decoder, apart), OPTION_BOOL(struct decoder, chunked),                  \
-        OPTION_BOOL(struct decoder, full_rotary), OPTION_BOOL(struct decoder, output_gate),        \
-        OPTION_SHARE(struct decoder, rotary_share),                                                \
+        OPTION_BASE(struct decoder, rope_scaling), OPTION_BOOL(struct decoder, sinks),             \
+        OPTION_BOOL(struct decoder, tied), OPTION_BOOL(struct decoder, qkv_bias),                  \
+        OPTION_BOOL(struct decoder, proj_bias), OPTION_BOOL(struct decoder, qk_norm),              \
+        OPTION_BOOL(struct decoder, end_norm), OPTION_BOOL(struct decoder, apart),                 \
+        OPTION_BOOL(struct decoder, chunked), OPTION_BOOL(struct decoder, full_rotary),            \
+        OPTION_BOOL(struct decoder, output_gate), OPTION_SHARE(struct decoder, rotary_share),      \
         {"mtp", FIELD_INT, offsetof(struct decoder, mtp), .min = 0, .max = MOST_DEPTHS},           \
         OPTION_COUNT(struct decoder, q_lora, MOST_HIDDEN),                                         \
         OPTION_COUNT(struct decoder, kv_lora, MOST_HIDDEN),                                        \

@@ -30,7 +30,8 @@ enum hf_rule {
     /* every how many layers with a window one sees all keys: a list of types, or a number */
     RULE_FULL,
     RULE_COMPRESS, /* how many tokens a compressed key stands for: a list, two numbers in turn after zeros */
-    RULE_ROPE,   /* the base of rotary positions, here or under rope_parameters */
+    RULE_ROPE, /* the base of rotary positions, here or under rope_parameters */
+    RULE_STRETCH, /* a mapping: the factor of Llama 3.1's positions; a warning if they are stretched otherwise */
     RULE_NORMED, /* whether the weights of the chosen experts add up to one */
     RULE_PIXELS, /* the side of a window in pixels, as patches of the window */
     RULE_EVERY,  /* a list of the layers k - 1, 2 k - 1, ...: every k-th */

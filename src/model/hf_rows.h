@@ -18,10 +18,15 @@
         {"max_position_embeddings", "seq", RULE_SEQ, positions}, DTYPE
 #define KV_HEADS(otherwise) {"num_key_value_heads", "kv_heads", RULE_COUNT, otherwise}
 #define HEAD_DIM(otherwise) {"head_dim", "head_dim", RULE_COUNT, otherwise}
-#define ROPE(otherwise)     {"rope_theta", "rope_base", RULE_ROPE, otherwise}
-#define TIED(otherwise)     {"tie_word_embeddings", "tied", RULE_BOOL, otherwise}
-#define WINDOW(otherwise)   {"sliding_window", "window", RULE_WINDOW, otherwise}
-#define FULL(otherwise)     {"layer_types", "full_every", RULE_FULL, otherwise}
+#define STRETCH                                                                                    \
+    {"rope_scaling", "rope_scaling", RULE_STRETCH, NULL},                                          \
+    {                                                                                              \
+        "rope_parameters", "rope_scaling", RULE_STRETCH, NULL                                      \
+    }
+#define ROPE(otherwise)   {"rope_theta", "rope_base", RULE_ROPE, otherwise}
+#define TIED(otherwise)   {"tie_word_embeddings", "tied", RULE_BOOL, otherwise}
+#define WINDOW(otherwise) {"sliding_window", "window", RULE_WINDOW, otherwise}
+#define FULL(otherwise)   {"layer_types", "full_every", RULE_FULL, otherwise}
 /* Today's decoders have one key for the biases of the products before and after attention. */
 #define ATTENTION_BIAS(otherwise)                                                                  \
     {"attention_bias", "qkv_bias", RULE_BOOL, otherwise},                                          \

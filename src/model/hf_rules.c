@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/model.h"
+#include "model/rotary.h"
 
 enum { LONGEST_SEQ = 4096 }; /* import_hf.c, I2 */
 
@@ -331,6 +332,35 @@ static weft_status rule_rope(struct hf_reading *r, const struct hf_row *row,
     return checked(r, row, nested && !own ? nested : value, FIELD_REAL);
 }
 
+static double real_under(const struct doc *map, const char *key)
+{
+    const struct doc *node = doc_get(map, key);
+    double value = 0;
+    if (node && doc_scalar(node, FIELD_REAL, &value))
+        error_clear();
+    return value;
+}
+
+/* The numbers beside Llama 3.1's factor are the same in all its configs, and fixed in Megatron-LM (ROPE_LEARNED). */
+static weft_status rule_stretch(struct hf_reading *r, const struct hf_row *row,
+                                const struct doc *value)
+{
+    const struct doc *type = doc_get(value, "rope_type"), *factor = doc_get(value, "factor");
+    type = type ? type : doc_get(value, "type");
+    if (value->kind != DOC_MAP || !type || !type->text || strcmp(type->text, "default") == 0)
+        return WEFT_OK;
+    if (strcmp(type->text, "llama3") == 0 && factor && real_under(value, "low_freq_factor") == 1 &&
+        real_under(value, "high_freq_factor") == ROPE_FAST &&
+        real_under(value, "original_max_position_embeddings") == ROPE_LEARNED)
+        return doc_get(r->options, row->option) ? WEFT_OK : checked(r, row, factor, FIELD_REAL);
+    array_push(r->scratch, &r->warnings,
+               arena_printf(r->scratch,
+                            "'%s' is of type %.40s, and positions are not stretched so here: times "
+                            "and bytes are the same, exported files lack it",
+                            row->key, type->text));
+    return WEFT_OK;
+}
+
 static weft_status rule_normed(struct hf_reading *r, const struct hf_row *row,
                                const struct doc *value)
 {
@@ -344,17 +374,17 @@ static weft_status rule_normed(struct hf_reading *r, const struct hf_row *row,
 
 static weft_status (*const RULES[])(struct hf_reading *, const struct hf_row *,
                                     const struct doc *) = {
-    [RULE_COUNT] = rule_count,       [RULE_NUMBER] = rule_number,     [RULE_SHARE] = rule_share,
-    [RULE_BOOL] = rule_bool,         [RULE_LIST] = rule_as_is,        [RULE_FIRST] = rule_first,
-    [RULE_WORD] = rule_as_is,        [RULE_FIXED] = rule_as_is,       [RULE_SEQ] = rule_seq,
-    [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes,   [RULE_DTYPE] = rule_dtype,
-    [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,     [RULE_PATTERN] = rule_pattern,
-    [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,     [RULE_FULL] = rule_full,
-    [RULE_COMPRESS] = rule_compress, [RULE_ROPE] = rule_rope,         [RULE_NORMED] = rule_normed,
-    [RULE_PIXELS] = rule_pixels,     [RULE_EVERY] = rule_every,       [RULE_SIDE] = rule_side,
-    [RULE_SHRINK] = rule_shrink,     [RULE_MERGED] = rule_merged,     [RULE_TABLE] = rule_table,
-    [RULE_AFTER] = rule_after,       [RULE_SHAPES] = rule_shapes,     [RULE_CROSS] = rule_cross,
-    [RULE_SILENT] = rule_silent,     [RULE_EXPECTED] = rule_expected,
+    [RULE_COUNT] = rule_count,       [RULE_NUMBER] = rule_number,   [RULE_SHARE] = rule_share,
+    [RULE_BOOL] = rule_bool,         [RULE_LIST] = rule_as_is,      [RULE_FIRST] = rule_first,
+    [RULE_WORD] = rule_as_is,        [RULE_FIXED] = rule_as_is,     [RULE_SEQ] = rule_seq,
+    [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes, [RULE_DTYPE] = rule_dtype,
+    [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,   [RULE_PATTERN] = rule_pattern,
+    [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,   [RULE_FULL] = rule_full,
+    [RULE_COMPRESS] = rule_compress, [RULE_ROPE] = rule_rope,       [RULE_NORMED] = rule_normed,
+    [RULE_STRETCH] = rule_stretch,   [RULE_PIXELS] = rule_pixels,   [RULE_EVERY] = rule_every,
+    [RULE_SIDE] = rule_side,         [RULE_SHRINK] = rule_shrink,   [RULE_MERGED] = rule_merged,
+    [RULE_TABLE] = rule_table,       [RULE_AFTER] = rule_after,     [RULE_SHAPES] = rule_shapes,
+    [RULE_CROSS] = rule_cross,       [RULE_SILENT] = rule_silent,   [RULE_EXPECTED] = rule_expected,
 };
 _Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function");
 

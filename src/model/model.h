@@ -270,8 +270,8 @@ struct op {
     /* rotary: features of one head (0: not known); features of one key/value head's share (its
      * queries, its key, its value), and how many of them, from the first, are rotated */
     int64_t head_depth, head_share, head_turned;
-    /* rotary: pair i of a head turns by position * rope_base^(-2 i / head_depth) */
-    double rope_base;
+    /* rotary: pair i of a head turns by position * rope_base^(-2 i / head_depth), slow ones by less (rotary.h); 0: not */
+    double rope_base, rope_scaling;
     struct routing routing;               /* router */
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */

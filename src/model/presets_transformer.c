@@ -33,8 +33,11 @@
 #define OPT    ", seq: 2048, vocab: 50272, max_positions: 2050, activation: relu, dtype: fp16"
 #define NEOX   ", seq: 2048, positions: rotary, parallel: true, tied: false, dropout: 0"
 #define LLAMA3 ", vocab: 128256, seq: 8192, rope_base: 500000"
-#define QWEN   ", qkv_bias: true, seq: 4096, rope_base: 1000000"
-#define QWEN3  ", vocab: 151936, qk_norm: true, rope_base: 1000000"
+/* rope_scaling of their config.json: type llama3, factor 8 of Llama 3.1, 32 of Llama 3.2. */
+#define LLAMA31 LLAMA3 ", rope_scaling: 8"
+#define LLAMA32 LLAMA3 ", rope_scaling: 32"
+#define QWEN    ", qkv_bias: true, seq: 4096, rope_base: 1000000"
+#define QWEN3   ", vocab: 151936, qk_norm: true, rope_base: 1000000"
 /* Nemotron-4's reports, Table 1 of each: LayerNorm, squared ReLU, half of each head rotated. */
 #define NEMOTRON4                                                                                  \
     ", kv_heads: 8, vocab: 256000, seq: 4096, norm: layer, activation: relu2, rotary_share: 0.5"
@@ -126,16 +129,16 @@ const struct preset TRANSFORMER_PRESETS[] = {
      PUBLIC},
     {"llama3-70b", "llama", "layers: 80, hidden: 8192, heads: 64, kv_heads: 8, ffn: 28672" LLAMA3,
      PUBLIC},
-    {"llama3.1-8b", "llama", "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336" LLAMA3,
+    {"llama3.1-8b", "llama", "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336" LLAMA31,
      PUBLIC},
-    {"llama3.1-70b", "llama", "layers: 80, hidden: 8192, heads: 64, kv_heads: 8, ffn: 28672" LLAMA3,
-     PUBLIC},
+    {"llama3.1-70b", "llama",
+     "layers: 80, hidden: 8192, heads: 64, kv_heads: 8, ffn: 28672" LLAMA31, PUBLIC},
     {"llama3.1-405b", "llama",
-     "layers: 126, hidden: 16384, heads: 128, kv_heads: 8, ffn: 53248" LLAMA3, PUBLIC},
+     "layers: 126, hidden: 16384, heads: 128, kv_heads: 8, ffn: 53248" LLAMA31, PUBLIC},
     {"llama3.2-1b", "llama",
-     "layers: 16, hidden: 2048, heads: 32, kv_heads: 8, ffn: 8192, tied: true" LLAMA3, PUBLIC},
+     "layers: 16, hidden: 2048, heads: 32, kv_heads: 8, ffn: 8192, tied: true" LLAMA32, PUBLIC},
     {"llama3.2-3b", "llama",
-     "layers: 28, hidden: 3072, heads: 24, kv_heads: 8, ffn: 8192, tied: true" LLAMA3, PUBLIC},
+     "layers: 28, hidden: 3072, heads: 24, kv_heads: 8, ffn: 8192, tied: true" LLAMA32, PUBLIC},
     {"mistral-7b", "llama",
      "layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, seq: 8192, "
      "rope_base: 1000000",

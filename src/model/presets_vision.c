@@ -47,7 +47,8 @@
 /* Four tiles of 560 pixels, which see each other; six layers' features side by side; the decoder's every fifth layer
  * attends to them. */
 #define LLAMA32_VISION                                                                             \
-    ", kv_heads: 8, vocab: 128256, seq: 8192, rope_base: 500000, cross_first: 3, cross_every: 5, " \
+    ", kv_heads: 8, vocab: 128256, seq: 8192, rope_base: 500000, rope_scaling: 8, "                \
+    "cross_first: 3, cross_every: 5, "                                                             \
     "vision_layers: 32, vision_global_layers: 8, vision_hidden: 1280, vision_heads: 16, "          \
     "vision_ffn: 5120, vision_image: 560, vision_patch: 14, vision_tiles: 4, "                     \
     "vision_tile_shapes: 9, vision_taps: [3, 7, 15, 23, 30], vision_class_token: true, "           \

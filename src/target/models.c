@@ -135,6 +135,31 @@ static const char *lacking_op(const struct target *target, const struct model *m
     return lacks;
 }
 
+/* Whether it has a model of which there is no shape. */
+static bool has_other(const struct target *target, const struct model *model)
+{
+    const char *const *family = target->other_families;
+    while (family && *family && strcmp(*family, model->family) != 0)
+        family++;
+    return family && *family && !model_has_tower(model);
+}
+
+/* That the framework trains such models with a program that it is not told of here. */
+static weft_status own_program(const struct target *target, const struct model *model,
+                               const char *others)
+{
+    const char *family = model_has_tower(model) ? "images" : model->family;
+    const struct own_program *row = target->programs;
+    while (row && row->family && strcmp(row->family, family) != 0)
+        row++;
+    if (!row || !row->family)
+        return WEFT_OK;
+    return bad_argument(
+        others, "%s %s%s: %s trains such models with %s, whose arguments Weft does not write",
+        model->name, model_has_tower(model) ? "has an encoder of images" : "is of the family ",
+        model_has_tower(model) ? "" : model->family, target->title, row->program);
+}
+
 /* "megatron, deepspeed": the usual rows that have the model; without a shape it is of another family. */
 static const char *who_has(struct arena *keep, const struct model *model,
                            const struct model_shape *shape)
@@ -142,8 +167,8 @@ static const char *who_has(struct arena *keep, const struct model *model,
     const char *names = NULL;
     for (size_t i = 0; i < target_count(); i++) {
         const struct target *target = target_at(i);
-        bool others = target->other_families && !model_has_tower(model);
-        bool lacks = target->lacks && (shape ? target->lacks(keep, shape) != NULL : !others);
+        bool lacks = target->lacks &&
+                     (shape ? target->lacks(keep, shape) != NULL : !has_other(target, model));
         if (!target_is_usual(target) || lacks || lacking_op(target, model))
             continue;
         names = names ? arena_printf(keep, "%s, %s", names, target->framework) : target->framework;
@@ -163,13 +188,15 @@ weft_status target_has_model(const struct target *target, const struct model *mo
     if (op || !target->lacks)
         goto done;
     status = shape_of_model(model, &shape);
-    if (status == WEFT_BAD_INPUT && target->other_families && !model_has_tower(model)) {
+    if (status == WEFT_BAD_INPUT && has_other(target, model)) {
         error_clear();
         status = WEFT_OK;
         goto done;
     }
-    if (status == WEFT_BAD_INPUT)
+    if (status == WEFT_BAD_INPUT) {
         error_hint("%s can train it", who_has(scratch, model, NULL));
+        own_program(target, model, weft_last_error()->hint);
+    }
     if (status)
         goto done;
     const char *lacks = target->lacks(scratch, &shape), *others = who_has(scratch, model, &shape);

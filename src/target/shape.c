@@ -55,8 +55,7 @@ static const char *attention_of(const struct model *model)
     if (score && score->keep & KEEP_BUFFER)
         return "local";
     const struct op *softmax = model_op_of_kind(model, OP_SOFTMAX);
-    unsigned eager = KEEP_INPUT_0 | KEEP_MASK;
-    return softmax && (softmax->keep & eager) ? "eager" : "fused";
+    return softmax && (softmax->keep & (KEEP_INPUT_0 | KEEP_MASK)) ? "eager" : "fused";
 }
 
 static void read_attention(const struct model *model, struct model_shape *s)
@@ -129,6 +128,7 @@ static void read_rotary(const struct model *model, struct model_shape *s)
     double local = 0;
     for (int32_t i = 0; i < model->ops; i++) {
         const struct op *op = &model->op[i];
+        s->rope_scaling = op->rope_scaling > 0 ? op->rope_scaling : s->rope_scaling;
         if (op->kind == OP_ROTARY)
             *(has_window(model, op->module) ? &local : &s->rope_base) = op->rope_base;
     }
@@ -292,6 +292,8 @@ static const char *window_options(struct arena *keep, const struct model_shape *
 static const char *rotary_option(struct arena *keep, const struct model_shape *s)
 {
     const char *text = arena_printf(keep, ", rope_base: %.12g", s->rope_base);
+    if (s->rope_scaling > 0)
+        text = arena_printf(keep, "%s, rope_scaling: %.12g", text, s->rope_scaling);
     return s->local_rope_base > 0
                ? arena_printf(keep, "%s, local_rope_base: %.12g", text, s->local_rope_base)
                : text;
@@ -476,8 +478,8 @@ static bool same_op(const struct op *a, const struct op *b)
 static bool same_free(const struct op *a, const struct op *b)
 {
     const struct routing *x = &a->routing, *y = &b->routing;
-    return a->rope_base == b->rope_base && a->head_turned == b->head_turned &&
-           x->scores == y->scores && x->balance == y->balance &&
+    return a->rope_base == b->rope_base && a->rope_scaling == b->rope_scaling &&
+           a->head_turned == b->head_turned && x->scores == y->scores && x->balance == y->balance &&
            x->balance_weight == y->balance_weight && x->balance_bias == y->balance_bias &&
            x->groups == y->groups && x->group_top_k == y->group_top_k && x->scale == y->scale;
 }

@@ -43,6 +43,7 @@ struct model_shape {
     bool geglu, end_norm;   /* gates of GELU; norms also after attention and after the MLP */
     double rope_base;       /* of rotary positions */
     double local_rope_base; /* of layers with the window, where it is another; 0: it is not */
+    double rope_scaling;    /* struct op has it */
     struct routing routing;
     double capacity; /* of an expert, in even shares of the tokens; 0: no token is dropped */
 };
@@ -134,6 +135,11 @@ struct release_words {
     const char *vocabulary_shards;         /* Galvatron's key for ZeRO-3 of embedding and head */
     bool python;                           /* a function in Python configures it, no file */
 };
+/* A program of a framework for models that Weft writes no arguments for. */
+struct own_program {
+    const char *family;  /* of the model; "images": any with an encoder of images */
+    const char *program; /* within a checkout, or where else it is found */
+};
 struct target {
     /* "megatron" on the command line stands for the first row of that framework, "megatron@0.19" for this. */
     const char *framework, *release;
@@ -144,7 +150,9 @@ struct target {
     /* What a model of this shape has that no model of the framework has, in words; NULL: nothing. A row
      * without it takes any model. */
     const char *(*lacks)(struct arena *keep, const struct model_shape *shape);
-    bool other_families; /* it also has models of which there is no shape */
+    const char *const
+        *other_families; /* it also has, though there is no shape of them; NULL: none */
+    const struct own_program *programs; /* the last has no family; NULL: none */
     const char *(*lacks_op)(
         const struct op *op); /* the same, operator by operator; NULL: it has all */
     /* Whether a model has no stages there, although others do; NULL: none. */

@@ -64,15 +64,29 @@ enum {
      .shards = SHARD_0 | SHARD_2 | SHARD_3, .pipeline_shards = SHARD_0 | SHARD_2 | SHARD_3,        \
      .dtypes = WIDE | HALF, .schedules = GALVATRON_SCHEDULES}
 
+/* galvatron/models of the tag v2.4.0, beside GPT, LLaMA and BERT. */
+static const char *const GALVATRON_2_FAMILIES[] = {"t5", "vit", "swin", NULL};
+
+/* The root and examples/ of Megatron-LM at core_v0.19.0 and core_v0.16.1; Megatron-Bridge, src/megatron/bridge/recipes. Its
+ * own pretrain_vlm.py joins an encoder to a decoder as LLaVA does, with sizes of its own. */
+static const struct own_program MEGATRON_19_PROGRAMS[] = {
+    {"hybrid", "pretrain_hybrid.py and --hybrid-layer-pattern"}, {"t5", "examples/t5/pretrain_t5.py"},
+    {"images", "pretrain_vlm.py, or recipes of Megatron-Bridge (Qwen2.5-VL, Qwen3-VL)"}, {NULL, NULL}};
+static const struct own_program MEGATRON_16_PROGRAMS[] = {
+    {"hybrid", "pretrain_mamba.py and --hybrid-override-pattern"}, {"t5", "pretrain_t5.py"},
+    {"images", "pretrain_vlm.py, or recipes of Megatron-Bridge (Qwen2.5-VL, Qwen3-VL)"}, {NULL, NULL}};
+
 /* The first row of a framework is the one that its name alone stands for. */
 static const struct target TARGETS[] = {
     {"megatron", "0.19", "Megatron-Core 0.19", MEGATRON_ABILITIES,
      .lacks = megatron_lacks, .software = "megatron-core-0.19", .flags = MEGATRON_0_19_2,
      .words = {.program = "pretrain_gpt.py", .encoder_program = "examples/bert/pretrain_bert.py"},
+     .programs = MEGATRON_19_PROGRAMS,
      .decides = MEGATRON_DECIDES},
     {"megatron", "0.16", "Megatron-Core 0.16", MEGATRON_ABILITIES,
      .lacks = megatron_lacks, .software = "megatron-core-0.16", .flags = MEGATRON_0_16_1,
      .words = {.program = "pretrain_gpt.py", .encoder_program = "pretrain_bert.py"},
+     .programs = MEGATRON_16_PROGRAMS,
      .decides = MEGATRON_DECIDES},
     {"torchtitan", "0.2.2", "torchtitan 0.2.2", TITAN_ABILITIES(1), .lacks = torchtitan_lacks,
      .one_stage = is_qwen3, .software = "torchtitan-2025", .decides = TITAN_DECIDES},
@@ -97,7 +111,7 @@ static const struct target TARGETS[] = {
       .overlaps = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},
      .lacks = fsdp_lacks, .software = "fsdp-script", .decides = FSDP_DECIDES},
     {"galvatron", "2.4", "Galvatron 2.4", GALVATRON_ABILITIES(0), .layerwise = true,
-     .lacks = galvatron2_lacks, .other_families = true,
+     .lacks = galvatron2_lacks, .other_families = GALVATRON_2_FAMILIES,
      .words = {.vocabulary_shards = "embed_sdp"}, .decides = GALVATRON_DECIDES},
     {"galvatron", "3.0", "Galvatron 3.0", GALVATRON_ABILITIES(1), .layerwise = true,
      .lacks = galvatron3_lacks, .words = {.vocabulary_shards = "vocab_sdp"},

@@ -148,7 +148,16 @@ static void the_program_says_what_it_cannot_write(void **state)
          "megatron@0.15 is not known, expected megatron@0.19, megatron@0.16"},
         {"export resnet-50 dgx-a100 --to megatron",
          "weft: resnet-50 is of the family resnet, for which there are no launch arguments\n"
-         "hint: deepspeed, galvatron, weft can train it"},
+         "hint: deepspeed, weft can train it"},
+        {"export nemotron-h-8b dgx-h100 --to megatron",
+         "weft: nemotron-h-8b is of the family hybrid: Megatron-Core 0.19 trains such models with "
+         "pretrain_hybrid.py and --hybrid-layer-pattern, whose arguments Weft does not write\n"
+         "hint: deepspeed, weft can train it"},
+        {"export qwen3-vl-8b dgx-h100 --to megatron@0.16",
+         "qwen3-vl-8b has an encoder of images: Megatron-Core 0.16 trains such models with "
+         "pretrain_vlm.py, or recipes of Megatron-Bridge (Qwen2.5-VL, Qwen3-VL)"},
+        {"export t5-large dgx-a100 --to torchtitan",
+         "for which there are no launch arguments\nhint: deepspeed, galvatron, weft can train it"},
         {"export gpt3-1.3b dgx-a100 --policy mixed-fp32-gradients --to deepspeed",
          "policy mixed-fp32-gradients in fp16 with state sharding 0: deepspeed has none of it"},
         {"export qwen3-8b dgx-h100 --pp 2 --zero 2 --to torchtitan",

@@ -195,6 +195,8 @@ static void positions_and_routers_are_as_configs_say(void **state)
         assert_int_equal(model_open(ROWS[i].preset, NULL, &preset), WEFT_OK);
         assert_true(model_op_of_kind(file, OP_ROTARY)->rope_base == ROWS[i].base);
         assert_true(model_op_of_kind(preset, OP_ROTARY)->rope_base == ROWS[i].base);
+        assert_true(model_op_of_kind(preset, OP_ROTARY)->rope_scaling ==
+                    model_op_of_kind(file, OP_ROTARY)->rope_scaling);
         const struct op *a = model_op_of_kind(file, OP_ROUTER);
         const struct op *b = model_op_of_kind(preset, OP_ROUTER);
         assert_true(!a == !b);
@@ -212,6 +214,37 @@ static void positions_and_routers_are_as_configs_say(void **state)
     assert_true(same_routing(&model_op_of_kind(v3, OP_ROUTER)->routing, &expected));
     model_free(v3);
     arena_free(keep);
+}
+
+/* Positions as Llama 3.1 stretches them, under either key; others are left as they are, with a warning. */
+static void stretched_positions_are_read(void **state)
+{
+    (void)state;
+#define STRETCHED(type, high)                                                                      \
+    "{\"rope_type\": \"" type "\", \"factor\": 32.0, \"low_freq_factor\": 1.0, "                   \
+    "\"high_freq_factor\": " high ", \"original_max_position_embeddings\": 8192}}"
+    static const struct {
+        const char *text;
+        double factor;
+        bool warns;
+    } ROWS[] = {
+        {"{\"model_type\": \"llama\", \"rope_scaling\": " STRETCHED("llama3", "4.0"), 32, false},
+        {"{\"model_type\": \"llama\", \"rope_parameters\": " STRETCHED("llama3", "4.0"), 32, false},
+        {"{\"model_type\": \"llama\", \"rope_scaling\": " STRETCHED("llama3", "3.0"), 0, true},
+        {"{\"model_type\": \"llama\", \"rope_scaling\": " STRETCHED("yarn", "4.0"), 0, true},
+        {"{\"model_type\": \"llama\", \"rope_scaling\": " STRETCHED("default", "4.0"), 0, false},
+        {"{\"model_type\": \"llama\"}", 0, false},
+    };
+#undef STRETCHED
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct model *model = from_config(ROWS[i].text, NULL);
+        bool warned = false;
+        for (size_t k = 0; k < model->warnings.len; k++)
+            warned |= strstr(model->warnings.data[k], "not stretched so here") != NULL;
+        assert_true(model_op_of_kind(model, OP_ROTARY)->rope_scaling == ROWS[i].factor);
+        assert_int_equal(warned, ROWS[i].warns);
+        model_free(model);
+    }
 }
 
 /* What a file comes to, in numbers that change with every key: parameters, FLOPs and kept bytes of a sample. */
@@ -488,6 +521,7 @@ int main(void)
         cmocka_unit_test(absent_keys_have_transformers_defaults),
         cmocka_unit_test(taps_are_as_configs_say),
         cmocka_unit_test(positions_and_routers_are_as_configs_say),
+        cmocka_unit_test(stretched_positions_are_read),
         cmocka_unit_test(numbers_are_those_on_file),
         cmocka_unit_test(overrides_win_over_a_config),
         cmocka_unit_test(long_contexts_are_cut_to_a_sample),

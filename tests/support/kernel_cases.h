@@ -283,6 +283,7 @@ static void make_rotary(struct builder *b, struct rng *rng)
     build_last(b)->head_depth = depth;
     build_last(b)->head_share = share * depth;
     build_last(b)->head_turned = from_to(rng, 1, share) * depth;
+    build_last(b)->rope_scaling = maybe(rng) ? 8 : 0;
 }
 
 static void make_router(struct builder *b, struct rng *rng)

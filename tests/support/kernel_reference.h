@@ -297,14 +297,26 @@ static void ref_pointwise(struct reference *r)
     }
 }
 
+/* By the lengths of waves, as transformers has it (modeling_rope_utils.py, _compute_llama3_parameters). */
+static double ref_rotary_rate(const struct op *op, int64_t pair)
+{
+    double rate = pow(10000, -(double)(2 * pair) / (double)op->head_depth);
+    double wave = 2 * acos(-1) / rate, longest = 8192, shortest = 8192.0 / 4;
+    double smooth = (8192 / wave - 1) / (4 - 1);
+    if (op->rope_scaling == 0 || wave < shortest)
+        return rate;
+    if (wave > longest)
+        return rate / op->rope_scaling;
+    return (1 - smooth) * rate / op->rope_scaling + smooth * rate;
+}
+
 static void ref_rotary(struct reference *r)
 {
     const struct op *op = r->op;
     int64_t width = op->size[2], seq = op->size[1];
     for (int64_t i = 0; i < r->batch * seq * width; i++) {
         int64_t in_share = i % width % op->head_share, place = in_share % op->head_depth;
-        double angle = (double)(i / width % seq) *
-                       pow(10000, -(double)(place / 2 * 2) / (double)op->head_depth);
+        double angle = (double)(i / width % seq) * ref_rotary_rate(op, place / 2);
         const double *pair = r->input[0] + i / 2 * 2;
         if (in_share >= op->head_turned)
             r->output[i] = r->input[0][i];

@@ -3,7 +3,7 @@
 
   tools/frameworks/weights.py WEFT FOLDER      FOLDER is for files of its own
 
-For small random models of the families gpt2 and llama, tied and not, in one file and in several:
+For small random models of the families gpt2 and llama, tied and not, with stretched positions, in one file and in several:
 
   1. transformers write a folder; `weft train --from` begins with it at a rate of nearly 0, and the loss of each step
      equals that of transformers for the same tokens;
@@ -30,6 +30,11 @@ CASES = {
     "llama-tied": LlamaConfig(num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=8, hidden_size=128,
                               intermediate_size=160, max_position_embeddings=SEQ, rms_norm_eps=1e-5,
                               tie_word_embeddings=True, rope_theta=500000.0, **COMMON),
+    # heads of 32 features, so that some pairs keep their rate, some turn slower, and some are in between
+    "llama-3.1": LlamaConfig(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, hidden_size=128,
+                             intermediate_size=96, max_position_embeddings=16384, rms_norm_eps=1e-5, rope_theta=10000.0,
+                             rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                           "original_max_position_embeddings": 8192}, **COMMON),
 }
 
 

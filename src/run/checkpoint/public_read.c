@@ -31,17 +31,25 @@ static weft_status check_epsilon(const struct doc *config, const char *key)
 }
 
 /* Llama 3.1 and later stretch positions; "default" does not. */
-static weft_status check_positions(const struct doc *config, const char *key)
+static weft_status check_positions(const struct model *model, const struct doc *config,
+                                   const char *key)
 {
+    const struct op *rotary = model_op_of_kind(model, OP_ROTARY);
     const struct doc *scaling = doc_get(config, key), *type = doc_get(scaling, "rope_type");
     if (!type)
         type = doc_get(scaling, "type");
     if (!scaling || scaling->kind != DOC_MAP || !type || !type->text ||
         strcmp(type->text, "default") == 0)
         return WEFT_OK;
-    return doc_error(type, "models without such positions can be read",
-                     "'%s' is %s, and Weft turns positions without stretching them", key,
-                     type->text);
+    double factor = 0;
+    const struct doc *given = doc_get(scaling, "factor");
+    if (strcmp(type->text, "llama3") == 0 && given && rotary &&
+        doc_scalar(given, FIELD_REAL, &factor) == WEFT_OK && factor == rotary->rope_scaling)
+        return WEFT_OK;
+    return doc_error(
+        type, "rope_scaling of the model is the factor of type llama3; others cannot be read",
+        "'%s' is %s, and the model stretches positions by %.12g", key, type->text,
+        rotary ? rotary->rope_scaling : 0);
 }
 
 static weft_status check_config(const struct public_weights *w)
@@ -51,8 +59,8 @@ static weft_status check_config(const struct public_weights *w)
     TRY(doc_load(w->arena, arena_printf(w->arena, "%s/config.json", w->folder), &config));
     TRY(check_epsilon(config, "layer_norm_epsilon"));
     TRY(check_epsilon(config, "rms_norm_eps"));
-    TRY(check_positions(config, "rope_scaling"));
-    TRY(check_positions(config, "rope_parameters"));
+    TRY(check_positions(w->model, config, "rope_scaling"));
+    TRY(check_positions(w->model, config, "rope_parameters"));
 done:
     return status;
 }

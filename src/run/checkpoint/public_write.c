@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/rotary.h"
 #include "run/checkpoint/checkpoint.h"
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -128,7 +129,7 @@ done:
 /* What a decoder's configuration says, by the operators of the model. */
 struct decoder_facts {
     int64_t vocabulary, hidden, heads, kv_heads, depth, inner, positions;
-    double base; /* of rotary positions */
+    double base, scaling; /* of rotary positions */
     bool tied, qkv_bias;
 };
 
@@ -178,6 +179,7 @@ static struct decoder_facts decoder_of(const struct model *model)
         d.depth = attention->size[5];
     }
     d.base = rotary ? rotary->rope_base : 0;
+    d.scaling = rotary ? rotary->rope_scaling : 0;
     return d;
 }
 
@@ -207,12 +209,24 @@ static json_t *llama_config(const struct model *model, const struct decoder_fact
         "torch_dtype", "float32");
 }
 
+/* Nothing but the base where positions are not stretched. */
+static void add_scaling(json_t *config, double factor)
+{
+    if (config && factor > 0)
+        json_object_set_new(config, "rope_scaling",
+                            json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor",
+                                      factor, "low_freq_factor", 1.0, "high_freq_factor",
+                                      (double)ROPE_FAST, "original_max_position_embeddings",
+                                      ROPE_LEARNED));
+}
+
 static weft_status write_config(const struct model *model, const struct disk *disk,
                                 const char *path)
 {
     struct decoder_facts d = decoder_of(model);
     bool llama = strcmp(model->family, "llama") == 0;
     json_t *config = llama ? llama_config(model, &d) : gpt2_config(model, &d);
+    add_scaling(config, d.scaling);
     char *text = config ? json_dumps(config, JSON_INDENT(2)) : NULL;
     struct sink sink;
     struct written written;

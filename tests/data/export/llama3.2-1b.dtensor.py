@@ -25,6 +25,7 @@ PLAN = {
     "positions": 0,
     "rotary": True,
     "rope_base": 500000,
+    "rope_scaling": 32,
     "rms_norm": True,
     "gate": "silu",
     "qk_norm": False,
@@ -155,6 +156,10 @@ def make_model(torch):
         def angles(self, seq, device):
             depth = PLAN["head_dim"]
             rate = 1.0 / PLAN["rope_base"] ** (torch.arange(0, depth, 2, device=device) / depth)
+            if PLAN["rope_scaling"]:  # Llama 3.1: slow pairs turn slower, those in between by a share
+                turns = 8192 * rate / (2 * torch.pi)
+                share = ((turns - 1) / 3).clamp(0, 1)
+                rate = rate * (share + (1 - share) / PLAN["rope_scaling"])
             turn = torch.outer(torch.arange(seq, device=device), rate)
             turn = torch.cat((turn, turn), dim=-1)
             return turn.cos(), turn.sin()

@@ -1,6 +1,8 @@
 /* rotary.c - rotary positions: pairs of features of queries and keys turn with the position.
  *
  *   (a, b) -> (a cos t - b sin t, a sin t + b cos t),  t = position base^(-2 i / depth)          (1)
+ *   stretched by a factor f:  t times s + (1 - s) / f,  s = (turns - 1) / (ROPE_FAST - 1) from 0 to 1,
+ *                             turns = ROPE_LEARNED base^(-2 i / depth) / 2 pi                    (2)
  *
  * for pair i, the features 2 i and 2 i + 1 of a head (Su et al., 2021, Eq. 34). The gradient turns
  * back. Of every key/value head's share of the features (its queries, its key, its value) the first
@@ -10,6 +12,7 @@
  */
 #include <math.h>
 
+#include "model/rotary.h"
 #include "run/kernels/cpu/cpu.h"
 
 static int64_t rotary_scratch(const struct kernel_call *call)
@@ -17,12 +20,23 @@ static int64_t rotary_scratch(const struct kernel_call *call)
     return 2 * call->op->head_depth + whole_floats(call->dtype, 2 * call->size[2]);
 }
 
-/* cos and sin of every pair at one position: (1). */
+/* What pair i / 2 turns by from one position to the next: (1), (2). */
+static float rate_of(const struct op *op, int64_t i)
+{
+    float rate = powf((float)op->rope_base, -(float)i / (float)op->head_depth);
+    if (!(op->rope_scaling > 0))
+        return rate;
+    float turns = ROPE_LEARNED * rate / (float)(2 * 3.14159265358979323846);
+    float share = fminf(fmaxf((turns - 1) / (ROPE_FAST - 1), 0), 1);
+    return rate * (share + (1 - share) / (float)op->rope_scaling);
+}
+
+/* cos and sin of every pair at one position. */
 static void fill_turns(const struct op *op, int64_t position, float sign, float *turn)
 {
     int64_t depth = op->head_depth;
     for (int64_t i = 0; i < depth; i += 2) {
-        float angle = (float)position * powf((float)op->rope_base, -(float)i / (float)depth);
+        float angle = (float)position * rate_of(op, i);
         turn[i] = cosf(angle);
         turn[i + 1] = sign * sinf(angle);
     }

@@ -2,6 +2,7 @@
  * (kernels/cpu/pointwise.c, rotary.c, optimizer.c). */
 #include <math.h>
 
+#include "model/rotary.h"
 #include "run/kernels/cuda/room.h"
 
 extern struct cuda_code CUDA_CODE_pointwise;
@@ -296,12 +297,13 @@ static void rotate(const struct kernel_call *call, const void *from, void *to, f
     uint32_t positions = (uint32_t)seq, width = (uint32_t)call->size[2], wide = (uint32_t)depth;
     uint32_t feature = (uint32_t)call->begin[2], share = (uint32_t)op->head_share;
     uint32_t turned = (uint32_t)op->head_turned;
-    float base = (float)op->rope_base;
+    float base = (float)op->rope_base, scaling = (float)op->rope_scaling;
+    float learned = ROPE_LEARNED, fast = ROPE_FAST;
     struct cuda_grid grid = {ceil_div(turns, 256), 1, 1, 256, 0};
     if (!to)
         return;
     CUDA_LAUNCH(call->stream, &ROTARY_TURNS, DTYPE_FP32, grid, &call->scratch, &seq, &position,
-                &depth, &base);
+                &depth, &base, &scaling, &learned, &fast);
     CUDA_LAUNCH(call->stream, &ROTARY, call->dtype, cuda_elements(count / 2), &from, &to,
                 &call->scratch, &count, &positions, &width, &feature, &share, &turned, &wide,
                 &sign);

@@ -360,15 +360,20 @@ BOTH(add_weight_gradient, ADD_WEIGHT_GRADIENT,
 
 /* ---- rotary positions ------------------------------------------------------------------------ */
 
-/* cos and sin of every pair of a head at every position. */
+/* cos and sin of every pair of a head at every position (kernels/cpu/rotary.c, (1) and (2)); scaling 0: not stretched. */
 extern "C" __global__ void rotary_turns(float2 *turn, int64_t seq, int64_t first_position,
-                                        int64_t depth, float base)
+                                        int64_t depth, float base, float scaling, float learned,
+                                        float fast)
 {
     int64_t i = thread_index(), pairs = depth / 2;
     if (i >= seq * pairs)
         return;
-    float angle = (float)(first_position + i / pairs) *
-                  powf(base, -(float)(2 * (i % pairs)) / (float)depth);
+    float rate = powf(base, -(float)(2 * (i % pairs)) / (float)depth);
+    float turns = learned * rate / 6.283185307f;
+    float share = fminf(fmaxf((turns - 1) / (fast - 1), 0.0f), 1.0f);
+    if (scaling > 0)
+        rate *= share + (1 - share) / scaling;
+    float angle = (float)(first_position + i / pairs) * rate;
     turn[i] = make_float2(cosf(angle), sinf(angle));
 }
 

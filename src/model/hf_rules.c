@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "model/model.h"
-#include "model/rotary.h"
 
 enum { LONGEST_SEQ = 4096 }; /* import_hf.c, I2 */
 

@@ -172,7 +172,7 @@ enum gating {
 };
 extern const char *const GATE_WORDS[]; /* silu, gelu, sigmoid, clamped; NULL-terminated */
 
-enum { ROPE_BASE = 10000 }; /* of rotary positions: Su et al., 2021, section 3.3 */
+enum { ROPE_BASE = 10000, ROPE_LEARNED = 8192, ROPE_FAST = 4 }; /* kernels/cpu/rotary.c */
 
 /* How a router's scores become a choice of experts and their weights, and what keeps it balanced. None of it but `skew`
  * costs anything that is counted: it is what a framework is told. */
@@ -270,7 +270,7 @@ struct op {
     /* rotary: features of one head (0: not known); features of one key/value head's share (its
      * queries, its key, its value), and how many of them, from the first, are rotated */
     int64_t head_depth, head_share, head_turned;
-    /* rotary: pair i of a head turns by position * rope_base^(-2 i / head_depth), slow ones by less (rotary.h); 0: not */
+    /* rotary: pair i of a head turns by position * rope_base^(-2 i / head_depth), slow ones by less (cpu/rotary.c); 0: not */
     double rope_base, rope_scaling;
     struct routing routing;               /* router */
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/rotary.h"
 #include "run/checkpoint/checkpoint.h"
 
 /* ---- tensors --------------------------------------------------------------------------------- */

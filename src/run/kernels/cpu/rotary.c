@@ -4,7 +4,11 @@
  *   stretched by a factor f:  t times s + (1 - s) / f,  s = (turns - 1) / (ROPE_FAST - 1) from 0 to 1,
  *                             turns = ROPE_LEARNED base^(-2 i / depth) / 2 pi                    (2)
  *
- * for pair i, the features 2 i and 2 i + 1 of a head (Su et al., 2021, Eq. 34). The gradient turns
+ * as Llama 3.1 does: pairs that turn once or less in ROPE_LEARNED positions turn slower by f, those that turn ROPE_FAST times
+ * do not (transformers, _compute_llama3_parameters, with the numbers of all its configs; Megatron-LM,
+ * rotary_pos_embedding.py, _apply_scaling).
+ *
+ * for pair i, the features 2 i and 2 i + 1 of a head (Su et al., 2021, Eq. 34; section 3.3: ROPE_BASE). The gradient turns
  * back. Of every key/value head's share of the features (its queries, its key, its value) the first
  * ones turn; the value does not.
  *
@@ -12,7 +16,6 @@
  */
 #include <math.h>
 
-#include "model/rotary.h"
 #include "run/kernels/cpu/cpu.h"
 
 static int64_t rotary_scratch(const struct kernel_call *call)

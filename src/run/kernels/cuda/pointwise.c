@@ -2,7 +2,6 @@
  * (kernels/cpu/pointwise.c, rotary.c, optimizer.c). */
 #include <math.h>
 
-#include "model/rotary.h"
 #include "run/kernels/cuda/room.h"
 
 extern struct cuda_code CUDA_CODE_pointwise;

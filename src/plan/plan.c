@@ -108,10 +108,10 @@ static uint64_t choice_hash(const struct choice *choice)
     int32_t words[4 * MAX_SPLIT_PARTS + 6] = {choice->shard,   choice->recompute, choice->saved,
                                               choice->discard, choice->offload,   choice->parts};
     size_t used = 6;
-    for (int backward = 0; backward <= choice->own_back; backward++) {
+    for (int backward = 0; backward < 1 + choice->own_back; backward++) {
         const struct split *split = choice_split(choice, backward);
         for (int32_t i = 0; i < split->parts; i++) {
-            words[used++] = split->part[i].dim;
+            words[used++] = split->part[i].dim | split->part[i].run << 8;
             words[used++] = split->part[i].degree;
         }
     }

@@ -32,7 +32,7 @@ struct table *table_new(struct arena *arena, size_t columns, const char *const *
  * showing it (control characters, broken UTF-8) becomes a question mark. */
 void table_cell(struct table *table, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void table_rule(struct table *table); /* a line before the next row */
-void table_print(const struct table *table, FILE *out);
+void table_print(const struct table *whole, FILE *out);
 
 /* How many terminal columns this UTF-8 text takes. */
 size_t text_columns(const char *text);

@@ -59,7 +59,7 @@ static void plans_fit_and_say_why(void **unused)
     struct trial *best = &a.planned->trials.data[0];
     assert_true(best->fits && best->needed_bytes <= 8 * GIB);
     assert_true(a.planned->candidates > 0 && a.planned->reasons.len > 0);
-    assert_non_null(strstr(best->text, "micro-batch"));
+    assert_non_null(strstr(best->text, "4 samples per step"));
     assert_int_equal(trial_take(&a.request, best, &plan), WEFT_OK);
     assert_int_equal(plan_check(plan), WEFT_OK);
     plan_free(plan);

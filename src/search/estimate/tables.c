@@ -90,9 +90,10 @@ static uint64_t choice_hash(const struct choice *choice, uint64_t seed)
                                             choice->saved << 9 | choice->discard << 10 |
                                             choice->offload << 11 | choice->parts << 13};
     int64_t *next = &key[1];
-    for (int backward = 0; backward <= choice->own_back; backward++)
+    for (int backward = 0; backward < 1 + choice->own_back; backward++)
         for (int32_t i = 0; i < choice_split(choice, backward)->parts; i++) {
-            *next++ = choice_split(choice, backward)->part[i].dim;
+            *next++ = choice_split(choice, backward)->part[i].dim |
+                      choice_split(choice, backward)->part[i].run << 8;
             *next++ = choice_split(choice, backward)->part[i].degree;
         }
     return hash_bytes(key, sizeof key, seed);

@@ -220,7 +220,7 @@ const struct trial *next_best(const struct planned *planned, enum dimension dime
 weft_status planner_ask(const struct planner *planner, const struct plan_request *request,
                         struct planned *out);
 /* By worth (I2), but for its last tie-break; and all trials in the order of I2. */
-int trial_compare_worth(const struct trial *a, const struct trial *b);
+int trial_compare_worth(const struct trial *x, const struct trial *y);
 void trials_sort(struct planned *planned);
 
 /* ---- for planners ---------------------------------------------------------------------------- */

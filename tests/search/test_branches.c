@@ -115,8 +115,9 @@ static void check_fork(struct arena *arena, const struct instance_index *index,
 static void test_random_forks(void **state)
 {
     (void)state;
+    enum { ROUNDS = 40 };
     size_t all = 0;
-    for (int round = 0; round < rounds_of(40); round++) {
+    for (int round = 0; round < rounds_of(ROUNDS) || (all == 0 && round < ROUNDS); round++) {
         struct arena *arena = arena_new();
         struct rng rng;
         rng_seed(&rng, (uint64_t)round);

@@ -106,7 +106,7 @@ static void add_offload(struct lines *a, const struct degrees *d)
                              modules_text(a->keep, offload_text(a->keep, d->offload_modules))));
 }
 
-bool uses_fsdp(const struct degrees *degrees)
+static bool uses_fsdp(const struct degrees *degrees)
 {
     return degrees->shard >= 2;
 }
@@ -376,6 +376,41 @@ const char *megatron_trial(struct export_job *job)
         (long long)embedding->weight[0].operand.size[0] - 1);
 }
 
+/* ---- what a run's environment has to say ------------------------------------------------------- */
+
+static bool overlaps_by_order(const struct degrees *d)
+{
+    return !uses_fsdp(d) && d->tp * d->cp > 1;
+}
+
+static bool offloads_modules(const struct degrees *d)
+{
+    return d->offload_modules != 0;
+}
+
+/* megatron/training/arguments.py asserts both; the second one for Transformer Engine 2.10 and later, which would move weights to
+ * the host as well. */
+static const struct {
+    const char *setting;
+    bool (*is_needed)(const struct degrees *d);
+} ENVIRONMENT[] = {
+    {"CUDA_DEVICE_MAX_CONNECTIONS=1", overlaps_by_order},
+    {"NVTE_CPU_OFFLOAD_V1=1", offloads_modules},
+};
+
+const char *megatron_environment(struct arena *keep, const struct degrees *d, const char *first,
+                                 const char *next, const char *end)
+{
+    const char *text = "";
+    for (size_t i = 0; i < COUNT_OF(ENVIRONMENT); i++)
+        if (ENVIRONMENT[i].is_needed(d))
+            text = arena_printf(keep, "%s%s%s%s", text, *text ? next : first,
+                                ENVIRONMENT[i].setting, end);
+    return text;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------- */
+
 /* "each of 8 nodes" */
 static const char *each_host(struct arena *keep, int64_t hosts)
 {
@@ -400,7 +435,7 @@ weft_status write_megatron(struct export_job *job)
         "MEGATRON_ARGS=(\n%s)\n",
         plan_title(job->keep, job->plan), job_line(job, ""),
         each_host(job->keep, cluster_hosts(cluster)),
-        !uses_fsdp(d) && d->tp * d->cp > 1 ? ", with CUDA_DEVICE_MAX_CONNECTIONS=1" : "",
+        megatron_environment(job->keep, d, ", with ", " and ", ""),
         (long long)cluster_hosts(cluster), (long long)cluster_host_devices(cluster),
         megatron_script(job),
         megatron_trial(job) ? arena_printf(job->keep, "# To try it: %s\n", megatron_trial(job))

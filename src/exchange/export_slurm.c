@@ -68,7 +68,7 @@ weft_status write_slurm(struct export_job *job)
         "    \"$MEGATRON_DIR/%s\" \"${MEGATRON_ARGS[@]}\" \"${TRAINING_ARGS[@]}\"\n",
         plan_title(job->keep, job->plan), job_line(job, ""), nodes, devices,
         devices * CORES_PER_DEVICE, training(job),
-        !uses_fsdp(d) && d->tp * d->cp > 1 ? "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" : "", lines,
-        nodes, devices, megatron_script(job));
+        megatron_environment(job->keep, d, "export ", "export ", "\n"), lines, nodes, devices,
+        megatron_script(job));
     return WEFT_OK;
 }

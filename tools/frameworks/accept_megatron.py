@@ -44,10 +44,9 @@ def pretend_an_h100():
 
 def environment(path, devices):
     with open(path, encoding="utf-8") as file:
-        asked = re.search(r"CUDA_DEVICE_MAX_CONNECTIONS=(\d+)", file.read())
+        asked = re.findall(r"\b([A-Z][A-Z0-9_]+)=(\d+)", file.read())
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(devices))
-    if asked:
-        os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = asked[1]
+    os.environ.update(asked)
 
 
 def parsed(words):

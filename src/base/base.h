@@ -51,7 +51,7 @@ void error_rename(const char *from, const char *to);
 void error_clear(void);
 /* A copy of the calling thread's error, to be carried to another thread. All zero means no
  * error. */
-enum { ERROR_MESSAGE_BYTES = 1024, ERROR_HINT_BYTES = 512 };
+enum { ERROR_MESSAGE_BYTES = 1024, ERROR_HINT_BYTES = 1024 };
 struct error_copy {
     weft_status status;
     bool hinted;

@@ -220,7 +220,7 @@ static const struct field *find_field(const struct field *fields, size_t count, 
 
 static weft_status unknown_key(const struct doc *node, const struct field *fields, size_t count)
 {
-    enum { MOST = 64 };
+    enum { MOST = 256 };
     const char *keys[MOST];
     size_t known = count < MOST ? count : MOST;
     for (size_t i = 0; i < known; i++)
@@ -231,12 +231,12 @@ static weft_status unknown_key(const struct doc *node, const struct field *field
         error_hint("did you mean '%s'?", near);
         return status;
     }
-    char all[480] = "";
-    for (size_t i = 0; i < known; i++) {
-        size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", keys[i]);
-    }
-    error_hint("known keys: %s", all);
+    char all[ERROR_HINT_BYTES - sizeof "known keys: , ..."] = "";
+    size_t shown = 0, used = 0;
+    for (; shown < known && used + strlen(keys[shown]) + 2 < sizeof all; shown++)
+        used +=
+            (size_t)snprintf(all + used, sizeof all - used, "%s%s", shown ? ", " : "", keys[shown]);
+    error_hint("known keys: %s%s", all, shown < known ? ", ..." : "");
     return status;
 }
 

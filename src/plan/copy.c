@@ -12,15 +12,23 @@ weft_status plan_map_as(struct plan *plan, const struct plan *from)
     return plan_map(plan, from->stages, from->pieces, cut, devices);
 }
 
+weft_status plan_like(const struct plan *from, struct plan **out)
+{
+    weft_status status = plan_new(from->model, from->cluster, out);
+    if (status)
+        return status;
+    plan_copy_settings(*out, from);
+    plan_set_names(*out, from->model_name, from->model_options, from->cluster_name);
+    (*out)->global_batch = from->global_batch;
+    (*out)->step_samples = from->step_samples;
+    return WEFT_OK;
+}
+
 weft_status plan_copy(const struct plan *from, struct plan **out)
 {
     struct plan *plan = NULL;
     weft_status status;
-    TRY(plan_new(from->model, from->cluster, &plan));
-    plan_copy_settings(plan, from);
-    plan_set_names(plan, from->model_name, from->model_options, from->cluster_name);
-    plan->global_batch = from->global_batch;
-    plan->step_samples = from->step_samples;
+    TRY(plan_like(from, &plan));
     plan_name_schedule(plan, from->schedule);
     if (from->listed)
         plan_order_by(plan, from->listed);

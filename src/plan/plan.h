@@ -225,6 +225,8 @@ weft_status plan_map(struct plan *plan, int32_t stages, int64_t pieces, const in
 weft_status plan_map_as(struct plan *plan, const struct plan *from);
 /* The same plan once more. */
 weft_status plan_copy(const struct plan *from, struct plan **out);
+/* The same model, cluster, batch and settings, on one stage without a split. */
+weft_status plan_like(const struct plan *from, struct plan **out);
 /* Sets one instance's choice; the split must cover its stage's devices (I3). */
 weft_status plan_choose(struct plan *plan, int64_t instance, const struct choice *choice);
 

@@ -37,14 +37,6 @@ static struct opened_plan branches(const char *devices)
     return opened;
 }
 
-static struct prediction *predict(const struct plan *plan)
-{
-    struct prediction *p = NULL;
-    if (simulate(plan, &(struct simulate_options){0}, &p) != WEFT_OK)
-        fail_msg("%s", weft_last_error()->message);
-    return p;
-}
-
 static int64_t broadcast_bytes(const struct graph *graph)
 {
     int64_t bytes = 0;
@@ -207,16 +199,7 @@ static void test_ranks_hold_what_was_predicted(void **state)
                "false, dropout: 0}\ncluster: piz-daint:4\ndtype: fp32\n"
                "batch: {global: 8, step: 4}\n"
                "tree: {\"*\": {split: batch:4}, embedding: {devices: 0-1, split: vocab:2}}\n");
-    struct laboratory lab = {
-        .plan = opened.plan, .options = lab_options(opened.plan->model), .steps = 2};
-    lab.options.slice_bytes = 1 << 16;
-    lab.options.optimizer = (struct optimizer_step){
-        .kind = OPTIMIZER_ADAM, .rate = 1e-3F, .beta1 = 0.9F, .beta2 = 0.99F, .epsilon = 1e-8F};
-    struct trained *trained = run_lab(&lab);
-    if (trained->status != WEFT_OK)
-        fail_msg("%s", trained->why);
-    assert_true(trained->memory_error < 0.05);
-    trained_free(trained);
+    assert_true(trained_memory_error(opened.plan) < 0.05);
     plan_close(&opened);
 }
 
@@ -234,14 +217,6 @@ static void test_file(void **state)
     plan_close(&first);
     plan_close(&again);
     arena_free(arena);
-}
-
-static void expect_refusal(const char *text, const char *message)
-{
-    struct opened_plan opened;
-    assert_int_not_equal(parse(text, &opened), WEFT_OK);
-    if (!strstr(weft_last_error()->message, message))
-        fail_msg("'%s' does not say '%s'", weft_last_error()->message, message);
 }
 
 #define GPT "model: gpt2\ncluster: dgx-v100\nbatch: {global: 8, step: 8}\n"

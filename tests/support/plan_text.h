@@ -22,6 +22,14 @@ static inline struct opened_plan parsed(const char *text)
     return opened;
 }
 
+static inline void expect_refusal(const char *text, const char *message)
+{
+    struct opened_plan opened;
+    assert_int_not_equal(parse(text, &opened), WEFT_OK);
+    if (!strstr(weft_last_error()->message, message))
+        fail_msg("'%s' does not say '%s'", weft_last_error()->message, message);
+}
+
 /* The instance with this path. */
 static inline int64_t at(const struct plan *plan, const char *path)
 {

@@ -2,6 +2,7 @@
 #ifndef WEFT_TESTS_RUN_ALONE_H
 #define WEFT_TESTS_RUN_ALONE_H
 
+#include "sim/sim.h"
 #include "run_lab.h"
 #include "run_models.h"
 
@@ -211,6 +212,29 @@ static inline bool random_round(int round, uint64_t seed, int64_t steps,
                       (long long)cluster_devices(plan->cluster), why);
     plan_free(plan);
     return same;
+}
+
+static inline struct prediction *predict(const struct plan *plan)
+{
+    struct prediction *p = NULL;
+    if (simulate(plan, &(struct simulate_options){0}, &p) != WEFT_OK)
+        fail_msg("%s", weft_last_error()->message);
+    return p;
+}
+
+/* How far off predicted memory is when a plan trains with Adam, as a share. */
+static inline double trained_memory_error(const struct plan *plan)
+{
+    struct laboratory lab = {.plan = plan, .options = lab_options(plan->model), .steps = 2};
+    lab.options.slice_bytes = 1 << 16;
+    lab.options.optimizer = (struct optimizer_step){
+        .kind = OPTIMIZER_ADAM, .rate = 1e-3F, .beta1 = 0.9F, .beta2 = 0.99F, .epsilon = 1e-8F};
+    struct trained *trained = run_lab(&lab);
+    if (trained->status != WEFT_OK)
+        fail_msg("%s", trained->why);
+    double error = trained->memory_error;
+    trained_free(trained);
+    return error;
 }
 
 #endif

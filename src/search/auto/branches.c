@@ -260,11 +260,7 @@ static weft_status copied_plan(const struct plan *from, struct plan **out)
     *out = NULL;
     if (samples == devices)
         return WEFT_OK;
-    TRY(plan_new(from->model, from->cluster, &plan));
-    plan_copy_settings(plan, from);
-    plan_set_names(plan, from->model_name, from->model_options, from->cluster_name);
-    plan->global_batch = from->global_batch;
-    plan->step_samples = from->step_samples;
+    TRY(plan_like(from, &plan));
     for (int64_t i = 0; i < plan->instances; i++) {
         struct choice choice = {.split = split_none()};
         bool has = op_find_dim(plan->model->op[plan->instance[i].op].kind, DIM_BATCH) >= 0;

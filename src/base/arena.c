@@ -3,35 +3,22 @@
  *   I1  Chunks double, so an arena of n bytes has O(log n) chunks.
  *   I2  Everything handed out is zeroed and aligned for any type; a large request is aligned to a
  *       cache line.
- *   I3  Large chunks ask for huge pages: reads in random order then miss fewer address
- *       translations, and the system clears the memory in fewer steps. Where there are no huge
- *       pages, nothing is lost.
- *   I4  An allocation returns memory or does not return: where no memory is left, or the request
+ *   I3  An allocation returns memory or does not return: where no memory is left, or the request
  *       has reached its limit, the request ends (request.c).
  */
 #include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/arena_room.h"
 
 enum {
-    FIRST_CHUNK = 4096,
-    LARGEST_CHUNK = 4 << 20, /* two huge pages, so that at least one lies wholly inside (I3) */
+    FIRST_CHUNK = 4096, /* bytes with its header, as in chunks.c */
+    LARGEST_CHUNK = 4 << 20,
     ALIGNMENT = alignof(max_align_t),
     LARGE = 4096, /* bytes from which a request counts as large (I2) */
     CACHE_LINE = 64
 };
-/* bytes, on x86-64 and on arm64 with small pages of 4 KiB */
-static const size_t HUGE_PAGE = 2 << 20;
-
-struct chunk {
-    struct chunk *older;
-    size_t used, size;
-    alignas(max_align_t) char bytes[];
-};
-
 struct owned {
     void (*drop)(void *what);
     void *what;
@@ -68,7 +55,7 @@ void arena_release(struct arena *arena)
 {
     for (struct chunk *chunk = arena->newest, *older; chunk; chunk = older) {
         older = chunk->older;
-        free(chunk);
+        chunk_give(chunk);
     }
     free(arena);
 }
@@ -87,24 +74,14 @@ size_t arena_bytes(const struct arena *arena)
     return arena->handed_out;
 }
 
-/* Must be called before anything is written to the memory (I3). */
-static void ask_for_huge_pages(char *memory, size_t size)
-{
-    size_t skip = -(uintptr_t)memory & (HUGE_PAGE - 1);
-    if (size > skip && size - skip >= HUGE_PAGE)
-        madvise(memory + skip, (size - skip) & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
-}
-
 static void add_chunk(struct arena *arena, size_t bytes)
 {
-    size_t size = bytes > arena->next_size ? bytes : arena->next_size;
+    size_t usual = arena->next_size - sizeof(struct chunk), size = bytes > usual ? bytes : usual;
     request_charge(arena, sizeof(struct chunk) + size);
-    struct chunk *chunk = calloc(1, sizeof *chunk + size);
+    struct chunk *chunk = chunk_take(size);
     if (!chunk)
         memory_ran_out(size);
     arena->held += sizeof *chunk + size;
-    ask_for_huge_pages((char *)chunk, sizeof *chunk + size);
-    chunk->size = size;
     chunk->older = arena->newest;
     arena->newest = chunk;
     if (arena->next_size < LARGEST_CHUNK)

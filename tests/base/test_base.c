@@ -49,6 +49,30 @@ static void memory_is_zeroed_and_aligned(void **state)
     arena_free(NULL);
 }
 
+/* Several arenas at a time, of which one ends in each round: what it had is cut into smaller pieces for the others. */
+static void memory_that_was_given_back_is_zero_again(void **state)
+{
+    enum { ARENAS = 4, ROUNDS = 60, PIECES = 12 };
+    struct arena *arena[ARENAS] = {0};
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 2);
+    for (int round = 0; round < ROUNDS; round++) {
+        int ends = (int)rng_below(&rng, ARENAS);
+        arena_free(arena[ends]);
+        arena[ends] = arena_new();
+        for (int i = 0; i < PIECES; i++) {
+            size_t size = (size_t)1 << rng_below(&rng, i ? 18 : 23);
+            char *memory = arena_alloc(arena[ends], size, 1);
+            for (size_t k = 0; k < size; k += 8)
+                assert_false(memory[k]);
+            memset(memory, 0xff, size);
+        }
+    }
+    for (int i = 0; i < ARENAS; i++)
+        arena_free(arena[i]);
+}
+
 /* Arrays that grow in turn, and alone: each keeps what was put into it, and is where its size may be. */
 static void arrays_grow_beside_others(void **state)
 {
@@ -768,6 +792,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_are_read_row_by_row),
         WITH_ARENA(memory_is_zeroed_and_aligned),
+        cmocka_unit_test(memory_that_was_given_back_is_zero_again),
         WITH_ARENA(arrays_grow_beside_others),
         WITH_ARENA(text_is_copied),
         WITH_ARENA(arrays_grow),

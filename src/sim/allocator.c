@@ -84,7 +84,7 @@ static int32_t find(struct allocator *allocator, struct allocator_size size)
     return bestfit_take(&allocator->pool[size.pool].free, allocator->blocks.data, size.size_class);
 }
 
-int32_t allocator_take(struct allocator *allocator, struct allocator_size size)
+static inline int32_t take(struct allocator *allocator, struct allocator_size size)
 {
     if (!size.bytes)
         return ALLOCATOR_NOTHING;
@@ -98,7 +98,7 @@ int32_t allocator_take(struct allocator *allocator, struct allocator_size size)
 }
 
 /* The block's neighbours are not free, so that it would be whole again. */
-bool allocator_take_briefly(struct allocator *allocator, struct allocator_size size)
+static inline bool take_briefly(struct allocator *allocator, struct allocator_size size)
 {
     if (!size.bytes)
         return true;
@@ -111,17 +111,46 @@ bool allocator_take_briefly(struct allocator *allocator, struct allocator_size s
     return true;
 }
 
-int32_t allocator_take_bytes(struct allocator *allocator, int64_t bytes)
-{
-    return allocator_take(allocator, allocator_size(allocator, bytes));
-}
-
-void allocator_give(struct allocator *allocator, int32_t handle)
+static inline void give(struct allocator *allocator, int32_t handle)
 {
     if (handle <= ALLOCATOR_NOTHING)
         return;
     allocator->use.allocated -= allocator->blocks.data[handle].bytes;
     block_free(allocator, handle);
+}
+
+int32_t allocator_take(struct allocator *allocator, struct allocator_size size)
+{
+    return take(allocator, size);
+}
+
+bool allocator_take_briefly(struct allocator *allocator, struct allocator_size size)
+{
+    return take_briefly(allocator, size);
+}
+
+void allocator_give(struct allocator *allocator, int32_t handle)
+{
+    give(allocator, handle);
+}
+
+void allocator_play(struct allocator *const *stream, const struct allocator_request *request,
+                    size_t count, int32_t *handle)
+{
+    for (const struct allocator_request *q = request; q < request + count; q++) {
+        struct allocator *own = stream[q->stream];
+        if (q->asks == ASKS_TAKE)
+            handle[q->place] = take(own, q->size);
+        else if (q->asks == ASKS_GIVE)
+            give(own, handle[q->place]);
+        else if (!take_briefly(own, q->size))
+            allocator_give(own, allocator_take(own, q->size));
+    }
+}
+
+int32_t allocator_take_bytes(struct allocator *allocator, int64_t bytes)
+{
+    return allocator_take(allocator, allocator_size(allocator, bytes));
 }
 
 void allocator_release_cache(struct allocator *allocator)

@@ -50,6 +50,17 @@ int32_t allocator_take_bytes(struct allocator *allocator, int64_t bytes);
 /* Takes and gives back at once what a free block serves; false: none does, and nothing has happened. */
 bool allocator_take_briefly(struct allocator *allocator, struct allocator_size size);
 void allocator_give(struct allocator *allocator, int32_t handle);
+
+/* One of many requests that are made again and again. */
+enum allocator_asks { ASKS_TAKE, ASKS_GIVE, ASKS_BRIEFLY /* both at once */ };
+struct allocator_request {
+    struct allocator_size size;
+    int32_t place; /* of its handle */
+    uint8_t stream, asks;
+};
+/* Makes requests in their order, each of the allocator of its stream. */
+void allocator_play(struct allocator *const *stream, const struct allocator_request *request,
+                    size_t count, int32_t *handle);
 /* What a full device causes, like torch.cuda.empty_cache(). */
 void allocator_release_cache(struct allocator *allocator);
 /* Another limit from now on: what other allocators of the device leave. */

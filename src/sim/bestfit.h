@@ -29,6 +29,7 @@ enum block_state {
     BLOCK_LIVE,
     BLOCK_HOLE, /* addresses without memory, of an expandable segment */
 };
+/* A cache line, which is found by a shift; so is a size class. */
 struct memory_block {
     int64_t address, bytes;
     int32_t before, after; /* in its segment; 0: it begins, ends there */
@@ -37,13 +38,17 @@ struct memory_block {
     int32_t back;          /* in the heap, the sibling before it; the first one's is the parent */
     int32_t size_class;    /* of its bytes; holes have none */
     uint8_t state, pool;
+    int64_t unused[2];
 };
+_Static_assert(sizeof(struct memory_block) == 64, "a block that is more than a cache line");
 
 struct size_class {
     int64_t bytes;
     int32_t heap;        /* the block at its root; 0: none is free */
     int32_t shelf, slot; /* I3 */
+    int64_t unused;
 };
+_Static_assert(sizeof(struct size_class) == 32, "a size class that no shift finds");
 struct shelf {
     uint64_t filled;     /* I1 */
     int32_t above, slot; /* I3; 0: this is the root */

@@ -35,15 +35,8 @@ struct handles {
     size_t len, cap;
 };
 
-/* One request of a slot. */
-enum replay_turn { ASKS_TAKE, ASKS_GIVE, ASKS_BRIEFLY /* both, I8 */ };
-struct memory_request {
-    struct allocator_size size;
-    int32_t life;
-    uint8_t stream, asks;
-};
 struct memory_requests {
-    struct memory_request *data;
+    struct allocator_request *data;
     size_t len, cap;
 };
 
@@ -125,25 +118,27 @@ static void play_event(struct replay *r, int32_t piece, int32_t micro_batch, int
         *handle = take_size(r, stream, r->size[piece][life]);
 }
 
-static void play_briefly(struct replay *r, struct allocator *stream, struct allocator_size size)
+/* I7. */
+static void play_limited(struct replay *r, const struct allocator_request *q, int32_t *handle)
 {
-    if (!allocator_take_briefly(stream, size))
-        allocator_give(stream, take_size(r, stream, size));
+    struct allocator *stream = r->allocator[q->stream];
+    if (q->asks == ASKS_GIVE)
+        allocator_give(stream, handle[q->place]);
+    else if (q->asks == ASKS_TAKE)
+        handle[q->place] = take_size(r, stream, q->size);
+    else if (!allocator_take_briefly(stream, q->size)) /* I8 */
+        allocator_give(stream, take_size(r, stream, q->size));
 }
 
 static void play_slot(struct replay *r, const struct slot *slot)
 {
     const struct memory_requests *requests = &r->requests[slot->piece][slot->kind];
     int32_t *handle = handles_of(r, slot->piece, slot->micro_batch);
-    for (const struct memory_request *q = requests->data; q < requests->data + requests->len; q++) {
-        struct allocator *stream = r->allocator[q->stream];
-        if (q->asks == ASKS_GIVE)
-            allocator_give(stream, handle[q->life]);
-        else if (q->asks == ASKS_TAKE)
-            handle[q->life] = take_size(r, stream, q->size);
-        else
-            play_briefly(r, stream, q->size);
-    }
+    if (!r->room)
+        allocator_play(r->allocator, requests->data, requests->len, handle);
+    else
+        for (size_t i = 0; i < requests->len; i++)
+            play_limited(r, &requests->data[i], handle);
 }
 
 /* I3 */
@@ -416,14 +411,14 @@ static struct memory_requests requests_of(struct replay *r, int32_t piece, int k
     array_reserve(r->scratch, &requests, (size_t)events->count);
     for (int32_t i = 0; i < events->count; i++) {
         const struct memory_event *event = &events->event[i];
-        if (event->gives && brief[event->life])
+        if (!r->size[piece][event->life].bytes || (event->gives && brief[event->life]))
             continue;
         brief[event->life] = !event->gives && is_brief(events, i);
-        struct memory_request request = {r->size[piece][event->life], event->life,
-                                         part->life[event->life].stream,
-                                         event->gives         ? ASKS_GIVE
-                                         : brief[event->life] ? ASKS_BRIEFLY
-                                                              : ASKS_TAKE};
+        struct allocator_request request = {r->size[piece][event->life], event->life,
+                                            part->life[event->life].stream,
+                                            event->gives         ? ASKS_GIVE
+                                            : brief[event->life] ? ASKS_BRIEFLY
+                                                                 : ASKS_TAKE};
         array_push(r->scratch, &requests, request);
     }
     return requests;

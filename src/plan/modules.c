@@ -45,10 +45,21 @@ bool op_is_layer_norm(const struct op *op)
     return (op->kind == OP_LAYER_NORM || op->kind == OP_RMS_NORM) && strcmp(op->name, "norm") == 0;
 }
 
-static bool is_layer_norm(const struct model *model, const struct op *op)
+static bool has_experts_inside(const struct model *model, int32_t module)
 {
-    (void)model;
-    return op_is_layer_norm(op);
+    for (int32_t i = 0; i < model->modules; i++)
+        if (model->module[i].parent == module && strcmp(model->module[i].name, "experts") == 0)
+            return true;
+    return false;
+}
+
+/* A norm before one product is part of it (TELayerNormColumnParallelLinear), and its output stays; it stands by itself
+ * before experts and before the compressed tensors of latent attention (megatron/core/models/gpt/gpt_layer_specs.py). */
+static bool is_lone_norm(const struct model *model, const struct op *op)
+{
+    return op_is_layer_norm(op) &&
+           (has_experts_inside(model, op->module) || has_sibling(model, op, "kv_a") ||
+            has_sibling(model, op, "keys_c"));
 }
 
 /* Of latent attention, what follows the two compressed tensors, up to attention. */
@@ -97,7 +108,7 @@ static const struct {
     const char *part_of; /* another one; NULL: of none */
 } MODULES[] = {
     {"core_attn", op_is_core_attention, false},
-    {"layernorm", is_layer_norm, true},
+    {"layernorm", is_lone_norm, true},
     {"mla_up_proj", is_up_projection, true},
     {"mlp", is_dense, false},
     {"moe", is_mixture, false},

@@ -339,6 +339,29 @@ static void count_recomputed(enum recompute recompute, const char *attention, co
     unmake(&m);
 }
 
+/* A norm before one product is part of that product in Megatron's layers; before experts it stands by itself. */
+static void norms_of_products_are_kept(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        bool mlp;
+    } ROWS[] = {{"llama3-8b", false}, {"gpt3-350m", false}, {"mixtral-8x7b", true}};
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct degrees d = {.tp = 1};
+        struct arena *arena = arena_new();
+        assert_true(recompute_parse(arena, "layernorm", &d));
+        struct made m = make(ROWS[i].model, "layers: 2", "dgx-a100:1", &d);
+        for (int64_t k = 0; k < m.plan->instances; k++) {
+            bool norm = strcmp(plan_path(m.arena, m.plan, k), "layers.1.mlp.norm") == 0 ||
+                        strcmp(plan_path(m.arena, m.plan, k), "layers.0.mlp.norm") == 0;
+            assert_int_equal(plan_choice(m.plan, k)->recompute, norm && ROWS[i].mlp);
+        }
+        unmake(&m);
+        arena_free(arena);
+    }
+}
+
 /* By Megatron's words; a plan of them is recognised again. */
 static void test_modules(void **state)
 {
@@ -745,6 +768,7 @@ int main(void)
         cmocka_unit_test(test_head_norms),
         cmocka_unit_test(test_recommender),
         cmocka_unit_test(test_modules),
+        cmocka_unit_test(norms_of_products_are_kept),
         cmocka_unit_test(test_recompute),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_every_preset_under_random_degrees),

@@ -192,17 +192,18 @@ static const struct trial *best_of(const struct plan_request *request, struct pl
 static void a_list_is_found_and_named(void **state)
 {
     (void)state;
-    struct opened o = open_both("llama3-8b", "layers: 8", "dgx-h100:1");
+    struct opened o = open_both("mixtral-8x7b", "layers: 4, seq: 8192", "dgx-h100:1");
     struct plan_request request = ask(&o, "megatron-core-0.16"), plain = ask(&o, "default");
     struct arena *arena = arena_new();
     struct planned *with, *without;
     request.target = target_find("megatron@0.16");
     request.options.quick = true;
     request.pins.tp = request.pins.cp = request.pins.pp = 1;
+    request.pins.ep = 8;
     request.pins.micro_batch = 1;
     request.pins.has_shard = true;
     request.pins.shard = 1;
-    request.pins.memory.limit_bytes = (INT64_C(59) << 30) / 2;
+    request.pins.memory.limit_bytes = INT64_C(22) << 30;
     plain = request;
     assert_int_equal(forbid_parse(arena, "recompute=selective", &plain.forbids), WEFT_OK);
     const struct trial *list = best_of(&request, &with), *other = best_of(&plain, &without);
@@ -378,7 +379,7 @@ static bool has_scores(const struct plan *plan)
 static bool has_modules(const struct plan *plan)
 {
     return recomputed(plan, true) > 0 &&
-           plan_recomputes_modules(plan, module_from_name("mlp") | module_from_name("layernorm"));
+           plan_recomputes_modules(plan, module_from_name("moe") | module_from_name("layernorm"));
 }
 
 static bool has_checkpoints_away(const struct plan *plan)
@@ -409,11 +410,12 @@ static void every_planner_keeps_every_pin(void **state)
     } PINS[] = {
         {"full", 1, false, "none", has_first_layers},
         {"selective", 0, false, "none", has_scores},
-        {"mlp,layernorm", 0, false, "none", has_modules},
+        {"moe,layernorm", 0, false, "none", has_modules},
         {"full", 0, true, "none", has_checkpoints_away},
         {"none", 0, false, "qkv_linear", has_kept_away},
     };
-    struct opened o = open_both("gpt3-350m", "layers: 2, seq: 512, attention: fused", "dgx-a100:1");
+    struct opened o = open_both(
+        "gpt3-350m", "layers: 2, seq: 512, attention: fused, experts: 8, top_k: 1", "dgx-a100:1");
     struct arena *arena = arena_new();
     for (size_t i = 0; i < COUNT_OF(PLANNERS) * COUNT_OF(PINS); i++) {
         size_t p = i % COUNT_OF(PINS);

@@ -162,7 +162,10 @@ weft_status write_deepspeed(struct export_job *job)
         return status;
     if (d->recompute == RECOMPUTE_FULL && d->pp == 1)
         note(job, "wrap each layer in deepspeed.checkpointing.checkpoint");
-    note(job, "launch: deepspeed --num_nodes %lld --num_gpus %lld train.py --deepspeed_config FILE",
-         (long long)cluster_hosts(plan->cluster), (long long)cluster_host_devices(plan->cluster));
+    long long hosts = (long long)cluster_hosts(plan->cluster);
+    note(job,
+         "launch: deepspeed%s --num_nodes %lld --num_gpus %lld train.py --deepspeed_config FILE",
+         hosts > 1 ? " --hostfile HOSTS" : "", hosts,
+         (long long)cluster_host_devices(plan->cluster));
     return WEFT_OK;
 }

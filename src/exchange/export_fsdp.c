@@ -93,7 +93,6 @@ void put_training(struct script *s, const struct recognised *r)
 
 void script_begin(struct script *s, struct export_job *job)
 {
-    const struct cluster *cluster = job->plan->cluster;
     *s = (struct script){.keep = job->keep};
     s->text = arena_printf(
         job->keep,
@@ -101,11 +100,11 @@ void script_begin(struct script *s, struct export_job *job)
         "\"\"\"Trains %s with PyTorch, as planned by weft.\n\n"
         "Predicted by: %s\n\n"
         "On each node:\n\n"
-        "    torchrun --nnodes %lld --nproc-per-node %lld THIS --steps 100\n"
+        "    %s THIS --steps 100\n"
         "\"\"\"\n"
         "import argparse\nimport math\nimport os\nimport sys\nimport time\n\nPLAN = {\n",
-        plan_title(job->keep, job->plan), job_line(job, ""), (long long)cluster_hosts(cluster),
-        (long long)cluster_host_devices(cluster));
+        plan_title(job->keep, job->plan), job_line(job, ""),
+        torchrun_line(job->keep, job->plan->cluster));
 }
 
 void script_end(struct script *s, const char *code)

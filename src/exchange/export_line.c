@@ -50,6 +50,15 @@ static const char *simulate_line(struct arena *keep, const struct plan *plan, co
     return harmless(keep, line);
 }
 
+const char *torchrun_line(struct arena *keep, const struct cluster *cluster)
+{
+    long long nodes = (long long)cluster_hosts(cluster);
+    long long devices = (long long)cluster_host_devices(cluster);
+    const char *meet = nodes > 1 ? " --rdzv-backend c10d --rdzv-endpoint FIRST_NODE:29500" : "";
+    return arena_printf(keep, "torchrun --nnodes %lld --nproc-per-node %lld%s", nodes, devices,
+                        meet);
+}
+
 const char *job_line(struct export_job *job, const char *source)
 {
     job->out->simulate = simulate_line(job->keep, job->out->written, source);

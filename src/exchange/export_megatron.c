@@ -430,14 +430,13 @@ weft_status write_megatron(struct export_job *job)
         "# Megatron-LM arguments for %s.\n"
         "# Predicted by: %s\n"
         "# Add data, a tokenizer and --train-iters, then on %s%s:\n"
-        "#   torchrun --nnodes %lld --nproc-per-node %lld %s \"${MEGATRON_ARGS[@]}\"\n"
+        "#   %s %s \"${MEGATRON_ARGS[@]}\"\n"
         "%s"
         "MEGATRON_ARGS=(\n%s)\n",
         plan_title(job->keep, job->plan), job_line(job, ""),
         each_host(job->keep, cluster_hosts(cluster)),
         megatron_environment(job->keep, d, ", with ", " and ", ""),
-        (long long)cluster_hosts(cluster), (long long)cluster_host_devices(cluster),
-        megatron_script(job),
+        torchrun_line(job->keep, cluster), megatron_script(job),
         megatron_trial(job) ? arena_printf(job->keep, "# To try it: %s\n", megatron_trial(job))
                             : "",
         lines);

@@ -225,6 +225,9 @@ static void toml_text(struct export_job *job, struct titan_text *t, const struct
     line(t, "# torchtitan's configuration for %s, written by weft.",
          plan_title(t->keep, job->plan));
     line(t, "# Predicted by: %s", job_line(job, "torchtitan"));
+    line(t, "# On each node, in a checkout of torchtitan:");
+    line(t, "#   %s -m torchtitan.train --job.config_file THIS",
+         torchrun_line(t->keep, job->plan->cluster));
     section(t, "job");
     put_word(t, "description", plan_title(t->keep, job->plan));
     toml_model(t, s, flavor, job->plan->dtype == DTYPE_FP8);
@@ -249,14 +252,12 @@ static const char *base_of(const struct model_shape *s)
 
 static void python_head(struct export_job *job, struct titan_text *t, const struct model_shape *s)
 {
-    const struct cluster *cluster = job->plan->cluster;
     const char *model = titan_model_of(s);
     line(t, "\"\"\"torchtitan's configuration for %s, written by weft for its main branch.\n",
          plan_title(t->keep, job->plan));
     line(t, "Predicted by: %s\n", job_line(job, "torchtitan"));
     line(t, "On each node, in a checkout of torchtitan where this file is weft_plan.py:\n");
-    line(t, "    torchrun --nnodes %lld --nproc-per-node %lld -m torchtitan.train \\\\",
-         (long long)cluster_hosts(cluster), (long long)cluster_host_devices(cluster));
+    line(t, "    %s -m torchtitan.train \\\\", torchrun_line(t->keep, job->plan->cluster));
     line(t, "        --module weft_plan --config train\n\"\"\"");
     line(t, "from torchtitan.components.data import ConcatThenSplitPackingConfig");
     line(t, "from torchtitan.components.loss import CrossEntropyLoss");

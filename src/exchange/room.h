@@ -45,6 +45,8 @@ const char *harmless(struct arena *keep, const char *text);
 /* The command that gives the prediction of what was written, kept in the result as well; `source` is what `weft import`
  * calls the file, "" for its default. */
 const char *job_line(struct export_job *job, const char *source);
+/* "torchrun --nnodes 1 --nproc-per-node 8"; several nodes are told where they meet. */
+const char *torchrun_line(struct arena *keep, const struct cluster *cluster);
 /* What the target decides otherwise than the plan, and no word of the file changes. */
 void decides(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);
 

@@ -106,6 +106,17 @@ static struct split experts_outside(const struct split *split)
     return out;
 }
 
+void put_experts_outside(struct plan *plan)
+{
+    for (int64_t i = 0; i < plan->instances; i++) {
+        struct choice choice = *plan_choice(plan, i);
+        choice.split = experts_outside(&choice.split);
+        if (!split_equal(&choice.split, &plan_choice(plan, i)->split) &&
+            plan_choose(plan, i, &choice))
+            error_clear(); /* the same parts in another order are allowed, too */
+    }
+}
+
 static weft_status choose(struct strategy_lowering *l, struct plan *plan, int64_t i, int64_t layer)
 {
     const struct galvatron *c = l->config;

@@ -1,5 +1,5 @@
 /* habits.c - the settings that a framework has for a plan, where nobody asked for others: the policy of its
- * state, what overlaps, and the software that it is predicted with.
+ * state, what overlaps, the order of experts' devices, and the software that it is predicted with.
  *
  *   I1  A plan that was settled is written without a note that the framework decides otherwise.
  */
@@ -52,6 +52,8 @@ static unsigned overlap_of(const struct abilities *can, unsigned wanted, bool pi
 void target_settle(const struct target *target, const struct degrees *asked, struct plan *plan)
 {
     int shard = highest_shard(plan);
+    if (target->can.experts_outside)
+        put_experts_outside(plan);
     if (!asked->has_policy)
         plan->policy = target_policy(target, plan->dtype, shard);
     if (!asked->has_overlap)

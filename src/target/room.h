@@ -64,6 +64,8 @@ weft_status recognise_plan(struct arena *keep, const struct plan *plan, struct r
 /* Changes recognised numbers to the nearest that the target runs; the rules stand first among the differences. */
 void hold_against(struct arena *keep, const struct target *target, const struct plan *plan,
                   struct recognised *r);
+/* Gives every operator the order of devices in which the parts of ep are the outermost (galvatron.c). */
+void put_experts_outside(struct plan *plan);
 /* Of training in these types at this level of state sharding, the policies that a target has, as bits. */
 unsigned target_policies(const struct target *target, enum dtype dtype, int shard);
 /* And the one that it takes where nobody asked. */

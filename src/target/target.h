@@ -79,18 +79,19 @@ enum { SHARD_0 = 1, SHARD_1 = 2, SHARD_2 = 4, SHARD_3 = 8 };
 /* What a target can express with its numbers. */
 struct abilities {
     bool tp, pp, cp, ep;
-    bool cp_heads;       /* devices of cp that take heads: a2a, a2a+ring */
-    unsigned experts;    /* tensor degrees of experts beside tp, as EXPERTS_ bits */
-    bool tp_in_pipeline; /* tp and pp together */
-    bool pieces;         /* several model pieces per stage */
-    bool folds;          /* also where there is one stage only */
-    bool scattered;      /* of strategies by layer: tp devices that are no neighbours */
-    bool stage_runs;     /* devices of stages among each other's: tp-cp-ep-pp-dp */
-    bool uneven;         /* parts of unlike numbers of layers */
-    bool sequence;       /* sequence parallelism along tp can be switched on */
-    bool plain;          /* and off */
-    bool plain_experts;  /* and off with experts, too */
-    bool half_experts;   /* ep in fp16 */
+    bool cp_heads;        /* devices of cp that take heads: a2a, a2a+ring */
+    unsigned experts;     /* tensor degrees of experts beside tp, as EXPERTS_ bits */
+    bool tp_in_pipeline;  /* tp and pp together */
+    bool pieces;          /* several model pieces per stage */
+    bool folds;           /* also where there is one stage only */
+    bool scattered;       /* of strategies by layer: tp devices that are no neighbours */
+    bool experts_outside; /* the parts of ep are the outermost of experts' devices */
+    bool stage_runs;      /* devices of stages among each other's: tp-cp-ep-pp-dp */
+    bool uneven;          /* parts of unlike numbers of layers */
+    bool sequence;        /* sequence parallelism along tp can be switched on */
+    bool plain;           /* and off */
+    bool plain_experts;   /* and off with experts, too */
+    bool half_experts;    /* ep in fp16 */
     bool selective;    /* recomputation of attention's core alone, and of modules by their names */
     bool block;        /* of the first layers of each part */
     bool products;     /* of all but attention and every second product (BLOCK_PRODUCTS) */
@@ -222,7 +223,7 @@ bool target_runs_degrees(const struct target *target, const struct model *model,
 const char *target_refuses_pins(struct arena *keep, const struct target *target,
                                 const struct model *model, const struct degrees *pins);
 /* Gives a plan the settings that the target has for it, except for those that were asked for: the policy of
- * its state and what overlaps (habits.c). */
+ * its state, what overlaps and the order of experts' devices (habits.c). */
 void target_settle(const struct target *target, const struct degrees *asked, struct plan *plan);
 /* The same for degrees of which the others are open: as much overlap as the target has for any of them. Unless the
  * software is given, it is the target's. */

@@ -57,6 +57,7 @@ enum {
  * halves), ep and the tensor degree of its experts, too. */
 #define GALVATRON_ABILITIES(newer)                                                                 \
     {.tp = true, .pp = true, .cp = (newer), .ep = (newer), .scattered = !(newer),                  \
+     .experts_outside = (newer),                                                                   \
      .experts = (newer) ? EXPERTS_LIKE_TP | EXPERTS_WHOLE : 0, .cp_pieces = 2,                     \
      .tp_in_pipeline = true, .uneven = true, .sequence = true,                                     \
      .plain = true, .plain_experts = true, .half_experts = true,                                   \

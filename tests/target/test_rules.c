@@ -197,6 +197,34 @@ static void plans_are_settled(void **state)
 }
 
 /* Weft's own runtime has a model if it has kernels for all of its operators. */
+/* Replicas of experts: Galvatron 3.0 has the parts of ep outermost, Megatron-LM innermost. */
+static void experts_are_ordered_as_the_target_does(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *target, *split;
+    } ROWS[] = {{"galvatron@3.0", "expert:8 batch:2"}, {"megatron", "batch:2 expert:8"}};
+    struct opened_plan o = {0};
+    assert_int_equal(model_open("mixtral-8x7b", "layers: 2", &o.model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-h100:2", &o.cluster), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        const struct degrees d = {.dp = 16, .ep = 8, .global_batch = 64, .micro_batch = 1};
+        const struct target *target = target_find(ROWS[i].target);
+        struct texts differences = {0};
+        struct plan *plan;
+        assert_int_equal(plan_from_degrees(o.model, o.cluster, &d, &plan), WEFT_OK);
+        target_settle(target, &d, plan);
+        for (int64_t k = 0; k < plan->instances; k++)
+            if (o.model->op[plan->instance[k].op].kind == OP_EXPERT_LINEAR)
+                assert_string_equal(split_text(arena, &plan_choice(plan, k)->split), ROWS[i].split);
+        assert_int_equal(target_differences(arena, target, plan, &differences, NULL), WEFT_OK);
+        assert_int_equal(differences.len, 0);
+        plan_free(plan);
+    }
+    model_free(o.model);
+    cluster_free(o.cluster);
+}
+
 static void own_models_have_kernels(void **state)
 {
     (void)state;
@@ -218,9 +246,12 @@ static void own_models_have_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_rule_is_broken_alone), cmocka_unit_test(missing_degrees_are_named),
-        cmocka_unit_test(plans_break_rules),         cmocka_unit_test(plans_are_settled),
+        cmocka_unit_test(each_rule_is_broken_alone),
+        cmocka_unit_test(missing_degrees_are_named),
+        cmocka_unit_test(plans_break_rules),
+        cmocka_unit_test(plans_are_settled),
         cmocka_unit_test(own_models_have_kernels),
+        cmocka_unit_test(experts_are_ordered_as_the_target_does),
     };
     arena = arena_new();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@ Predicted by: weft simulate deepseek-v3 dgx-h100:32 --dp 8 --tp 2 --sp --pp 16 -
 
 On each node, in a checkout of torchtitan where this file is weft_plan.py:
 
-    torchrun --nnodes 32 --nproc-per-node 8 -m torchtitan.train \\
+    torchrun --nnodes 32 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint FIRST_NODE:29500 -m torchtitan.train \\
         --module weft_plan --config train
 """
 from torchtitan.components.data import ConcatThenSplitPackingConfig

@@ -5,7 +5,7 @@ Predicted by: weft simulate qwen3-30b-a3b dgx-h100:2 --dp 16 --micro-batch 1 --g
 
 On each node:
 
-    torchrun --nnodes 2 --nproc-per-node 8 THIS --steps 100
+    torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint FIRST_NODE:29500 THIS --steps 100
 """
 import argparse
 import math

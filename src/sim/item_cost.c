@@ -113,6 +113,20 @@ static struct work cast_work(const struct plan *plan, const struct cast_bytes *b
                      first * bytes->write + again * bytes->write_again);
 }
 
+/* Elements of a frozen weight that are transposed for its input's gradient. The policy holds it in one byte, that is in one
+ * layout, and devices without MXFP8 multiply fp8 in one layout only: MLPerf's runs of LoRA do not keep the other one
+ * (Transformer Engine's keep_fp8_weight_transpose_cache, which their ENABLE_TRANSPOSE_CACHE=0 sets), and on one H200 both
+ * would not fit. */
+static double weights_turned(const struct plan *plan, int64_t instance, enum phase phase,
+                             const int64_t *local)
+{
+    const struct op *op = &plan->model->op[plan->instance[instance].op];
+    bool held = op->frozen && plan->policy == POLICY_FP8_WEIGHTS && plan->dtype == DTYPE_FP8;
+    bool turned = held && phase == PHASE_BACKWARD_INPUT &&
+                  !device_scales_blocks(plan_instance_device(plan, instance));
+    return turned ? operand_elements(op, &op->weight[0].operand, local) : 0;
+}
+
 static struct work casts_of(const struct plan *plan, int64_t instance, enum phase phase)
 {
     int32_t number = plan->instance[instance].op;
@@ -129,10 +143,12 @@ static struct work casts_of(const struct plan *plan, int64_t instance, enum phas
     if (software_word(&plan->software, FACT_WEIGHT_CASTS) == WEIGHT_CASTS_ONCE)
         weight /= (double)plan_micro_batches(plan);
     if (plan->policy == POLICY_FP8_WEIGHTS && plan->dtype == DTYPE_FP8)
-        weight = 0; /* held in both layouts, as the optimizer wrote them */
+        weight = 0; /* held in both layouts, as the optimizer wrote them; or frozen */
     const double firsts[] = {in + weight, out, 0}, agains[] = {0, weight, in + out}; /* by phase */
     struct work work = cast_work(plan, cast_bytes_of(plan, instance), firsts[phase], agains[phase]);
-    struct work turned = cast_work(plan, &FUSED, 0, phase == PHASE_BACKWARD_WEIGHT ? fused : 0);
+    struct work turned = cast_work(
+        plan, &FUSED, 0,
+        phase == PHASE_BACKWARD_WEIGHT ? fused : weights_turned(plan, instance, phase, local));
     work.shape[0] += turned.shape[0];
     work.read_bytes += turned.read_bytes;
     work.write_bytes += turned.write_bytes;

@@ -18,6 +18,7 @@
 #include "search/estimate/estimator.h"
 #include "search/search.h"
 #include "sim/sim.h"
+#include "turned_plan.h"
 
 /* ---- real plans ------------------------------------------------------------------------------ */
 
@@ -344,6 +345,21 @@ static void small_plans(void **state)
     compare_drawn(*state, 2, rounds_of(250), draw_small_plan, "random");
 }
 
+/* Backward passes with splits of their own. */
+static struct plan *draw_turned_plan(struct rng *rng, struct setting *s, char words[WORDS])
+{
+    struct plan *plan = draw_small_plan(rng, s, words);
+    if (turn_some(rng, plan))
+        return plan;
+    plan_free(plan);
+    return NULL;
+}
+
+static void turned_plans(void **state)
+{
+    compare_drawn(*state, 3, rounds_of(120), draw_turned_plan, "split otherwise backward");
+}
+
 /* Products beside their own collectives: sequence parallelism, several micro-batches, cuts anywhere. */
 static struct plan *draw_products(struct rng *rng, struct setting *s, char words[WORDS])
 {
@@ -502,6 +518,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(real_plans, &setting),
         cmocka_unit_test_prestate(small_plans, &setting),
+        cmocka_unit_test_prestate(turned_plans, &setting),
         cmocka_unit_test_prestate(products_beside_their_collectives, &setting),
         cmocka_unit_test_prestate(gradients_that_go_once_do_not_lag, &setting),
         cmocka_unit_test_prestate(offload_and_pieces_like_plans, &setting),

@@ -463,6 +463,7 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
     else if (!request->pins.order && !only_degrees_keep(&request->pins))
         TRY(look_further(&join));
     TRY(branch_out(&join));
+    TRY(resplit_best(&join));
     if (!takes_degrees(request))
         TRY(recompute_blocks(&join));
     TRY(spread_encoders(&join));

@@ -243,13 +243,6 @@ done:
     return status;
 }
 
-static weft_status plan_of(const struct join *join, const struct trial *trial, struct plan **out)
-{
-    return trial->plan ? plan_copy(trial->plan, out)
-                       : plan_from_degrees(join->request->model, join->request->cluster,
-                                           &trial->degrees, out);
-}
-
 /* I2: samples in parts as far as they go, the rest copied, on one stage. *out is NULL if samples are enough. */
 static weft_status copied_plan(const struct plan *from, struct plan **out)
 {
@@ -314,11 +307,11 @@ weft_status branch_out(struct join *join)
         return WEFT_OK;
     int64_t iteration_ns = best->iteration_ns;
     const char *from = best->found_by;
-    TRY(plan_of(join, best, &start[0]));
+    TRY(join_plan_of(join, best, &start[0]));
     if (start[0]->instances > MOST_INSTANCES)
         goto done;
     if (one && one != best)
-        TRY(plan_of(join, one, &start[1]));
+        TRY(join_plan_of(join, one, &start[1]));
     TRY(copied_plan(start[0], &start[2]));
     for (size_t i = 0; i < MOST_STARTS && !join_over(join); i++) {
         struct plan *plan = start[i];

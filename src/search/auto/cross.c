@@ -37,21 +37,6 @@ typedef ARRAY(struct idea) idea_list;
 
 /* ---- bases ----------------------------------------------------------------------------------- */
 
-static weft_status estimate_of(struct join *join, const struct plan *plan, struct arena *scratch,
-                               struct estimate *out)
-{
-    weft_status status = WEFT_OK;
-    if (!join->estimator) {
-        struct estimate_settings settings = estimate_settings_of(plan);
-        settings.profile = join->request->profile;
-        settings.flows = join->request->flows;
-        TRY(estimator_new(&settings, &join->estimator));
-    }
-    TRY(estimate_plan(join->estimator, plan, scratch, out));
-done:
-    return status;
-}
-
 static weft_status base_open(struct join *join, const struct trial *trial, struct arena *scratch,
                              struct base *out)
 {
@@ -61,7 +46,7 @@ static weft_status base_open(struct join *join, const struct trial *trial, struc
     if (out->own)
         TRY(plan_from_degrees(join->request->model, join->request->cluster, &trial->degrees,
                               &out->plan));
-    TRY(estimate_of(join, out->plan, scratch, &estimate));
+    TRY(join_estimate(join, out->plan, scratch, &estimate));
     out->off = (double)trial->iteration_ns / (double)estimate.iteration_ns;
 done:
     return status;
@@ -108,7 +93,7 @@ static weft_status add_idea(struct join *join, const struct base *base, struct i
     weft_status status = WEFT_OK;
     if (plan_forbidden(&join->request->forbids, idea.plan))
         goto done;
-    TRY(estimate_of(join, idea.plan, scratch, &estimate));
+    TRY(join_estimate(join, idea.plan, scratch, &estimate));
     if ((double)estimate.peak_bytes > (double)estimate.limit_bytes * (1 + AUTO_NEAR))
         goto done;
     idea.iteration_ns = base->off * (double)estimate.iteration_ns;

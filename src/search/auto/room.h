@@ -11,6 +11,7 @@
  *   encoders.c         encoders of images with more replicas than the decoder
  *   groups.c           sharded state inside groups of replicas
  *   forks.c, branches.c  branches side by side on runs of a stage's devices
+ *   resplit.c          operators with other splits, forward and backward
  *   variant.c          a plan with another schedule, other steps or other splits
  */
 #ifndef WEFT_SEARCH_AUTO_ROOM_H
@@ -51,6 +52,11 @@ weft_status join_try(struct join *join, const struct plan_request *request,
 /* The best trial that fits and was found by `found_by` (NULL: by any planner); NULL: none. */
 const struct trial *join_best(const struct planned *planned, const char *found_by);
 double ns_per_sample(const struct trial *trial);
+/* A copy of the plan of a trial, or the plan that its degrees are lowered to. */
+weft_status join_plan_of(const struct join *join, const struct trial *trial, struct plan **out);
+/* Estimates a plan; its stages are in `scratch`. */
+weft_status join_estimate(struct join *join, const struct plan *plan, struct arena *scratch,
+                          struct estimate *out);
 /* Asks a planner and takes over its trials as found by `found_by`. If it has no answer, that is
  * added to the reasons, unless it was only asked to continue from a plan. */
 weft_status join_ask(struct join *join, const struct planner *planner,
@@ -127,6 +133,10 @@ weft_status spread_encoders(struct join *join);
 /* ---- branches side by side (branches.c) ------------------------------------------------------- */
 
 weft_status branch_out(struct join *join);
+
+/* ---- other splits of operators (resplit.c) ---------------------------------------------------- */
+
+weft_status resplit_best(struct join *join);
 
 /* ---- groups (groups.c) ----------------------------------------------------------------------- */
 

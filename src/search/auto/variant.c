@@ -1,4 +1,4 @@
-/* variant.c - a plan with another schedule, other steps or other splits (room.h).
+/* variant.c - the plan of a trial, its estimate, and the plan with another schedule, other steps or other splits (room.h).
  *
  *   I1  Stages keep their devices. With the same number of pieces they also keep their operators;
  *       with another number, operators are shared out again, as evenly as layers allow, and keep
@@ -7,6 +7,32 @@
 #include <string.h>
 
 #include "search/auto/room.h"
+
+/* ---- trials ------------------------------------------------------------------------------------ */
+
+weft_status join_estimate(struct join *join, const struct plan *plan, struct arena *scratch,
+                          struct estimate *out)
+{
+    weft_status status = WEFT_OK;
+    if (!join->estimator) {
+        struct estimate_settings settings = estimate_settings_of(plan);
+        settings.profile = join->request->profile;
+        settings.flows = join->request->flows;
+        TRY(estimator_new(&settings, &join->estimator));
+    }
+    TRY(estimate_plan(join->estimator, plan, scratch, out));
+done:
+    return status;
+}
+
+weft_status join_plan_of(const struct join *join, const struct trial *trial, struct plan **out)
+{
+    return trial->plan ? plan_copy(trial->plan, out)
+                       : plan_from_degrees(join->request->model, join->request->cluster,
+                                           &trial->degrees, out);
+}
+
+/* ---- variants ---------------------------------------------------------------------------------- */
 
 static bool has_even_devices(const struct plan *plan)
 {

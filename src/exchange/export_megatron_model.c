@@ -73,7 +73,8 @@ static void add_latent(struct lines *a, const struct model_shape *s)
     add_int(a, "qk-head-dim", s->nope_dim);
     add_int(a, "qk-pos-emb-head-dim", s->rope_dim);
     add_int(a, "v-head-dim", s->value_dim);
-    add_flag(a, "qk-layernorm"); /* of the latents, which there is none of without it */
+    if (!s->bare_latent)
+        add_flag(a, "qk-layernorm"); /* of the latents, which there is none of without it */
 }
 
 static void add_positions(struct lines *a, const struct model_shape *s)
@@ -82,7 +83,8 @@ static void add_positions(struct lines *a, const struct model_shape *s)
     add_int(a, "seq-length", s->seq);
     add_int(a, "max-position-embeddings", rows > s->seq ? rows : s->seq);
     if (s->rotary) {
-        add_word(a, "position-embedding-type", "rope");
+        if (!s->positions) /* latent attention has rotary positions beside learned ones */
+            add_word(a, "position-embedding-type", "rope");
         add_real(a, "rotary-base", s->rope_base);
         if (s->rope_scaling > 0) {
             add_flag(a, "use-rope-scaling");
@@ -157,7 +159,7 @@ static void add_blocks(struct lines *a, const struct model_shape *s)
         add_flag(a, "quick-geglu");
         add_word(a, "activation-func-clamp-value", "7.0");
         add_word(a, "glu-linear-offset", "1.0");
-    } else if (decoder) {
+    } else if (decoder || s->gated) {
         add_flag(a, "swiglu");
     }
     if (!s->bias && !s->expert_bias)

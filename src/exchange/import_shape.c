@@ -1,6 +1,6 @@
 /* import_shape.c - Megatron's model arguments as a shape of one of Weft's families.
  *
- *   LayerNorm, no gate      gpt, or bert under pretrain_bert.py
+ *   LayerNorm               gpt, with --swiglu or --multi-latent-attention or neither; bert under pretrain_bert.py
  *   RMSNorm with SwiGLU     llama; with --num-experts moe
  *
  * A feature that the family lacks becomes a note if it costs little (biases or dropout of a llama); one
@@ -70,18 +70,19 @@ static weft_status read_family(struct shape_reading *r)
                                   "--%s: layers by a pattern are not read from arguments",
                                   PATTERNS[i]);
     bool rms = is(r, "normalization", "RMSNorm"), gated = is_gated(r);
-    if (rms != gated)
-        return argument_error(r->a, rms ? "normalization" : "swiglu", NULL,
-                              "%s: Weft's models have RMSNorm with SwiGLU, or neither",
-                              rms ? "RMSNorm without --swiglu" : "--swiglu with LayerNorm");
+    bool clamped = has(r, "quick-geglu");
+    if (rms ? !gated : clamped)
+        return argument_error(r->a, rms ? "normalization" : "quick-geglu", NULL,
+                              "%s: no model of Weft has it",
+                              rms ? "RMSNorm without --swiglu" : "--quick-geglu with LayerNorm");
     bool experts = argument_int(r->a, "num-experts", 0) > 0;
-    static const char *const GATED_ONLY[] = {"multi-latent-attention", "window-size",
-                                             "mtp-num-layers"};
-    for (size_t i = 0; i < COUNT_OF(GATED_ONLY); i++)
-        if (has(r, GATED_ONLY[i]) && !gated)
-            return argument_error(r->a, GATED_ONLY[i], NULL,
-                                  "--%s with LayerNorm: no model of Weft has it", GATED_ONLY[i]);
-    r->s->family = gated ? experts ? SHAPE_MOE : SHAPE_LLAMA : is_bert(r) ? SHAPE_BERT : SHAPE_GPT;
+    static const char *const RMS_ONLY[] = {"window-size", "mtp-num-layers"};
+    for (size_t i = 0; i < COUNT_OF(RMS_ONLY); i++)
+        if (has(r, RMS_ONLY[i]) && !rms)
+            return argument_error(r->a, RMS_ONLY[i], NULL,
+                                  "--%s with LayerNorm: no model of Weft has it", RMS_ONLY[i]);
+    r->s->family = rms ? experts ? SHAPE_MOE : SHAPE_LLAMA : is_bert(r) ? SHAPE_BERT : SHAPE_GPT;
+    r->s->gated = r->s->family == SHAPE_GPT && gated;
     return WEFT_OK;
 }
 
@@ -120,7 +121,7 @@ static weft_status read_sizes(struct shape_reading *r)
         TRY(argument_error(r->a, "num-attention-heads", NULL,
                            "grouped queries or --kv-channels with LayerNorm: no model of Weft has "
                            "them"));
-    if (plain && has(r, "qk-layernorm"))
+    if (plain && has(r, "qk-layernorm") && !has(r, "multi-latent-attention"))
         TRY(argument_error(r->a, "qk-layernorm", NULL,
                            "--qk-layernorm with LayerNorm: no model of Weft has it"));
 done:
@@ -213,6 +214,11 @@ static void read_positions(struct shape_reading *r)
     double factor = real_of(r, "rope-scaling-factor", 8); /* Megatron-LM's default */
     s->rope_scaling = stretched && s->family != SHAPE_GPT ? factor : 0;
     s->positions = learned || s->family == SHAPE_BERT ? rows : 0;
+    if (s->family == SHAPE_GPT &&
+        has(r, "multi-latent-attention")) { /* of its own, beside learned ones */
+        s->rotary = true;
+        s->rope_base = (double)argument_int(r->a, "rotary-base", ROPE_BASE);
+    }
     if ((s->family == SHAPE_LLAMA || s->family == SHAPE_MOE) && !s->rotary) {
         remark(r, "positions: counted as rotary, as every model with RMSNorm here");
         s->rotary = true;
@@ -319,6 +325,7 @@ static void read_latent(struct shape_reading *r)
     s->rope_dim = argument_int(r->a, "qk-pos-emb-head-dim", 64);
     s->value_dim = argument_int(r->a, "v-head-dim", 128);
     s->head_dim = 0;
+    s->bare_latent = !has(r, "qk-layernorm");
     s->qk_norm = false; /* latent attention has its own norms */
 }
 

@@ -221,7 +221,8 @@ int decoder_attend(struct builder *b, const struct decoder *d, int64_t layer, in
     if (d->compress)
         return compressed_attention(b, d, layer, x);
     block_pad_heads(b, &a.shape, d->kv_lora ? 0 : d->head_multiple);
-    return d->kv_lora ? latent_attention(b, d, layer, x) : block_attention(b, x, &style, &a);
+    return d->kv_lora ? latent_attention(b, d, &style, layer, x)
+                      : block_attention(b, x, &style, &a);
 }
 
 int decoder_deepen(struct builder *b, int64_t layer, int x)

@@ -19,6 +19,7 @@ struct decoder {
     bool tied, qkv_bias, proj_bias, qk_norm, end_norm, sinks, apart;
     bool chunked; /* the window is a chunk: a query sees the keys of its own from the first on */
     bool full_rotary; /* layers that see all keys have positions, too */
+    bool latent_norm; /* the narrow vectors of latent attention have norms */
     bool output_gate; /* what attention computes is multiplied by a sigmoid of the layer's input */
     /* positions of the documents that are packed into a sequence, on average, and the standard deviation as a share of
      * that; 0: a sequence is one document */
@@ -42,10 +43,12 @@ struct decoder {
     struct vision vision;
 };
 
+/* Those of DeepSeek-V2 and V3, and Megatron-LM's defaults. */
+#define LATENT_DIMS .nope_dim = 128, .rope_dim = 64, .value_dim = 128
 #define DECODER_DEFAULTS                                                                           \
     .seq = 4096, .vocab = 32000, .rope_base = ROPE_BASE, .rotary_share = 1, .full_rotary = true,   \
-    .nope_dim = 128, .rope_dim = 64, .value_dim = 128, .index_heads = 64, .index_dim = 128,        \
-    .delta_dim = 128, .delta_key_dim = 128, .delta_chunk = 64, .conv = 4, .dtype = DTYPE_BF16,     \
+    .latent_norm = true, LATENT_DIMS, .index_heads = 64, .index_dim = 128, .delta_dim = 128,       \
+    .delta_key_dim = 128, .delta_chunk = 64, .conv = 4, .dtype = DTYPE_BF16,                       \
     .vision = {VISION_DEFAULTS}
 
 enum { MOST_DEPTHS = 16, MOST_TAPS = 64 }; /* of layers that predict more tokens */
@@ -78,7 +81,8 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
         OPTION_BOOL(struct decoder, proj_bias), OPTION_BOOL(struct decoder, qk_norm),              \
         OPTION_BOOL(struct decoder, end_norm), OPTION_BOOL(struct decoder, apart),                 \
         OPTION_BOOL(struct decoder, chunked), OPTION_BOOL(struct decoder, full_rotary),            \
-        OPTION_BOOL(struct decoder, output_gate), OPTION_SHARE(struct decoder, rotary_share),      \
+        OPTION_BOOL(struct decoder, latent_norm), OPTION_BOOL(struct decoder, output_gate),        \
+        OPTION_SHARE(struct decoder, rotary_share),                                                \
         {"mtp", FIELD_INT, offsetof(struct decoder, mtp), .min = 0, .max = MOST_DEPTHS},           \
         OPTION_COUNT(struct decoder, q_lora, MOST_HIDDEN),                                         \
         OPTION_COUNT(struct decoder, kv_lora, MOST_HIDDEN),                                        \
@@ -123,7 +127,8 @@ int decoder_attend(struct builder *b, const struct decoder *d, int64_t layer, in
 /* Rotates the first `rope_dim` of every so many features. */
 int decoder_rotary(struct builder *b, const struct decoder *d, const char *name, int x,
                    int64_t each);
-int latent_attention(struct builder *b, const struct decoder *d, int64_t layer, int x);
+int latent_attention(struct builder *b, const struct decoder *d, const struct block_style *style,
+                     int64_t layer, int x);
 int delta_attention(struct builder *b, const struct decoder *d, int x);
 int compressed_attention(struct builder *b, const struct decoder *d, int64_t layer, int x);
 /* How many tokens a compressed key of this layer stands for; 0: it has none. */

@@ -5,21 +5,21 @@
  *   x = x + dropout(down(gelu(up(norm(x)))))
  *   loss(head(norm(x)))
  *
- * Also GPT-NeoX (rotary positions, both branches from the same x: `parallel`), OPT (relu), and with
- * `experts` Megatron's mixture, in which the MLP of every layer is replaced by experts without
- * gates. With dropout and an attention that is not flash, a layer is 13 operators (Aceso, Table 2's
+ * Also GPT-NeoX (rotary positions, both branches from the same x: `parallel`), OPT (relu), with `experts` Megatron's
+ * mixture, in which the MLP of every layer is replaced by experts, with `activation: swiglu` gates, and with `kv_lora`
+ * latent attention, whose own positions are rotary beside the learned ones. With dropout and an attention that is not flash, a layer is 13 operators (Aceso, Table 2's
  * models).
  */
-#include "model/blocks.h"
-#include "model/families.h"
+#include "model/decoder.h"
 
 enum gpt_positions { POSITIONS_LEARNED, POSITIONS_ROTARY, POSITIONS_NONE };
 
 struct gpt_options {
     int64_t layers, hidden, heads, head_multiple, ffn, seq, vocab, max_positions;
     int64_t document, experts, top_k, expert_ffn, shared_ffn;
+    int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim; /* as a decoder's */
     double document_spread, expert_skew, dropout, rope_base;
-    bool tied, bias, parallel;
+    bool tied, bias, parallel, latent_norm;
     int attention, loss, positions, activation, dtype;
 };
 
@@ -30,11 +30,14 @@ static const struct gpt_options DEFAULTS = {.seq = 1024,
                                             .rope_base = ROPE_BASE,
                                             .tied = true,
                                             .bias = true,
+                                            .latent_norm = true,
+                                            LATENT_DIMS,
                                             .dtype = DTYPE_BF16};
 
 static const char *const POSITIONS[] = {"learned", "rotary", "none", NULL};
-static const char *const ACTIVATIONS[] = {"gelu", "relu", "relu2", NULL};
-_Static_assert(ACTIVATION_GELU == 0 && ACTIVATION_RELU == 1 && ACTIVATION_RELU2 == 2,
+static const char *const ACTIVATIONS[] = {"gelu", "relu", "relu2", "swiglu", "geglu", NULL};
+_Static_assert(ACTIVATION_GELU == 0 && ACTIVATION_RELU == 1 && ACTIVATION_RELU2 == 2 &&
+                   ACTIVATION_GATED == 3 && ACTIVATION_GATED_GELU == 4,
                "the words stand in the order of enum activation");
 
 static const struct field FIELDS[] = {
@@ -54,6 +57,12 @@ static const struct field FIELDS[] = {
     OPTION_BOOL(struct gpt_options, tied),
     OPTION_BOOL(struct gpt_options, bias),
     OPTION_BOOL(struct gpt_options, parallel),
+    OPTION_COUNT(struct gpt_options, q_lora, MOST_HIDDEN),
+    OPTION_COUNT(struct gpt_options, kv_lora, MOST_HIDDEN),
+    OPTION_COUNT(struct gpt_options, nope_dim, MOST_DEPTH),
+    OPTION_COUNT(struct gpt_options, rope_dim, MOST_DEPTH),
+    OPTION_COUNT(struct gpt_options, value_dim, MOST_DEPTH),
+    OPTION_BOOL(struct gpt_options, latent_norm),
     OPTION_CHOICE(struct gpt_options, attention, ATTENTION_WORDS),
     OPTION_CHOICE(struct gpt_options, loss, LOSS_WORDS),
     OPTION_CHOICE(struct gpt_options, positions, POSITIONS),
@@ -91,17 +100,46 @@ static int mixture(struct builder *b, const struct gpt_options *o, int x,
     return block_close(b, y, x, style);
 }
 
-static int layer(struct builder *b, const struct gpt_options *o, int x)
+/* Without a given width 4 times the hidden size; of a gated MLP 8/3, rounded down to a multiple of 64 (Megatron-LM's
+ * arguments.py). */
+static int64_t width(const struct gpt_options *o)
 {
-    struct block_style style = {NORM_LAYER, o->bias, o->dropout > 0, .branch = o->parallel};
+    if (o->ffn)
+        return o->ffn;
+    return o->activation >= ACTIVATION_GATED ? o->hidden * 8 / 3 / 64 * 64 : 4 * o->hidden;
+}
+
+static int attend(struct builder *b, const struct gpt_options *o, int x,
+                  const struct block_style *style)
+{
     struct attention_block a = {
         .shape = {o->heads, o->heads, o->hidden / o->heads, 0, .causal = true},
         .kernel = (enum attention_kernel)o->attention,
         .rotary = o->positions == POSITIONS_ROTARY,
         .rope_base = o->rope_base};
-    struct mlp_block m = {o->ffn ? o->ffn : 4 * o->hidden, (enum activation)o->activation, false};
+    struct decoder latent = {.hidden = o->hidden,
+                             .heads = o->heads,
+                             .seq = o->seq,
+                             .q_lora = o->q_lora,
+                             .kv_lora = o->kv_lora,
+                             .nope_dim = o->nope_dim,
+                             .rope_dim = o->rope_dim,
+                             .value_dim = o->value_dim,
+                             .latent_norm = o->latent_norm,
+                             .attention = o->attention,
+                             .rope_base = o->rope_base,
+                             .rotary_share = 1};
+    if (o->kv_lora)
+        return latent_attention(b, &latent, style, 0, x);
     block_pad_heads(b, &a.shape, o->head_multiple);
-    int y = block_attention(b, x, &style, &a), from = o->parallel ? x : y;
+    return block_attention(b, x, style, &a);
+}
+
+static int layer(struct builder *b, const struct gpt_options *o, int x)
+{
+    struct block_style style = {NORM_LAYER, o->bias, o->dropout > 0, .branch = o->parallel};
+    struct mlp_block m = {width(o), (enum activation)o->activation, false};
+    int y = attend(b, o, x, &style), from = o->parallel ? x : y;
     int z = o->experts ? mixture(b, o, from, &style, &m) : block_mlp(b, from, &style, &m);
     if (!o->parallel)
         return z;
@@ -123,10 +161,22 @@ static weft_status check_experts(const struct gpt_options *o, const struct doc *
     return WEFT_OK;
 }
 
+static weft_status check_latent(const struct gpt_options *o, const struct doc *where)
+{
+    if (o->q_lora && !o->kv_lora)
+        return doc_error(option_at(where, "q_lora"), "give 'kv_lora' as well",
+                         "'q_lora' is an option of latent attention, which 'kv_lora' turns on");
+    if (o->head_multiple && o->kv_lora)
+        return doc_error(option_at(where, "head_multiple"), NULL,
+                         "'head_multiple' pads the heads of attention, but not those of 'kv_lora'");
+    return WEFT_OK;
+}
+
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
     const struct gpt_options *o = options;
     weft_status status;
+    TRY(check_latent(o, where));
     TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
     TRY(check_experts(o, where));
     TRY(documents_check(o->document, o->document_spread, o->attention, where));

@@ -35,12 +35,21 @@ static void index_keys(struct builder *b, const struct decoder *d, int latent, i
     build_module_end(b);
 }
 
-static int latent_queries(struct builder *b, const struct decoder *d, int x)
+/* A product into the narrow width, and its norm, of the layer's kind. */
+static int narrowed(struct builder *b, const struct decoder *d, enum norm norm,
+                    const char *const *name, int x, int64_t width)
 {
+    x = build_linear(b, name[0], x, width, false);
+    return d->latent_norm ? block_norm(b, name[1], x, norm) : x;
+}
+
+static int latent_queries(struct builder *b, const struct decoder *d, enum norm norm, int x)
+{
+    static const char *const NAMES[] = {"q_a", "q_norm"};
     int64_t out = d->heads * (d->nope_dim + d->rope_dim);
     int from = x;
     if (d->q_lora)
-        x = build_rms_norm(b, "q_norm", build_linear(b, "q_a", x, d->q_lora, false), true);
+        x = narrowed(b, d, norm, NAMES, x, d->q_lora);
     if (d->index_top_k)
         index_keys(b, d, x, from);
     x = build_linear(b, d->q_lora ? "q_b" : "q", x, out, false);
@@ -58,24 +67,25 @@ static int latent_keys(struct builder *b, const struct decoder *d, int latent, i
     return build_concat(b, "k", (int[]){own, shared}, 2, 2);
 }
 
-int latent_attention(struct builder *b, const struct decoder *d, int64_t layer, int x)
+int latent_attention(struct builder *b, const struct decoder *d, const struct block_style *style,
+                     int64_t layer, int x)
 {
-    struct block_style style = decoder_style(d, layer);
+    static const char *const NAMES[] = {"kv_a", "kv_norm"};
     struct attention_block a = decoder_attention(d, layer);
     a.shape.kv_heads = d->heads;
     a.shape.depth = d->nope_dim + d->rope_dim;
     a.shape.value_depth = d->value_dim;
     a.shape.window = d->index_top_k ? d->index_top_k : a.shape.window;
-    int y = block_open(b, "attn", x, &style);
-    int q = latent_queries(b, d, y);
-    int latent = build_linear(b, "kv_a", y, d->kv_lora, false);
-    latent = build_rms_norm(b, "kv_norm", latent, true);
+    int y = block_open(b, "attn", x, style);
+    int q = latent_queries(b, d, style->norm, y);
+    int latent = narrowed(b, d, style->norm, NAMES, y, d->kv_lora);
     int k = latent_keys(b, d, latent, y);
     int v = build_linear(b, "v_b", latent, d->heads * d->value_dim, false);
-    y = block_core(b, q, k, v, &style, &a);
+    y = block_core(b, q, k, v, style, &a);
     if (d->index_top_k && y >= 0) { /* I1 */
         build_last(b)->shared_depth = d->kv_lora + d->rope_dim;
         build_last(b)->shared_value = d->kv_lora;
     }
-    return block_close(b, build_linear(b, "proj", y, d->hidden, d->proj_bias), x, &style);
+    y = build_linear(b, "proj", y, d->hidden, style->bias || d->proj_bias);
+    return block_close(b, y, x, style);
 }

@@ -41,6 +41,7 @@ const char *fsdp_lacks(struct arena *keep, const struct model_shape *s)
     if (shape_rarity(s) && !s->geglu && !s->end_norm)
         return shape_rarity(s);
     return s->window                 ? "a window of attention"
+           : s->gated                ? "gates beside LayerNorm"
            : s->family == SHAPE_BERT ? "an encoder"
            : s->kv_lora              ? "latent attention"
            : s->experts && s->bias   ? "experts with biases"
@@ -68,6 +69,8 @@ const char *aceso_lacks(struct arena *keep, const struct model_shape *s)
            : s->rotary            ? "rotary positions"
            : s->parallel          ? "attention and MLP side by side"
            : s->relu              ? "ReLU"
+           : s->gated             ? "gates"
+           : s->kv_lora           ? "latent attention"
            : strcmp(s->attention, "eager") != 0
                ? "attention in one kernel (eager is --set attention=eager)"
                : NULL;

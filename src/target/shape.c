@@ -148,6 +148,7 @@ static void read_latent(const struct model *model, struct model_shape *s)
     s->nope_dim = size_of(op_named(model, "attn", "k_b"), DIM_OUT) / s->heads;
     s->rope_dim = size_of(op_named(model, "attn", "k_rope"), DIM_OUT);
     s->value_dim = size_of(op_named(model, "attn", "v_b"), DIM_OUT) / s->heads;
+    s->bare_latent = op_named(model, "attn", "kv_norm") == NULL;
     s->head_dim = 0;
 }
 
@@ -196,7 +197,7 @@ static void read_experts(struct arena *scratch, const struct model *model, struc
     s->routing = router->routing;
     s->copies = model_op_of_kind(model, OP_DISPATCH)->copies;
     s->capacity = router->capacity;
-    s->expert_ffn = size_of(up, DIM_OUT) / (s->family == SHAPE_GPT ? 1 : 2);
+    s->expert_ffn = size_of(up, DIM_OUT) / (s->family == SHAPE_GPT && !s->gated ? 1 : 2);
     s->expert_bias = s->family == SHAPE_MOE && has_bias(up);
     s->shared_ffn = size_of(op_named(model, "shared", "gate_up"), DIM_OUT) / 2;
     if (!s->shared_ffn)
@@ -210,6 +211,7 @@ static void read_mlp(const struct model *model, struct model_shape *s)
     const struct op *up = op_named(model, "mlp", "up");
     s->ffn = up ? size_of(up, DIM_OUT) : size_of(op_named(model, "mlp", "gate_up"), DIM_OUT) / 2;
     s->relu = model_op_of_kind(model, OP_RELU) != NULL;
+    s->gated = s->family == SHAPE_GPT && model_op_of_kind(model, OP_GATED) != NULL;
     s->bias = has_bias(op_named(model, "attn", "proj"));
     s->proj_bias = s->bias && (s->family == SHAPE_LLAMA || s->family == SHAPE_MOE);
     s->bias &= !s->proj_bias;
@@ -267,10 +269,14 @@ static const char *gpt_options(struct arena *keep, const struct model_shape *s)
     return arena_printf(keep,
                         ", loss: %s, bias: %s, positions: %s, activation: %s, parallel: %s%s%s",
                         s->loss, word(s->bias),
-                        s->rotary      ? "rotary"
-                        : s->positions ? "learned"
-                                       : "none",
-                        s->relu ? "relu" : "gelu", word(s->parallel),
+                        s->positions ? "learned"
+                        : s->rotary  ? "rotary"
+                                     : "none",
+                        s->geglu   ? "geglu"
+                        : s->gated ? "swiglu"
+                        : s->relu  ? "relu"
+                                   : "gelu",
+                        word(s->parallel),
                         s->positions && s->positions != s->seq
                             ? arena_printf(keep, ", max_positions: %lld", (long long)s->positions)
                             : "",
@@ -359,6 +365,8 @@ static const char *latent_options(struct arena *keep, const struct model_shape *
             arena_printf(keep, "%s, kv_lora: %lld, nope_dim: %lld, rope_dim: %lld, value_dim: %lld",
                          text, (long long)s->kv_lora, (long long)s->nope_dim,
                          (long long)s->rope_dim, (long long)s->value_dim);
+    if (s->bare_latent)
+        text = arena_printf(keep, "%s, latent_norm: false", text);
     return s->mtp ? arena_printf(keep, "%s, mtp: %lld", text, (long long)s->mtp) : text;
 }
 
@@ -443,58 +451,10 @@ const char *shape_rarity(const struct model_shape *s)
            : s->capacity > 0                ? "experts that drop tokens"
            : s->sinks                       ? "sinks of attention"
            : s->clamped                     ? "clamped gates"
+           : s->gated                       ? "gates beside LayerNorm"
+           : s->bare_latent                 ? "latent attention without norms"
            : s->geglu                       ? "gates of GELU"
            : s->end_norm                    ? "norms after attention and after the MLP"
            : s->proj_bias || s->expert_bias ? "biases after attention or in experts"
                                             : NULL;
-}
-
-/* ---- comparing models ------------------------------------------------------------------------ */
-
-static bool same_weights(const struct op *a, const struct op *b)
-{
-    if (a->weights != b->weights)
-        return false;
-    for (int32_t i = 0; i < a->weights; i++) {
-        const struct weight *x = &a->weight[i], *y = &b->weight[i];
-        if (x->tied_op != y->tied_op || x->operand.axes != y->operand.axes ||
-            memcmp(x->operand.size, y->operand.size, sizeof x->operand.size) != 0)
-            return false;
-    }
-    return true;
-}
-
-static bool same_op(const struct op *a, const struct op *b)
-{
-    return a->kind == b->kind && memcmp(a->size, b->size, sizeof a->size) == 0 &&
-           a->inputs == b->inputs && a->keep == b->keep && a->kept_elements == b->kept_elements &&
-           a->kept_fp32 == b->kept_fp32 && a->causal == b->causal && a->flash == b->flash &&
-           a->value_depth == b->value_depth && a->top_k == b->top_k && a->copies == b->copies &&
-           a->window == b->window && a->chunked == b->chunked && a->capacity == b->capacity &&
-           a->shared_depth == b->shared_depth && a->sinks == b->sinks && a->gate == b->gate &&
-           a->squared == b->squared && same_weights(a, b);
-}
-
-static bool same_free(const struct op *a, const struct op *b)
-{
-    const struct routing *x = &a->routing, *y = &b->routing;
-    return a->rope_base == b->rope_base && a->rope_scaling == b->rope_scaling &&
-           a->head_turned == b->head_turned && x->scores == y->scores && x->balance == y->balance &&
-           x->balance_weight == y->balance_weight && x->balance_bias == y->balance_bias &&
-           x->groups == y->groups && x->group_top_k == y->group_top_k && x->scale == y->scale;
-}
-
-const char *model_difference(struct arena *keep, const struct model *a, const struct model *b)
-{
-    if (a->ops != b->ops)
-        return arena_printf(keep, "%d operators, not %d", (int)a->ops, (int)b->ops);
-    for (int32_t i = 0; i < a->ops; i++) {
-        const struct op *x = &a->op[i], *y = &b->op[i];
-        if (!same_op(x, y) || !same_free(x, y))
-            return arena_printf(keep, "%s differs", op_path(keep, a, x, 0));
-        if (op_copies(a, x) != op_copies(b, y))
-            return arena_printf(keep, "%s occurs %lld times, not %lld", op_path(keep, a, x, 0),
-                                (long long)op_copies(a, x), (long long)op_copies(b, y));
-    }
-    return NULL;
 }

@@ -39,6 +39,8 @@ struct model_shape {
     /* The keys that attention sees, and every which layer sees all of them; 0: all. */
     int64_t window, full_every;
     bool sinks, proj_bias, expert_bias, clamped;
+    bool gated;       /* of a GPT: its MLP has SwiGLU */
+    bool bare_latent; /* of latent attention: without norms */
     enum token_copies copies;
     bool geglu, end_norm;   /* gates of GELU; norms also after attention and after the MLP */
     double rope_base;       /* of rotary positions */
@@ -100,6 +102,8 @@ struct abilities {
     bool offload_kept; /* of what is kept without recomputation, too */
     bool offload_modules; /* the same of modules by their names */
     bool full_pipeline;   /* at least as many micro-batches as stages */
+    /* of micro-batches that a piece takes at once: any, else equal ones that are as small as can be */
+    bool groups;
     /* Sequences are a multiple of tp * cp_pieces * cp where tp_pieces says so, else of cp_pieces * cp with
      * cp > 1; 0: of anything. */
     int64_t cp_pieces;

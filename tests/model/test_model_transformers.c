@@ -467,6 +467,30 @@ static void latent_attention_without_experts(void **state)
     model_free(mixture);
 }
 
+/* A GPT with gates, 8/3 h rounded down to 64, and latent attention: weights of a layer are two LayerNorms 4 h, q h a (n + r),
+ * kv_a h c, k_rope h r, k_b and v_b c a (n + d), proj a d h and its bias h, gate and up 2 (h f + f), down f h + h; with norms of the
+ * latent 2 c more. */
+static void gpt_with_gates_and_latent_attention(void **state)
+{
+    (void)state;
+    static const char SIZES[] = "hidden: 96, heads: 4, seq: 32, vocab: 100, activation: swiglu, "
+                                "kv_lora: 24, nope_dim: 16, rope_dim: 8, value_dim: 12";
+    static const char *const ENDS[] = {"layers: 1", "layers: 2", "layers: 2, latent_norm: false"};
+    double parameters[COUNT_OF(ENDS)];
+    for (size_t i = 0; i < COUNT_OF(ENDS); i++) {
+        char options[256];
+        snprintf(options, sizeof options, "%s, %s", ENDS[i], SIZES);
+        struct model *model = build("gpt", options);
+        parameters[i] = model_totals(model, DTYPE_BF16).parameters;
+        model_free(model);
+    }
+    double h = 96, a = 4, c = 24, n = 16, r = 8, d = 12, f = 256;
+    double layer = 4 * h + h * a * (n + r) + h * c + h * r + c * a * (n + d) + a * d * h + h +
+                   2 * (h * f + f) + f * h + h + 2 * c;
+    assert_float_equal(parameters[1] - parameters[0], layer, 0.5);
+    assert_float_equal(parameters[1] - parameters[2], 2 * 2 * c, 0.5);
+}
+
 /* Two layers that predict one token more each: two norms and the join, 2 h + 2 h h weights, a layer, another norm; the
  * head's table is the model's. They compute 4 s h h for the join, a layer, and the head 2 s h v. */
 static void more_tokens_cost_a_layer_and_a_head(void **state)
@@ -801,6 +825,7 @@ int main(void)
         cmocka_unit_test(experts_cost_what_is_chosen),
         cmocka_unit_test(latent_attention_by_hand),
         cmocka_unit_test(latent_attention_without_experts),
+        cmocka_unit_test(gpt_with_gates_and_latent_attention),
         cmocka_unit_test(more_tokens_cost_a_layer_and_a_head),
         cmocka_unit_test(chunks_are_attentions_side_by_side),
         cmocka_unit_test(delta_rule_by_hand),

@@ -13,6 +13,7 @@ enum {
     OPTION_ETP,
     OPTION_VIRTUAL,
     OPTION_SEGMENTS,
+    OPTION_GROUP,
     OPTION_MICROBATCH,
     OPTION_GLOBAL_BATCH,
     OPTION_SP,
@@ -68,6 +69,7 @@ static const struct argp_option OPTIONS[] = {
     {"order", OPTION_ORDER, "LIST", 0,
      "how devices are numbered, fastest first: tp-cp-ep-pp-dp (default tp-cp-ep-dp-pp)", 1},
     {"segments", OPTION_SEGMENTS, "N", 0, "pieces per stage of a folded schedule (default 1)", 1},
+    {"group", OPTION_GROUP, "N", 0, "micro-batches of a piece before the next one's (by pp)", 1},
     {"microbatch", OPTION_MICROBATCH, "N", 0, "samples of one replica at a time (default 1)", 1},
     {"micro-batch", OPTION_MICROBATCH, "N", OPTION_ALIAS, NULL, 1},
     {"global-batch", OPTION_GLOBAL_BATCH, "N", 0,
@@ -132,6 +134,7 @@ static const struct {
     {OPTION_RECOMPUTE_LAYERS, "recompute-layers", offsetof(struct degrees, recompute_layers)},
     {OPTION_VIRTUAL, "virtual", offsetof(struct degrees, pieces)},
     {OPTION_SEGMENTS, "segments", offsetof(struct degrees, segments)},
+    {OPTION_GROUP, "group", offsetof(struct degrees, group), MOST_SAMPLES},
     {OPTION_REPLICATE, "replicate", offsetof(struct degrees, replicate)},
     {OPTION_MICROBATCH, "microbatch", offsetof(struct degrees, micro_batch), MOST_SAMPLES},
     {OPTION_GLOBAL_BATCH, "global-batch", offsetof(struct degrees, global_batch), MOST_SAMPLES},
@@ -373,28 +376,27 @@ static bool take_word(struct argp_state *state, struct plan_arguments *in, int k
 
 static const char *option_name(int key)
 {
-    for (size_t i = 0; i < COUNT_OF(OPTIONS); i++)
-        if (OPTIONS[i].key == key)
-            return OPTIONS[i].name;
-    return NULL;
+    size_t i = 0;
+    while (OPTIONS[i].key != key)
+        i++;
+    return OPTIONS[i].name;
 }
 
 /* Takes PLAN, or MODEL and CLUSTER. */
-static void take_name(struct argp_state *state, struct plan_arguments *in, const char *arg)
+static error_t take_name(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
     if (in->names == (int)COUNT_OF(in->name))
         argp_error(state, "a plan file, or a model and a cluster: '%s' is too many", arg);
     else
         in->name[in->names++] = arg;
+    return 0;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct plan_arguments *in = state->input;
-    if (key == ARGP_KEY_ARG) {
-        take_name(state, in, arg);
-        return 0;
-    }
+    if (key == ARGP_KEY_ARG)
+        return take_name(state, in, arg);
     if (key == ARGP_KEY_NO_ARGS && !in->named_elsewhere)
         argp_error(state, "which plan? A file, or a model and a cluster");
     if (key < OPTION_DP || key > OPTION_OPTIMIZER)
@@ -409,6 +411,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 /* Lists the schedules in the help, from their table. Argp frees what this returns. */
 static char *tell_schedules(int key, const char *text, void *input)
 {
+    static const char *const BETWEEN[] = {"", ", ", " or "};
     const struct schedule *all;
     size_t count = schedule_all(&all);
     (void)input;
@@ -417,10 +420,7 @@ static char *tell_schedules(int key, const char *text, void *input)
     struct arena *scratch = arena_new();
     const char *names = "";
     for (size_t i = 0; i < count; i++)
-        names = arena_printf(scratch, "%s%s%s", names,
-                             i == 0           ? ""
-                             : i == count - 1 ? " or "
-                                              : ", ",
+        names = arena_printf(scratch, "%s%s%s", names, BETWEEN[(i > 0) + (i > 0 && i == count - 1)],
                              all[i].name);
     char *out = strdup(arena_printf(
         scratch,

@@ -32,8 +32,7 @@ static double bytes_of(const struct stage_memory *memory, size_t kind)
 const struct stage_view *view_stages(struct arena *keep, const struct plan *plan)
 {
     struct stage_view *view = ARENA_ARRAY(keep, struct stage_view, (size_t)plan->stages);
-    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
-                                (int32_t)plan_micro_batches(plan)};
+    struct pipeline pipeline = plan_pipeline(plan);
     const struct schedule *schedule = plan_schedule(plan);
     for (int32_t i = 0; i < plan->stages; i++) {
         view[i].in_flight = schedule_in_flight(schedule, &pipeline, i);

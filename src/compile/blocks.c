@@ -468,8 +468,8 @@ void build_blocks(struct build *b)
 {
     enum slot_kind last = SLOT_BACKWARD_WEIGHT;
     struct slots slots = {0};
-    struct pipeline pipeline = {b->plan->stages, (int32_t)b->plan->pieces,
-                                (int32_t)plan_fewer_micro_batches(b->plan, PLAN_ROUNDS)};
+    int64_t few = plan_fewer_micro_batches(b->plan, PLAN_ROUNDS);
+    struct pipeline pipeline = plan_pipeline_of(b->plan, few);
     const struct schedule *schedule = graph_schedule(b->graph);
     bool used[SLOT_KIND_COUNT] = {false};
     b->rerun = plan_reruns(b->scratch, b->plan);

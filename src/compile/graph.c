@@ -114,14 +114,13 @@ static void expect_others(struct assembly *a)
 static weft_status assemble(struct build *b, const struct compile_options *options)
 {
     const struct plan *plan = b->plan;
-    struct assembly a = {
-        .b = b,
-        .graph = b->graph,
-        .schedule = graph_schedule(b->graph),
-        .pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan)},
-        .shared_network = options->shared_network,
-        .sends_apart = options->sends_apart,
-        .stop = options->stop};
+    struct assembly a = {.b = b,
+                         .graph = b->graph,
+                         .schedule = graph_schedule(b->graph),
+                         .pipeline = plan_pipeline(plan),
+                         .shared_network = options->shared_network,
+                         .sends_apart = options->sends_apart,
+                         .stop = options->stop};
     weft_status status;
     prepare(&a);
     TRY(find_meetings(&a));

@@ -68,6 +68,8 @@ static void add_pipeline(struct lines *a, const struct plan *plan, const struct 
         add_word(a, "pipeline-model-parallel-layout", parts_text(a->keep, plan, layers));
     else
         add_above_one(a, "num-virtual-stages-per-pipeline-rank", d->pieces);
+    if (d->pieces > 1 && plan_round(plan) != d->pp)
+        add_int(a, "microbatch-group-size-per-virtual-pipeline-stage", plan_round(plan));
     if (d->pieces > 1 && !(plan->overlap & OVERLAP_PIPELINE) && d->pp > 2)
         add_flag(a, "no-overlap-p2p-communication");
 }

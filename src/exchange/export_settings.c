@@ -59,6 +59,8 @@ const char *settings_text(struct arena *keep, const struct plan *plan, const str
         text = arena_printf(keep, "%s optimizer=%s", text, optimizer_name(plan->optimizer));
     if (plan->replicate != other->replicate && (plan->replicate > 1 || other->replicate > 1))
         text = arena_printf(keep, "%s replicate=%lld", text, (long long)plan->replicate);
+    if (plan_round(plan) != plan_round(other))
+        text = arena_printf(keep, "%s group=%lld", text, (long long)plan_round(plan));
     if (plan->optimizer_offload != other->optimizer_offload)
         text = arena_printf(keep, "%s optimizer_offload=%.17g", text, plan->optimizer_offload);
     if (!software_same(&plan->software, &other->software))
@@ -119,6 +121,11 @@ static bool take_replicate(struct plan *plan, char *value)
     return parse_int(value, &plan->replicate) && plan->replicate >= 0;
 }
 
+static bool take_group(struct plan *plan, char *value)
+{
+    return parse_int(value, &plan->group) && plan->group >= 0;
+}
+
 static bool take_optimizer_offload(struct plan *plan, char *value)
 {
     return parse_real(value, &plan->optimizer_offload) && plan->optimizer_offload >= 0 &&
@@ -163,17 +170,12 @@ static const struct {
     const char *key;
     bool (*take)(struct plan *plan, char *value);
 } SETTINGS[] = {
-    {"overlap", take_overlap},
-    {"bucket", take_bucket},
-    {"whole_sends", take_whole_sends},
-    {"dtype", take_dtype},
-    {"policy", take_policy},
-    {"memory", take_memory},
-    {"margin", take_margin},
-    {"software", take_software},
-    {"replicate", take_replicate},
-    {"optimizer", take_optimizer},
-    {"optimizer_offload", take_optimizer_offload},
+    {"overlap", take_overlap},         {"bucket", take_bucket},
+    {"whole_sends", take_whole_sends}, {"dtype", take_dtype},
+    {"policy", take_policy},           {"memory", take_memory},
+    {"margin", take_margin},           {"software", take_software},
+    {"replicate", take_replicate},     {"group", take_group},
+    {"optimizer", take_optimizer},     {"optimizer_offload", take_optimizer_offload},
 };
 
 static bool take_setting(struct plan *plan, char *setting)

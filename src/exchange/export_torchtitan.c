@@ -365,8 +365,7 @@ static weft_status add_settings(struct export_job *job, struct titan_text *t)
 static void put_order(struct export_job *job)
 {
     const struct plan *plan = job->found.plan;
-    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
-                                (int32_t)plan_micro_batches(plan)};
+    struct pipeline pipeline = plan_pipeline(plan);
     job->out->beside = ORDER_FILE;
     job->out->beside_text = schedule_write(job->keep, plan->listed, &pipeline, SCHEDULE_CSV);
     note(job,

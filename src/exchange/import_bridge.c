@@ -25,6 +25,8 @@ static const struct {
     {"add_bias_linear", "disable-bias-linear", IF_FALSE},
     {"share_embeddings_and_output_weights", "untie-embeddings-and-output-weights", IF_FALSE},
     {"virtual_pipeline_model_parallel_size", "num-virtual-stages-per-pipeline-rank", AS_VALUE},
+    {"microbatch_group_size_per_vp_stage", "microbatch-group-size-per-virtual-pipeline-stage",
+     AS_VALUE},
     {"num_layers_in_first_pipeline_stage", "decoder-first-pipeline-num-layers", AS_VALUE},
     {"num_layers_in_last_pipeline_stage", "decoder-last-pipeline-num-layers", AS_VALUE},
     {"num_query_groups", "group-query-attention", IF_GIVEN},

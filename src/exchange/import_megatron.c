@@ -263,6 +263,23 @@ static void read_overlap(struct megatron_reading *r)
     d->whole_sends = has(r, "no-scatter-gather-tensors-in-pipeline");
 }
 
+static const char GROUP_SIZE[] = "microbatch-group-size-per-virtual-pipeline-stage";
+
+/* Micro-batches that a piece takes before the next one does; a number that Megatron would refuse becomes a note. */
+static void read_group(struct megatron_reading *r)
+{
+    struct degrees *d = &r->d;
+    int64_t samples = d->micro_batch * d->dp, all = samples > 0 ? d->global_batch / samples : 0;
+    struct pipeline usual = {(int32_t)d->pp, (int32_t)d->pieces, (int32_t)all, 0};
+    d->group = argument_int(r->a, GROUP_SIZE, 0);
+    if (d->pieces < 2 || d->pp < 2 || all < d->pp || d->group)
+        return;
+    if (pipeline_group(&usual) != d->pp)
+        remark(r, "%s on %lld stages: Megatron-LM asks for --%s, taken as %d here",
+               counted(all, "micro-batch").s, (long long)d->pp, GROUP_SIZE,
+               (int)pipeline_group(&usual));
+}
+
 /* ---- all together ---------------------------------------------------------------------------- */
 
 /* The first preset that is the model after these changes. */
@@ -342,6 +359,7 @@ weft_status megatron_plan(struct arena *scratch, const struct import_input *inpu
     TRY(read_batch(&r, cluster));
     TRY(open_model(&r, input, model, &name, &options));
     TRY(layout_read(scratch, &arguments, (*model)->layers, r.d.pp, &r.d.pieces, &r.part_layers));
+    read_group(&r);
     TRY(read_recompute(&r));
     read_offload(&r);
     read_state(&r, cluster);

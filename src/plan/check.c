@@ -245,7 +245,8 @@ static int64_t nearest_micro_batches(const struct schedule *schedule,
     for (int32_t away = 1; away <= pipeline->stages; away++)
         for (int sign = 1; sign >= -1; sign -= 2) {
             int64_t count = pipeline->micro_batches + (int64_t)sign * away;
-            struct pipeline other = {pipeline->stages, pipeline->pieces, (int32_t)count};
+            struct pipeline other = *pipeline;
+            other.micro_batches = (int32_t)count;
             if (count >= 1 && count <= INT32_MAX && schedule_check(schedule, &other) == WEFT_OK)
                 return count;
         }
@@ -263,7 +264,7 @@ static bool schedule_fault(struct finding *f)
         return fault(f, FAULT_BATCH, 0,
                      arena_printf(f->keep, "%s are more than Weft can order",
                                   counted(steps, "micro-batch").s));
-    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)steps};
+    struct pipeline pipeline = plan_pipeline(plan);
     if (schedule_check(schedule, &pipeline) == WEFT_OK)
         return false;
     const weft_error *error = weft_last_error();

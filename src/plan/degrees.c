@@ -398,6 +398,7 @@ void set_settings(struct plan *plan, const struct degrees *d)
     plan->replicate = d->replicate;
     plan->optimizer_offload = d->optimizer_offload;
     plan->stage_run = d->stage_run;
+    plan->group = d->group;
     plan->bucket_bytes = degrees_bucket_bytes(d);
     plan->whole_sends = d->whole_sends;
 }

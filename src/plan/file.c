@@ -58,6 +58,8 @@ static void complete_degrees(struct plan_file *file)
         d->replicate = root->replicate;
     if (root->optimizer_offload > 0)
         d->optimizer_offload = root->optimizer_offload;
+    if (root->group)
+        d->group = root->group;
     if (root->stage_run)
         d->stage_run = root->stage_run;
     if (root->segments)

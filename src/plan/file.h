@@ -17,7 +17,7 @@ struct file_root {
     bool whole_sends, propagate;
     int dtype, policy; /* -1: not given */
     int optimizer;
-    int64_t memory_bytes, pieces, segments, replicate, stage_run;
+    int64_t memory_bytes, pieces, segments, group, replicate, stage_run;
     double optimizer_offload;
     double margin_percent; /* -1: not given */
 };

@@ -157,6 +157,8 @@ static json_t *plan_json(struct arena *scratch, const struct plan *plan)
         json_object_set_new(json, "whole_sends", json_true());
     json_object_set_new(json, "schedule", text_json(plan->schedule));
     json_object_set_new(json, "pieces", json_integer((json_int_t)plan->pieces));
+    if (plan->group)
+        json_object_set_new(json, "group", json_integer((json_int_t)plan->group));
     if (plan->listed)
         order_json(scratch, plan, json);
     json_object_set_new(json, "stages", stages_json(scratch, plan));

@@ -3,6 +3,7 @@
 #define WEFT_PLAN_ORDER_H
 
 #include "plan/plan.h"
+#include "schedule/schedule.h"
 
 /* The row of the plan's schedule, or the order that it has instead; NULL: there is none of this name. */
 const struct schedule *plan_row(const struct plan *plan);
@@ -14,6 +15,9 @@ void plan_order_by(struct plan *plan, const struct schedule *listed);
 /* The plan's schedule, with passes in pairs if OVERLAP_EXPERTS has something to overlap and the
  * schedule allows it. */
 const struct schedule *plan_schedule(const struct plan *plan);
+/* Its pipeline: stages, pieces, micro-batches and their groups; the same with other micro-batches in those groups. */
+struct pipeline plan_pipeline(const struct plan *plan);
+struct pipeline plan_pipeline_of(const struct plan *plan, int64_t micro_batches);
 int32_t plan_stage_of_part(const struct plan *plan, int32_t part);
 int32_t plan_part_of_piece(const struct plan *plan, int32_t stage, int32_t piece);
 /* The next part of the same stage; that of its first piece is the number of the stage. */

@@ -181,6 +181,7 @@ void plan_copy_settings(struct plan *to, const struct plan *from)
     to->replicate = from->replicate;
     to->optimizer_offload = from->optimizer_offload;
     to->stage_run = from->stage_run;
+    to->group = from->group;
     to->memory = from->memory;
     to->overlap = from->overlap;
     to->bucket_bytes = from->bucket_bytes;
@@ -275,9 +276,32 @@ int64_t plan_micro_batches(const struct plan *plan)
     return plan->global_batch / plan->step_samples;
 }
 
+struct pipeline plan_pipeline(const struct plan *plan)
+{
+    return (struct pipeline){plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan),
+                             (int32_t)plan->group};
+}
+
+struct pipeline plan_pipeline_of(const struct plan *plan, int64_t micro_batches)
+{
+    struct pipeline pipeline = plan_pipeline(plan);
+    const struct schedule *schedule = plan_row(plan);
+    if (schedule && schedule->grouped)
+        pipeline.group = pipeline_group(&pipeline);
+    pipeline.micro_batches = (int32_t)micro_batches;
+    return pipeline;
+}
+
+int64_t plan_round(const struct plan *plan)
+{
+    struct pipeline pipeline = plan_pipeline(plan);
+    return schedule_round(plan_row(plan), &pipeline);
+}
+
 int64_t plan_fewer_micro_batches(const struct plan *plan, int64_t rounds)
 {
-    int64_t all = plan_micro_batches(plan), left = all % plan->stages + plan->stages * rounds;
+    int64_t round = plan_round(plan), all = plan_micro_batches(plan);
+    int64_t left = all % round + round * rounds;
     return left < all && !plan->listed ? left : all;
 }
 

@@ -148,6 +148,7 @@ struct plan {
     const struct schedule *listed; /* an order that was read or found; NULL: the table's */
     bool zigzag, both_ways;        /* how pieces lie on stages (I1), from the schedule */
     int64_t pieces;                /* parts per stage (I1) */
+    int64_t group;                 /* of micro-batches, as in struct pipeline; 0: as it says */
     struct memory_terms memory;
     unsigned overlap;     /* flags of enum overlap */
     int64_t bucket_bytes; /* of gradients synchronised at once; 0: all of a part; BUCKET_BY_RULE */
@@ -189,9 +190,9 @@ int64_t plan_micro_batches(const struct plan *plan);
 int64_t plan_bucket_bytes(const struct plan *plan, int64_t devices);
 /* Whether updated weights are gathered from the start of the iteration on, whatever uses them. */
 bool plan_aligns_gathers(const struct software *software, int64_t pieces);
-/* Rounds of as many micro-batches as there are stages that show everything about a schedule: it
- * fills, repeats itself, and drains. */
+/* Rounds (schedule_round) that show everything about a schedule: it fills, repeats itself, and drains. */
 enum { PLAN_ROUNDS = 4 };
+int64_t plan_round(const struct plan *plan);
 /* The plan's micro-batches without so many whole rounds that at most `rounds` and an incomplete one are
  * left: what orders all of them orders these, too. */
 int64_t plan_fewer_micro_batches(const struct plan *plan, int64_t rounds);
@@ -256,6 +257,7 @@ struct degrees {
     int64_t cp_heads;
     bool sequence;            /* sequence parallelism along tp */
     int64_t pieces, segments; /* 0: 1 */
+    int64_t group;            /* as in a plan */
     int64_t micro_batch;      /* samples of one replica; 0: 1 */
     int64_t global_batch;     /* 0: at least dp * micro_batch * pp */
     int shard;

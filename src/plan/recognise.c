@@ -21,7 +21,7 @@ bool is_same_plan(const struct plan *a, const struct plan *b)
 {
     bool same = a->stages == b->stages && a->parts == b->parts &&
                 a->step_samples == b->step_samples && a->stage_run == b->stage_run &&
-                strcmp(a->schedule, b->schedule) == 0;
+                strcmp(a->schedule, b->schedule) == 0 && plan_round(a) == plan_round(b);
     for (int32_t s = 0; same && s < a->stages; s++)
         same = a->stage[s].devices == b->stage[s].devices;
     for (int32_t k = 0; same && k < a->parts; k++)
@@ -68,6 +68,7 @@ void plan_settings(const struct plan *plan, struct degrees *d)
     d->replicate = plan->replicate;
     d->optimizer_offload = plan->optimizer_offload;
     d->stage_run = plan->stage_run;
+    d->group = plan->group;
     d->memory = plan->memory;
     d->overlap = plan->overlap;
     d->bucket_bytes = plan->bucket_bytes;

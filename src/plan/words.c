@@ -67,6 +67,8 @@ static void say_layout(struct words *w, const struct degrees *d)
         say_above_one(w, "virtual", d->pieces);
     if (d->schedule && strcmp(d->schedule, usual) != 0)
         say(w, "schedule %s", d->schedule);
+    if (d->group)
+        say(w, "group %lld", (long long)d->group);
 }
 
 static void say_batch(struct words *w, const struct degrees *d, const struct degrees *asked)

@@ -35,6 +35,9 @@ const char *plan_order(struct arena *keep, const struct plan *plan)
 {
     const char *pieces =
         plan->pieces > 1 ? arena_printf(keep, ", virtual %lld", (long long)plan->pieces) : "";
+    if (plan_round(plan) != plan->stages)
+        pieces = arena_printf(keep, "%s in groups of %s", pieces,
+                              counted(plan_round(plan), "micro-batch").s);
     return arena_printf(keep, "%s, %s%s", plan->schedule, counted(plan->stages, "stage").s, pieces);
 }
 

@@ -193,8 +193,7 @@ static void print_breakdown(struct arena *scratch, const struct prediction *pred
 static const char *slot_text(struct arena *keep, const struct plan *plan, int32_t stage,
                              int32_t slot)
 {
-    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
-                                (int32_t)plan_micro_batches(plan)};
+    struct pipeline pipeline = plan_pipeline(plan);
     const struct schedule *schedule = plan_schedule(plan);
     struct slots slots = {0};
     if (schedule)

@@ -192,8 +192,7 @@ void timeline_print(struct arena *scratch, const struct prediction *prediction, 
     int digits = snprintf(NULL, 0, "%d", plan->stages - 1);
     int prefix = (int)strlen("stage ") + digits + 2;
     struct picture picture = {.prediction = prediction,
-                              .pipeline = {plan->stages, (int32_t)plan->pieces,
-                                           (int32_t)plan_micro_batches(prediction->graph->plan)},
+                              .pipeline = plan_pipeline(prediction->graph->plan),
                               .device = first_devices(scratch, prediction->graph, plan->stages)};
     open_windows(scratch, &picture, columns > prefix ? (size_t)(columns - prefix) : 1);
     for (int w = 0; w < picture.windows; w++)

@@ -8,9 +8,10 @@
  * activations at once. What makes a schedule is w, and which piece and micro-batch F_i and B_i are:
  *   all-in-all-out  w = n               F_i piece i / m, micro-batch i % m; B_i is F_(n-1-i)
  *   1f1b            w = p - s - 1       F_i, B_i micro-batch i
- *   interleaved     w = 2 (p - s - 1) + (v - 1) p
- *                                       groups of p micro-batches, in a group piece after piece;
- *                                       B_i is F_i with pieces in reverse
+ *   interleaved     w = 2 (p - s - 1) + (v - 1) g
+ *                                       groups of g micro-batches, p unless that leaves a last group of
+ *                                       fewer than p (Megatron-LM's get_schedule_table), in a group piece
+ *                                       after piece; B_i is F_i with pieces in reverse
  *
  *   I1  F_i and B_i run through every pair of a piece and a micro-batch once.
  *   I2  B_i is among F_0 .. F_(w+i): a forward is before its backward.
@@ -108,9 +109,10 @@ int64_t all_in_all_out_in_flight(const struct pipeline *pipeline, int32_t stage)
 
 static struct slot grouped_forward(const struct pipeline *pipeline, int64_t i)
 {
-    int64_t p = pipeline->stages, group = i / (p * pipeline->pieces),
-            at = i % (p * pipeline->pieces);
-    return (struct slot){SLOT_FORWARD, (int32_t)(at / p), (int32_t)(group * p + at % p)};
+    int64_t each = pipeline_group(pipeline), group = i / (each * pipeline->pieces);
+    int64_t at = i % (each * pipeline->pieces), left = pipeline->micro_batches - group * each;
+    int64_t size = at_most(each, left); /* the last group may be smaller */
+    return (struct slot){SLOT_FORWARD, (int32_t)(at / size), (int32_t)(group * each + at % size)};
 }
 
 static struct slot grouped_backward(const struct pipeline *pipeline, int64_t i)
@@ -130,8 +132,8 @@ static int64_t one_f_one_b_warm_up(const struct pipeline *pipeline, int32_t stag
  * one of the first group come before the last piece's first. */
 static int64_t interleaved_warm_up(const struct pipeline *pipeline, int32_t stage)
 {
-    int64_t p = pipeline->stages;
-    return 2 * (p - stage - 1) + (pipeline->pieces - 1) * p;
+    int64_t ahead = 2 * ((int64_t)pipeline->stages - stage - 1);
+    return ahead + (int64_t)(pipeline->pieces - 1) * pipeline_group(pipeline);
 }
 
 void one_f_one_b_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,

@@ -6,7 +6,7 @@
  * With p stages, v pieces, m micro-batches, f and b the times of one piece's forward and backward
  * on one micro-batch, equal stages and free transfers, an iteration takes m v (f + b) and a bubble:
  *   gpipe, 1f1b     (p - 1) (f + b)                                                            (1)
- *   interleaved     (p - 1) (f + b), which is (p - 1) / (m v) of the work                      (2)
+ *   interleaved     (p - 1) (f + b), which is (p - 1) / (m v) of the work, whatever the groups (2)
  *   aiao            (p - 1) (f + b) + (v - 1) max(0, p - m) (f + b)                            (3)
  *   zb-h1           (p - 1) (f + b - 2 w), weight gradients w <= f and w <= b / 2, m >= p      (4)
  *   zb-h2           (p - 1) (f + b - 3 w), f = w = b - w                                       (5)
@@ -55,12 +55,38 @@ static weft_status check_one_piece(const struct pipeline *pipeline)
     return WEFT_OK;
 }
 
-/* The multiple of `stages` nearest to `micro_batches`, the larger of two equally near. */
-static int64_t nearest_multiple(int64_t micro_batches, int64_t stages)
+/* Whether groups of so many leave no last one that is too small. */
+static bool groups_fit(const struct pipeline *pipeline, int32_t group)
 {
-    int64_t below = micro_batches - micro_batches % stages;
-    bool up = below == 0 || 2 * (micro_batches - below) >= stages;
-    return up ? below + stages : below;
+    int32_t last = pipeline->micro_batches % group;
+    return last == 0 || last >= pipeline->stages;
+}
+
+int32_t pipeline_group(const struct pipeline *pipeline)
+{
+    bool open = !pipeline->group && pipeline->pieces > 1;
+    int32_t group = pipeline->group ? pipeline->group : pipeline->stages;
+    while (open && group < pipeline->micro_batches && !groups_fit(pipeline, group))
+        group++;
+    return group;
+}
+
+static weft_status check_group(const struct pipeline *pipeline)
+{
+    int32_t group = pipeline->group;
+    if (!group || (group >= pipeline->stages && group <= pipeline->micro_batches &&
+                   groups_fit(pipeline, group)))
+        return WEFT_OK;
+    struct pipeline other = *pipeline;
+    other.group = 0;
+    weft_status status = bad_argument(
+        NULL,
+        "a group of %s of %d: a group, and what is left for the last one, is no less than the %s "
+        "and no more than all",
+        counted(group, "micro-batch").s, pipeline->micro_batches,
+        counted(pipeline->stages, "stage").s);
+    error_hint("use a group of %d, or none", pipeline_group(&other));
+    return status;
 }
 
 static weft_status check_interleaved(const struct pipeline *pipeline)
@@ -70,13 +96,12 @@ static weft_status check_interleaved(const struct pipeline *pipeline)
     if (pipeline->pieces < 2)
         return bad_argument("use 2 pieces, or the schedule 1f1b",
                             "interleaved needs at least 2 pieces per stage");
-    if (pipeline->micro_batches % pipeline->stages == 0)
-        return WEFT_OK;
-    int64_t nearest = nearest_multiple(pipeline->micro_batches, pipeline->stages);
+    if (pipeline->micro_batches >= pipeline->stages)
+        return check_group(pipeline);
     weft_status status =
-        bad_argument(NULL, "interleaved needs a multiple of its %s as micro-batches, not %d",
+        bad_argument(NULL, "interleaved needs a micro-batch for each of its %s, and has %d",
                      counted(pipeline->stages, "stage").s, pipeline->micro_batches);
-    error_hint("use %s", counted(nearest, "micro-batch").s);
+    error_hint("use %s or more", counted(pipeline->stages, "micro-batch").s);
     return status;
 }
 
@@ -147,7 +172,8 @@ static const struct schedule SCHEDULES[] = {
      .passes = ORDER_IN_TURN,
      .least_pieces = 2,
      .usual = USUAL_PIECES,
-     .searched = true},
+     .searched = true,
+     .grouped = true},
     {.name = "aiao",
      .summary = "all-in-all-out: segment by segment, so that gradients synchronise meanwhile",
      .check = check_shape,
@@ -257,7 +283,8 @@ static const struct schedule PAIRED[] = {
      .in_flight = paired_in_flight,
      .passes = ORDER_PAIRED,
      .least_pieces = 2,
-     .ahead = paired_ahead},
+     .ahead = paired_ahead,
+     .grouped = true},
 };
 
 /* The word that asks for an order that is found: no row has it. */
@@ -296,6 +323,10 @@ bool slots_paired(const struct schedule *schedule, const struct pipeline *pipeli
 
 weft_status schedule_check(const struct schedule *schedule, const struct pipeline *pipeline)
 {
+    if (pipeline->group && !schedule->grouped)
+        return bad_argument("leave the group out, or use the schedule interleaved",
+                            "a group of %s belongs to schedules whose pieces take turns, not to %s",
+                            counted(pipeline->group, "micro-batch").s, schedule->name);
     return schedule->lists ? lists_suit(schedule, pipeline) : schedule->check(pipeline);
 }
 
@@ -320,6 +351,11 @@ int64_t schedule_in_flight(const struct schedule *schedule, const struct pipelin
 {
     return schedule->lists ? lists_in_flight(&schedule->lists->stage[stage])
                            : schedule->in_flight(pipeline, stage);
+}
+
+int64_t schedule_round(const struct schedule *schedule, const struct pipeline *pipeline)
+{
+    return schedule->grouped ? pipeline_group(pipeline) : pipeline->stages;
 }
 
 bool schedule_is_any(const char *name)

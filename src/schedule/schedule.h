@@ -40,7 +40,13 @@ struct slot {
 
 struct pipeline {
     int32_t stages, pieces, micro_batches;
+    /* micro-batches that a piece takes one after the other before the stage's next piece does, where pieces take
+     * turns; 0: as many as pipeline_group says */
+    int32_t group;
 };
+/* The given group, or else the smallest that divides the micro-batches, or leaves a last one of no fewer than there are
+ * stages: a stage whose groups are smaller waits for each of them to come round. */
+int32_t pipeline_group(const struct pipeline *pipeline);
 
 struct slots {
     struct slot *data;
@@ -103,6 +109,7 @@ struct schedule {
     bool zigzag;    /* I3 */
     bool both_ways; /* I6 */
     bool played;    /* no closed form holds: estimates play its slots, one after the other */
+    bool grouped;   /* pieces take turns by groups of micro-batches (struct pipeline) */
     const struct slot_lists *lists; /* I4; NULL: what `order` says */
 };
 /* ---- orders as data (lists.c, file.c) -------------------------------------------------------- */
@@ -139,6 +146,8 @@ void schedule_order(const struct schedule *schedule, const struct pipeline *pipe
                     struct arena *keep, struct slots *out);
 int64_t schedule_in_flight(const struct schedule *schedule, const struct pipeline *pipeline,
                            int32_t stage);
+/* Micro-batches after which a schedule repeats itself: its group, or as many as there are stages. */
+int64_t schedule_round(const struct schedule *schedule, const struct pipeline *pipeline);
 const struct schedule *schedule_find(const char *name); /* NULL if unknown */
 size_t schedule_all(const struct schedule **out);
 /* The one that is meant where nobody names any; segments are the pieces of a segmented one. */

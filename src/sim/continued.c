@@ -9,7 +9,7 @@
  *
  * for the iteration, for each of a stage's times and for what it holds.
  *
- *   I1  m, m1 and m2 differ by whole rounds of as many micro-batches as there are stages: the
+ *   I1  m, m1 and m2 differ by whole rounds (schedule_round), and have the same groups: the
  *       schedule can order all of them, and an incomplete round is the same in all.
  *   I2  m1 has at least PLAN_ROUNDS / 2 rounds (but I5): every stage is at work by then.
  *   I3  A stage's times add up to the iteration: the largest one absorbs rounding.
@@ -53,7 +53,7 @@ static double slots_of(const struct plan *plan, enum fold fold)
  * I2). */
 static int64_t fewer(const struct plan *plan, int64_t wanted, int64_t least_rounds)
 {
-    int64_t rounds = wanted / plan->stages;
+    int64_t rounds = wanted / plan_round(plan);
     return plan_fewer_micro_batches(plan, rounds > least_rounds ? rounds : least_rounds);
 }
 
@@ -63,6 +63,7 @@ static const struct plan *shorter(struct arena *keep, const struct plan *plan,
     struct plan *copy = ARENA_NEW(keep, struct plan);
     *copy = *plan;
     copy->global_batch = micro_batches * plan->step_samples;
+    copy->group = plan_pipeline_of(plan, micro_batches).group; /* I1 */
     return copy;
 }
 
@@ -168,8 +169,7 @@ static bool can_order(const struct schedule *schedule, const struct pipeline *pi
 static bool shows_all(const struct plan *plan, int64_t micro_batches)
 {
     const struct schedule *schedule = plan_row(plan);
-    struct pipeline all = {plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan)};
-    struct pipeline few = {all.stages, all.pieces, (int32_t)micro_batches};
+    struct pipeline all = plan_pipeline(plan), few = plan_pipeline_of(plan, micro_batches);
     int32_t last = plan->stages - 1;
     return can_order(schedule, &few) &&
            schedule_in_flight(schedule, &few, 0) == schedule_in_flight(schedule, &all, 0) &&
@@ -204,8 +204,7 @@ static weft_status check_listed(const struct plan *plan, const struct simulate_o
 /* I5: how many the longer one has. */
 static int64_t brief_longer(const struct plan *plan, int64_t few, int64_t rounds)
 {
-    struct pipeline longer = {plan->stages, (int32_t)plan->pieces,
-                              (int32_t)(few + BRIEF_MORE_MICRO_BATCHES)};
+    struct pipeline longer = plan_pipeline_of(plan, few + BRIEF_MORE_MICRO_BATCHES);
     bool by_rounds =
         plan->pieces > 1 || plan->stages < BRIEF_STAGES || !can_order(plan_row(plan), &longer);
     int64_t more = by_rounds ? plan_fewer_micro_batches(plan, rounds + 1) : longer.micro_batches;

@@ -14,8 +14,7 @@ struct text32 task_label(const struct prediction *prediction, const struct task 
 {
     const struct graph *graph = prediction->graph;
     const struct plan *plan = graph->plan;
-    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
-                                (int32_t)plan_micro_batches(plan)};
+    struct pipeline pipeline = plan_pipeline(plan);
     struct text32 label;
     if (task->exchange < 0 && task->block >= 0) {
         const struct block *block = &graph->block[task->block];

@@ -105,7 +105,7 @@ struct player player_of_fewer(struct arena *scratch, const struct graph *graph, 
                        .stage = stage,
                        .place = place,
                        .micro_batches = (int32_t)micro_batches};
-    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces, p.micro_batches};
+    struct pipeline pipeline = plan_pipeline_of(plan, micro_batches);
     const struct schedule *schedule = graph_schedule(graph);
     schedule_order(schedule, &pipeline, stage, scratch, &p.slots);
     p.paired = ARENA_ARRAY(scratch, bool, p.slots.len);

@@ -4,7 +4,7 @@
  * (allocator.h), for two iterations: the second one starts with what the first has left.
  *
  *   I1  If fewer micro-batches show the same steady state of a schedule, only those are played: the
- *       smallest multiple of the stages that leaves as many in flight, and one round more.
+ *       smallest number of whole rounds that leaves as many in flight, and one round more.
  *   I2  Weights, gradients and the optimizer's own copy of the weights are allocated first, one
  *       tensor for each (Megatron-LM keeps them in contiguous buffers). Adam creates its two
  *       moments in its first step, weight by weight, after the first iteration: they take the
@@ -166,15 +166,14 @@ static int32_t fewest_micro_batches(const struct graph *graph, int32_t stage)
 {
     const struct plan *plan = graph->plan;
     const struct schedule *schedule = graph_schedule(graph);
-    struct pipeline pipeline = {plan->stages, (int32_t)plan->pieces,
-                                (int32_t)plan_micro_batches(plan)};
+    struct pipeline pipeline = plan_pipeline(plan);
     int64_t most = schedule_in_flight(schedule, &pipeline, stage);
-    int32_t all = pipeline.micro_batches;
-    for (int32_t m = plan->stages; m + plan->stages < all && !schedule->lists; m += plan->stages) {
-        pipeline.micro_batches = m;
+    int32_t all = pipeline.micro_batches, round = (int32_t)schedule_round(schedule, &pipeline);
+    for (int32_t m = round; m + round < all && !schedule->lists; m += round) {
+        pipeline = plan_pipeline_of(plan, m);
         if (schedule_check(schedule, &pipeline) == WEFT_OK &&
             schedule_in_flight(schedule, &pipeline, stage) == most)
-            return m + plan->stages;
+            return m + round;
     }
     error_clear();
     return all;
@@ -372,7 +371,7 @@ static struct replay replay_of(const struct player *player, const struct state *
     struct replay r = {.player = player, .scratch = arena_new()};
     int32_t micro_batches = player->away ? (int32_t)plan_micro_batches(plan)
                                          : fewest_micro_batches(player->graph, player->stage);
-    r.pipeline = (struct pipeline){plan->stages, (int32_t)plan->pieces, micro_batches};
+    r.pipeline = plan_pipeline_of(plan, micro_batches);
     r.options.expandable = software_word(&plan->software, FACT_ALLOCATOR) == ALLOCATOR_EXPANDABLE;
     r.part = ARENA_ARRAY(r.scratch, const struct part_lifetimes *, (size_t)plan->pieces);
     for (int32_t i = 0; i < plan->pieces; i++)

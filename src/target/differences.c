@@ -123,6 +123,11 @@ void plan_differences(struct arena *keep, const struct plan *plan, const struct 
     if (strcmp(plan->schedule, other->schedule) != 0)
         add_text(keep, out,
                  arena_printf(keep, "schedule %s, not %s", plan->schedule, other->schedule));
+    else if (plan_round(plan) != plan_round(other))
+        add_text(keep, out,
+                 arena_printf(keep, "groups of %s, not %lld",
+                              counted(plan_round(plan), "micro-batch").s,
+                              (long long)plan_round(other)));
     if (plan->global_batch != other->global_batch || plan->step_samples != other->step_samples)
         add_text(keep, out,
                  arena_printf(keep, "batches of %lld by %s, not %lld by %lld",

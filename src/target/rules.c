@@ -3,9 +3,6 @@
  *   I1  Devices stay in use: a degree that goes makes dp larger.
  *   I2  Of two levels of state sharding the higher one is nearer: what fitted still fits.
  *   I3  A mended rule stays mended: no later rule brings back what an earlier one took away.
- *
- * What Weft's own schedules ask for is no rule: interleaved takes a multiple of its stages as micro-batches,
- * which is more than Megatron-LM's and torchtitan's own ask for.
  */
 #include <string.h>
 
@@ -88,7 +85,7 @@ static bool changes_pins(const struct degrees *pins, const struct degrees *d)
             return true;
     return (pins->schedule && strcmp(pins->schedule, d->schedule) != 0) ||
            (pins->has_shard && pins->shard != d->shard) || pins->replicate != d->replicate ||
-           pins->optimizer_offload != d->optimizer_offload ||
+           pins->group != d->group || pins->optimizer_offload != d->optimizer_offload ||
            (pins->has_recompute && pins->recompute != d->recompute) ||
            (pins->has_dtype && pins->dtype != d->dtype) ||
            (pins->has_policy && pins->policy != d->policy) || (pins->offload && !d->offload) ||

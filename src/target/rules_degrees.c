@@ -1,4 +1,5 @@
 /* rules_degrees.c - rules about degrees and sequences (rules.c). */
+#include "schedule/schedule.h"
 #include "target/room.h"
 
 static const char *no_degree(struct arena *keep, const struct numbers *n, const char *name,
@@ -70,6 +71,7 @@ static void mend_cp_heads(struct numbers *n)
 static void without_pieces(struct numbers *n)
 {
     n->d->pieces = n->d->segments = 1;
+    n->d->group = 0;
     n->d->listed = NULL;
     n->d->schedule = can(n)->schedules[0];
     *n->part_layers = NULL;
@@ -145,6 +147,39 @@ static void mend_full_pipeline(struct numbers *n)
         n->d->micro_batch--;
     if (broken_full_pipeline(n))
         mend_pp(n);
+}
+
+/* ScheduleInterleaved1F1B of torch/distributed/pipelining/schedules.py: m / p rounds, rounded down, of as many micro-batches
+ * each. */
+static struct pipeline pipeline_of(const struct numbers *n)
+{
+    const struct degrees *d = n->d;
+    return (struct pipeline){(int32_t)d->pp, (int32_t)d->pieces, (int32_t)micro_batches_of(n),
+                             (int32_t)d->group};
+}
+static bool broken_groups(const struct numbers *n)
+{
+    struct pipeline pipeline = pipeline_of(n);
+    const struct schedule *schedule = n->d->schedule ? schedule_find(n->d->schedule) : NULL;
+    int64_t m = pipeline.micro_batches, rounds = m / n->d->pp;
+    if (can(n)->groups || n->d->pieces < 2 || rounds < 1 || !schedule || !schedule->grouped)
+        return false;
+    return pipeline_group(&pipeline) * rounds != m;
+}
+static const char *text_groups(struct arena *keep, const struct numbers *n)
+{
+    struct pipeline pipeline = pipeline_of(n);
+    return arena_printf(keep, "%s in groups of %d on pp %lld: %s divides them by %lld",
+                        counted(pipeline.micro_batches, "micro-batch").s,
+                        (int)pipeline_group(&pipeline), (long long)n->d->pp, framework(n),
+                        (long long)(pipeline.micro_batches / n->d->pp));
+}
+/* The usual groups, or else one piece. */
+static void mend_groups(struct numbers *n)
+{
+    n->d->group = 0;
+    if (broken_groups(n))
+        without_pieces(n);
 }
 
 /* ---- sequences ------------------------------------------------------------------------------- */
@@ -246,6 +281,7 @@ static const struct target_rule ALL[] = {
     {broken_pieces, text_pieces, without_pieces},
     {broken_etp, text_etp, mend_etp},
     {broken_full_pipeline, text_full_pipeline, mend_full_pipeline},
+    {broken_groups, text_groups, mend_groups},
     {broken_sequence, text_sequence, mend_sequence},
     {broken_plain, text_plain, mend_plain},
     {broken_plain_experts, text_plain_experts, mend_plain},

@@ -26,7 +26,8 @@ enum {
  * with weight gradients (core/tensor_parallel/layers.py), sends of several pieces alone (schedules.py). */
 #define MEGATRON_ABILITIES                                                                         \
     {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
-     .tp_in_pipeline = true, .pieces = true, .stage_runs = true, .uneven = true, .sequence = true, .plain = true,      \
+     .tp_in_pipeline = true, .pieces = true, .groups = true, .stage_runs = true, .uneven = true, .sequence = true,     \
+     .plain = true,                                                                                                    \
      .selective = true, .block = true, .offload_modules = true, .cp_pieces = 2, .replicates = true,                    \
      .host_state = true, .shards = SHARD_ANY,                                                                          \
      .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF | CAST,                           \
@@ -133,7 +134,7 @@ static const struct target TARGETS[] = {
     /* `weft train`: kernels store fp32 and bf16, and the optimizer steps on fp32 masters. */
     {"weft", WEFT_VERSION, "Weft's own runtime",
      {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .tp_in_pipeline = true, .pieces = true,
-      .folds = true, .uneven = true, .sequence = true, .plain = true, .plain_experts = true,
+      .groups = true, .folds = true, .uneven = true, .sequence = true, .plain = true, .plain_experts = true,
       .half_experts = true, .selective = true, .block = true, .products = true, .offload = true,
       .offload_kept = true, .offload_modules = true, .replicates = true, .experts = EXPERTS_ANYHOW, .shards = SHARD_ANY,
       .pipeline_shards = SHARD_ANY, .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP16 | 1U << DTYPE_FP8, .orders = true,

@@ -114,6 +114,8 @@ static struct degrees draw(struct rng *rng, int64_t devices)
     d.recompute = (enum recompute)rng_below(rng, RECOMPUTE_COUNT);
     d.offload = chance(rng, 3);
     draw_settings(rng, &d);
+    d.group =
+        d.pieces > 1 && !d.schedule && chance(rng, 3) ? d.global_batch / d.dp / d.micro_batch : 0;
     return d;
 }
 

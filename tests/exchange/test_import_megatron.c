@@ -437,6 +437,8 @@ static const char *told(const char *arguments)
                         split_text(arena, &plan_choice(plan, middle)->split), (long long)recomputed,
                         plan->overlap, (long long)plan->bucket_bytes,
                         plan->whole_sends ? ", whole sends" : "");
+    if (plan->group)
+        text = arena_printf(arena, "%s  groups of %lld\n", text, (long long)plan->group);
     for (size_t i = 0; i < notes.len; i++)
         text = arena_printf(arena, "%s  note: %s\n", text, notes.data[i]);
     plan_close(&opened);
@@ -486,8 +488,8 @@ static const struct {
     {SMALL "--hybrid-layer-pattern 'M*M-'",
      "run.sh:1: --hybrid-layer-pattern: layers by a pattern are not read from arguments",
      "write a model file of the family hybrid"},
-    {SMALL "--swiglu",
-     "run.sh:1: --swiglu with LayerNorm: Weft's models have RMSNorm with SwiGLU, or neither", NULL},
+    {SMALL "--quick-geglu", "run.sh:1: --quick-geglu with LayerNorm: no model of Weft has it",
+     NULL},
     {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*3|t*4L'",
      "run.sh:1: --pipeline-model-parallel-layout is 'Et*3|t*4L': its layers are not --num-layers "
      "many",

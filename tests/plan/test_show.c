@@ -180,9 +180,13 @@ static const struct {
     {"check gpt3-13b dgx-v100:4 --tp 3",
      "weft: tp 3 * pp 1 * cp 1 is 3 devices, which does not divide the 32 of dgx-v100\n"
      "hint: use tp 2 or 4\n"},
-    {"check gpt3-13b dgx-v100:4 --tp 8 --pp 2 --virtual 2 --global-batch 6",
-     "weft: interleaved needs a multiple of its 2 stages as micro-batches, not 3\n"
-     "hint: use 4 micro-batches: a global batch of 8\n"},
+    {"check gpt3-13b dgx-v100:4 --tp 8 --pp 2 --virtual 2 --global-batch 2",
+     "weft: interleaved needs a micro-batch for each of its 2 stages, and has 1\n"
+     "hint: use 2 micro-batches: a global batch of 4\n"},
+    {"check gpt3-13b dgx-v100:4 --tp 8 --pp 2 --virtual 2 --global-batch 14 --group 6",
+     "weft: a group of 6 micro-batches of 7: a group, and what is left for the last one, is no "
+     "less than the 2 stages and no more than all\n"
+     "hint: use 8 micro-batches: a global batch of 16\n"},
     {"check absent.yaml",
      "weft: absent.yaml: cannot be opened: No such file or directory\n"
      "hint: name a plan file (docs/reference/plan-file.md), or a model and a cluster\n"},

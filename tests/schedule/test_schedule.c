@@ -31,6 +31,18 @@ static void for_shapes_of(const struct schedule *schedule, shape_check *check)
             }
 }
 
+/* The same with every group that is given. */
+static void for_groups_of(const struct schedule *schedule, shape_check *check)
+{
+    for (int32_t p = 1; p <= MOST; p++)
+        for (int32_t m = p; m <= MOST; m++)
+            for (int32_t group = 1; group <= m; group++) {
+                struct pipeline pipeline = {p, 2 + m % 3, m, group};
+                if (schedule_check(schedule, &pipeline) == WEFT_OK)
+                    check(schedule, &pipeline);
+            }
+}
+
 static void for_all_shapes(shape_check *check)
 {
     const struct schedule *table;
@@ -118,6 +130,26 @@ static void lists_hold_every_slot_once_and_what_in_flight_says(void **state)
 {
     (void)state;
     for_all_shapes(check_lists);
+    for_groups_of(schedule_find("interleaved"), check_lists);
+}
+
+/* The smallest groups that leave no last one of 1 to p - 1: of 5 micro-batches on 4 stages one group, of 9 groups of
+ * 5 and 4, of 10 two of 5, of 13 groups of 7 and 6. Megatron-LM's get_schedule_table orders 5 in one group like this. */
+static void groups_are_as_small_as_can_be(void **state)
+{
+    static const int32_t ROWS[][2] = {{4, 4}, {5, 5}, {7, 7}, {8, 4}, {9, 5}, {10, 5}, {13, 7}};
+    static const struct slot FIRST[] = {{SLOT_FORWARD, 0, 0}, {SLOT_FORWARD, 0, 1},
+                                        {SLOT_FORWARD, 0, 2}, {SLOT_FORWARD, 0, 3},
+                                        {SLOT_FORWARD, 0, 4}, {SLOT_FORWARD, 1, 0}};
+    struct arena *scratch = arena_new();
+    struct slots slots = {0};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++)
+        assert_int_equal(pipeline_group(&(struct pipeline){4, 3, ROWS[i][0]}), ROWS[i][1]);
+    schedule_order(schedule_find("interleaved"), &(struct pipeline){4, 3, 5}, 0, scratch, &slots);
+    for (size_t i = 0; i < COUNT_OF(FIRST); i++)
+        assert_memory_equal(&slots.data[i], &FIRST[i], sizeof FIRST[i]);
+    arena_free(scratch);
 }
 
 static void check_1f1b_memory(const struct schedule *schedule, const struct pipeline *pipeline)
@@ -129,12 +161,14 @@ static void check_1f1b_memory(const struct schedule *schedule, const struct pipe
     }
 }
 
-/* Fold3D, Eq. 6: p (ns + 1) - 1 checkpoints on stage 0, unless there are fewer in all. */
+/* Fold3D, Eq. 6: p (ns + 1) - 1 checkpoints on stage 0, unless there are fewer in all; all pieces but one run ahead by
+ * as many more as a group is larger than p. */
 static void check_interleaved_memory(const struct schedule *schedule,
                                      const struct pipeline *pipeline)
 {
     int64_t all = pipeline->micro_batches * pipeline->pieces;
     int64_t eq6 = pipeline->stages * (pipeline->pieces + 1) - 1;
+    eq6 += (pipeline->pieces - 1) * (pipeline_group(pipeline) - pipeline->stages);
     assert_int_equal(schedule_in_flight(schedule, pipeline, 0), eq6 < all ? eq6 : all);
 }
 
@@ -178,6 +212,7 @@ static void memory_is_what_the_papers_say(void **state)
     (void)state;
     for_shapes_of(schedule_find("1f1b"), check_1f1b_memory);
     for_shapes_of(schedule_find("interleaved"), check_interleaved_memory);
+    for_groups_of(schedule_find("interleaved"), check_interleaved_memory);
     for_shapes_of(schedule_find("aiao"), check_aiao_memory);
 }
 
@@ -234,6 +269,7 @@ static void uniform_pipelines_take_what_theory_says(void **state)
         for_shapes_of(schedule_find(ONE_FORMULA[i]), check_uniform);
         for_shapes_of(schedule_find(ONE_FORMULA[i]), check_bubble_fraction);
     }
+    for_groups_of(schedule_find("interleaved"), check_uniform);
     for_shapes_of(schedule_find("zb-h1"), check_zero_bubble);
 }
 
@@ -566,9 +602,16 @@ static void wrong_shapes_name_the_nearest_right_one(void **state)
     check_refusal("zb-h1", (struct pipeline){4, 2, 8}, "not 2", one_piece);
     check_refusal("interleaved", (struct pipeline){4, 1, 8}, "at least 2 pieces",
                   "use 2 pieces, or the schedule 1f1b");
-    check_refusal("interleaved", (struct pipeline){4, 2, 9}, "not 9", "use 8 micro-batches");
-    check_refusal("interleaved", (struct pipeline){4, 2, 10}, "not 10", "use 12 micro-batches");
-    check_refusal("interleaved", (struct pipeline){8, 2, 3}, "its 8 stages", "use 8 micro-batches");
+    check_refusal("interleaved", (struct pipeline){8, 2, 3}, "each of its 8 stages, and has 3",
+                  "use 8 micro-batches or more");
+    check_refusal("interleaved", (struct pipeline){4, 2, 9, 4}, "a group of 4 micro-batches of 9",
+                  "use a group of 5, or none");
+    check_refusal("interleaved", (struct pipeline){4, 2, 9, 10}, "no more than all",
+                  "use a group of 5, or none");
+    check_refusal("interleaved", (struct pipeline){4, 2, 8, 3}, "no less than the 4 stages",
+                  "use a group of 4, or none");
+    check_refusal("1f1b", (struct pipeline){4, 1, 8, 4}, "not to 1f1b",
+                  "leave the group out, or use the schedule interleaved");
     check_refusal("aiao", (struct pipeline){4, 2, 0}, "0 micro-batches", "use at least 1 of each");
     check_refusal("aiao", (struct pipeline){0, 2, 4}, "0 stages", "use at least 1 of each");
     assert_null(schedule_find("2f2b"));
@@ -668,6 +711,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_hold_every_slot_once_and_what_in_flight_says),
+        cmocka_unit_test(groups_are_as_small_as_can_be),
         cmocka_unit_test(rows_say_how_their_passes_follow),
         cmocka_unit_test(memory_is_what_the_papers_say),
         cmocka_unit_test(uniform_pipelines_take_what_theory_says),

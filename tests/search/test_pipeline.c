@@ -67,7 +67,7 @@ static int64_t estimated(struct orders *orders, const struct schedule *schedule,
 {
     struct stage_end end[16];
     struct pipeline_work work = {schedule, p->stages,   p->pieces, p->micro_batches,
-                                 part,     OVERLAP_ALL, 1};
+                                 part,     OVERLAP_ALL, 1,         p->group};
     int64_t last = 0;
     pipeline_ends(orders, &work, end);
     for (int32_t s = 0; s < p->stages; s++)
@@ -112,9 +112,11 @@ static void pipelines_like_their_slots(void **state)
             bool pieces =
                 strcmp(schedule->name, "interleaved") == 0 || strcmp(schedule->name, "aiao") == 0;
             p.pieces = pieces ? (int32_t)(2 + rng_below(&rng, 3)) : 1;
-            p.micro_batches = strcmp(schedule->name, "interleaved") == 0
-                                  ? p.stages * (1 + p.micro_batches * (1 + ALLOWED[k].many) / 8)
-                                  : p.micro_batches;
+            p.micro_batches =
+                strcmp(schedule->name, "interleaved") == 0
+                    ? p.stages * (1 + p.micro_batches * (1 + ALLOWED[k].many) / 8) + i % p.stages
+                    : p.micro_batches;
+            p.group = schedule->grouped && i % 5 == 0 ? p.micro_batches : 0;
             int64_t uneven = 1 + rng_below(&rng, 1000);
             for (int32_t j = 0; j < p.stages * p.pieces; j++) {
                 part[j] = (struct part_work){.forward = 1000 + rng_below(&rng, uneven),

@@ -347,7 +347,7 @@ static const struct {
      .answer = "gpt3-1.3b has 24 layers, too few for 32 stages of 1 piece\n"
                "hint: use at most 24 stages\n"},
     {.degrees = "gpt3-1.3b dgx-a100 --pp 4 --virtual 2 --global-batch 6",
-     .answer = "interleaved needs a multiple of its 4 stages as micro-batches, not 3\n"
+     .answer = "interleaved needs a micro-batch for each of its 4 stages, and has 3\n"
                "hint: use 4 micro-batches: a global batch of 8\n"},
     {.degrees = "gpt3-1.3b dgx-a100 --pp 4 --schedule interleaved",
      .answer = "interleaved needs at least 2 pieces per stage\n"
@@ -403,12 +403,12 @@ static const struct {
                "stage 0\nhint: in place of head:5, degrees that fit: 4 or 8\n"},
     {.file = "model: gpt3-1.3b\n"
              "cluster: dgx-a100\n"
-             "batch: {global: 24, step: 8}\n"
+             "batch: {global: 8, step: 8}\n"
              "schedule: interleaved\n"
              "pieces: 2\n"
              "stages: 2\n",
-     .answer = ":4: interleaved needs a multiple of its 2 stages as micro-batches, not 3\n"
-               "hint: use 4 micro-batches: a global batch of 32\n"},
+     .answer = ":4: interleaved needs a micro-batch for each of its 2 stages, and has 1\n"
+               "hint: use 2 micro-batches: a global batch of 16\n"},
 };
 
 static const char *plan_path_of_test(void)

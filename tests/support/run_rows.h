@@ -265,6 +265,7 @@ static const struct row {
     {"gpipe, pp 3", T5, 3, {.pp = 3, .global_batch = 4, .schedule = "gpipe"}},
     {"1f1b, pp 2", T5, 2, {.pp = 2, .global_batch = 4}},
     {"interleaved, pp 2", GPT, 2, {.pp = 2, .pieces = 2, .global_batch = 4}},
+    {"interleaved, a group of 3", GPT, 2, {.pp = 2, .pieces = 2, .global_batch = 3}},
     {"interleaved, pp 2, tp 2, sp",
      LLAMA,
      4,

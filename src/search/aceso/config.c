@@ -71,7 +71,8 @@ bool legal_schedule(const struct problem *p, const struct config *c)
 {
     const struct degrees *pins = &p->request->pins;
     int64_t pieces = pins->pieces > pins->segments ? pins->pieces : pins->segments;
-    struct pipeline pipeline = {c->stages, c->pieces, (int32_t)(p->global_batch / c->step_samples)};
+    struct pipeline pipeline = {c->stages, c->pieces, (int32_t)(p->global_batch / c->step_samples),
+                                (int32_t)pins->group};
     if (!(p->schedules >> c->schedule & 1) || (pieces && pieces != c->pieces) ||
         p->global_batch % c->step_samples)
         return false;

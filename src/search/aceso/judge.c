@@ -95,7 +95,8 @@ enum order config_order(const struct config *c)
 static int64_t find_peak(struct judge *j, const struct config *c, int32_t stage)
 {
     struct pipeline pipeline = {c->stages, c->pieces,
-                                (int32_t)(j->problem->global_batch / c->step_samples)};
+                                (int32_t)(j->problem->global_batch / c->step_samples),
+                                (int32_t)j->problem->settings.group};
     int64_t state = 0, step = 0, stand_in = 0;
     for (int32_t k = stage; k < config_parts(c); k += c->stages) {
         state += j->cost[k]->state;
@@ -278,7 +279,8 @@ weft_status judge_config(struct judge *judge, const struct config *c, struct ver
                                  j->problem->global_batch / c->step_samples,
                                  piped,
                                  j->problem->settings.overlap,
-                                 cost_slowdown(j->estimator->cost)};
+                                 cost_slowdown(j->estimator->cost),
+                                 j->problem->settings.group};
     weft_status status;
     j->count++;
     TRY(judge_parts(j, c, -1, legal));

@@ -17,6 +17,7 @@ static struct estimate_settings settings_of(const struct plan_request *request)
         .software = pins->software,
         .optimizer = pins->optimizer,
         .replicate = pins->replicate,
+        .group = pins->group,
         .optimizer_offload = pins->optimizer_offload,
         .bucket_bytes = degrees_bucket_bytes(pins),
         .memory = pins->memory,

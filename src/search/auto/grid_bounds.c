@@ -214,7 +214,7 @@ int64_t grid_least_bytes(const struct grid_layout *layout, const struct grid_sha
                          bool offload)
 {
     struct pipeline pipeline = {(int32_t)shape->pp, (int32_t)shape->pieces,
-                                (int32_t)point->micro_batches};
+                                (int32_t)point->micro_batches, 0}; /* no group is smaller */
     int64_t most = 0;
     for (int64_t s = 0; s < shape->pp; s++) {
         int64_t state = 0, kept = INT64_MAX;

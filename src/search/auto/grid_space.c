@@ -404,7 +404,7 @@ static void add_pieces(struct grid_space *space, int32_t number, struct grid_pla
             continue;
         point.shape = shape_of(space, layout, pieces);
         struct pipeline pipeline = {(int32_t)layout->pp, (int32_t)pieces,
-                                    (int32_t)point.micro_batches};
+                                    (int32_t)point.micro_batches, (int32_t)pins->group};
         if (space->shapes.data[point.shape].cut && schedule_check(schedule, &pipeline) == WEFT_OK)
             add_points(space, number, point);
         error_clear();

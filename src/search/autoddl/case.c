@@ -83,6 +83,7 @@ void autoddl_settle(const struct autoddl *a, struct plan *plan)
     plan->software = pins->software;
     plan->optimizer = pins->optimizer;
     plan->replicate = pins->replicate;
+    plan->group = pins->group;
     plan->optimizer_offload = pins->optimizer_offload;
     plan->bucket_bytes = degrees_bucket_bytes(pins);
     plan->whole_sends = pins->whole_sends;

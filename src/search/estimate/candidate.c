@@ -288,7 +288,8 @@ done:
 
 static int64_t peak_of(const struct estimator *e, const struct candidate *c, int32_t stage)
 {
-    struct pipeline pipeline = {c->stages, c->pieces, (int32_t)c->micro_batches};
+    struct pipeline pipeline = {c->stages, c->pieces, (int32_t)c->micro_batches,
+                                (int32_t)e->settings.group};
     int64_t state = 0, step = 0, stand_in = 0;
     for (int32_t k = stage; k < c->stages * c->pieces;
          k = next_part_of_stage(c->schedule->zigzag, c->stages, k)) {
@@ -348,9 +349,9 @@ done:
 static weft_status finish(struct estimator *e, struct candidate *c, struct estimate *out)
 {
     struct candidate_memo *memo = c->memo;
-    struct pipeline_work work = {schedule_of(e, c),     c->stages,  c->pieces,
-                                 c->micro_batches,      memo->work, e->settings.overlap,
-                                 cost_slowdown(e->cost)};
+    struct pipeline_work work = {schedule_of(e, c),      c->stages,        c->pieces,
+                                 c->micro_batches,       memo->work,       e->settings.overlap,
+                                 cost_slowdown(e->cost), e->settings.group};
     weft_status status;
     memset(memo->stage, 0, (size_t)c->stages * sizeof *memo->stage);
     for (int32_t k = 0; k < c->stages * c->pieces; k++) {

@@ -39,6 +39,7 @@ struct estimate_settings {
     int64_t replicate; /* as in a plan */
     double optimizer_offload;
     int64_t stage_run;    /* as in a plan, and of stages of equal sizes */
+    int64_t group;        /* as in a plan */
     unsigned overlap;     /* of enum overlap */
     int64_t bucket_bytes; /* as in a plan */
     struct memory_terms memory;

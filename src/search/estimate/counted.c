@@ -53,7 +53,7 @@ void count_plan(const struct memory_count *count, const struct plan *plan, int64
     struct holdings *holdings = holdings_new(scratch);
     struct part_memory *memory = ARENA_ARRAY(scratch, struct part_memory, (size_t)plan->parts);
     struct pipeline pipeline = {plan->stages, plan->pieces,
-                                (int32_t)(plan->global_batch / plan->step_samples)};
+                                (int32_t)(plan->global_batch / plan->step_samples), 0};
     memset(bytes, 0, (size_t)plan->stages * sizeof *bytes);
     for (int32_t k = 0; k < plan->parts; k++) {
         struct counted counted = count_part(count, plan, k);

@@ -12,6 +12,7 @@ struct estimate_settings estimate_settings_of(const struct plan *plan)
                                       .replicate = plan->replicate,
                                       .optimizer_offload = plan->optimizer_offload,
                                       .stage_run = plan->stage_run,
+                                      .group = plan->group,
                                       .overlap = plan->overlap,
                                       .bucket_bytes = plan->bucket_bytes,
                                       .memory = plan->memory,
@@ -27,6 +28,7 @@ void estimate_settings_give(const struct estimate_settings *settings, struct pla
     plan->replicate = settings->replicate;
     plan->optimizer_offload = settings->optimizer_offload;
     plan->stage_run = settings->stage_run;
+    plan->group = settings->group;
     plan->overlap = settings->overlap;
     plan->bucket_bytes = settings->bucket_bytes;
     plan->memory = settings->memory;
@@ -184,9 +186,14 @@ weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, 
     struct timed timed = {0};
     struct part_work *part = ARENA_ARRAY(scratch, struct part_work, (size_t)plan->parts);
     struct stage_end *end = ARENA_ARRAY(scratch, struct stage_end, (size_t)plan->stages);
-    struct pipeline_work work = {plan_schedule(plan),           plan->stages, (int32_t)plan->pieces,
-                                 plan_micro_batches(plan),      part,         plan->overlap,
-                                 cost_slowdown(estimator->cost)};
+    struct pipeline_work work = {plan_schedule(plan),
+                                 plan->stages,
+                                 (int32_t)plan->pieces,
+                                 plan_micro_batches(plan),
+                                 part,
+                                 plan->overlap,
+                                 cost_slowdown(estimator->cost),
+                                 plan->group};
     weft_status status;
     *out = (struct estimate){.stages = plan->stages};
     out->stage = ARENA_ARRAY(keep, struct stage_estimate, (size_t)plan->stages);

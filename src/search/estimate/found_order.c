@@ -23,17 +23,16 @@ static struct order_numbers order_numbers_new(struct arena *scratch, const struc
     int64_t **const times[] = {&a.forward, &a.input, &a.weight, &a.send, &a.back};
     for (size_t i = 0; i < COUNT_OF(times); i++)
         *times[i] = ARENA_ARRAY(scratch, int64_t, parts);
-    a.q = (struct order_question){
-        .pipeline = {plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan)},
-        .zigzag = plan->zigzag,
-        .forward_ns = a.forward,
-        .input_ns = a.input,
-        .weight_ns = a.weight,
-        .send_ns = a.send,
-        .back_ns = a.back,
-        .memory = a.memory,
-        .limit_bytes = a.limit,
-        .unsplit = !split};
+    a.q = (struct order_question){.pipeline = plan_pipeline(plan),
+                                  .zigzag = plan->zigzag,
+                                  .forward_ns = a.forward,
+                                  .input_ns = a.input,
+                                  .weight_ns = a.weight,
+                                  .send_ns = a.send,
+                                  .back_ns = a.back,
+                                  .memory = a.memory,
+                                  .limit_bytes = a.limit,
+                                  .unsplit = !split};
     return a;
 }
 

@@ -67,6 +67,7 @@ struct pipeline_work {
     unsigned overlap; /* of the plan */
     /* Factor by which overlapping computation and collectives slow down. */
     double slowdown;
+    int64_t group; /* of micro-batches, as in a plan */
 };
 /* Applies I2 and I3 to a part's own work. */
 void put_in_pipeline(const struct pipeline_work *work, int32_t part, struct part_work *out);

@@ -147,15 +147,18 @@ static void mark_steps(const struct score_writing *w, const struct slots *slots)
     struct score *score = w->score;
     const struct pipeline *p = &score->pipeline;
     int32_t part = p->stages * p->pieces - 1, m = p->micro_batches;
+    int32_t round = (int32_t)schedule_round(score->schedule, p);
     for (int32_t s = 0; s < p->stages; s++)
         for (size_t i = slots[s].len; i-- > 0;)
             if (ends_backward(slots[s].data[i].kind))
                 score->first_backward[s] =
                     *step_at(w, slots[s].data[i].kind, part_of_slot(score, s, &slots[s].data[i]),
                              slots[s].data[i].micro_batch);
-    score->round[1] = *step_at(w, SLOT_FORWARD, part, m - 1);
+    /* a last group that is smaller goes through the pieces sooner */
+    int32_t whole = score->schedule->grouped && m > round ? m - m % round : m;
+    score->round[1] = *step_at(w, SLOT_FORWARD, part, whole - 1);
     score->round[0] =
-        m > p->stages ? *step_at(w, SLOT_FORWARD, part, m - 1 - p->stages) : score->round[1];
+        whole > round ? *step_at(w, SLOT_FORWARD, part, whole - 1 - round) : score->round[1];
 }
 
 static struct score *write_score(struct orders *orders, const struct schedule *schedule,
@@ -276,11 +279,13 @@ static void play_score(struct orders *orders, const struct score *score,
     }
 }
 
-/* I1: how many of m micro-batches are played. */
-static int64_t played_of(int64_t m, int64_t p)
+/* I1: how many of m micro-batches are played, in rounds of so many; in groups, so many whole ones. */
+static int64_t played_of(int64_t m, int64_t round, bool grouped)
 {
-    int64_t most = ROUNDS_PLAYED * p;
-    return m <= most ? m : most - (p - m % p) % p;
+    int64_t most = ROUNDS_PLAYED * round;
+    if (m <= most)
+        return m;
+    return grouped ? most + m % round : most - (round - m % round) % round;
 }
 
 /* A round of the slowest stage, if it never waits. */
@@ -297,14 +302,18 @@ static int64_t slowest_round(const struct orders *orders, const struct score *sc
         }
         most = ns > most ? ns : most;
     }
-    return most * p->stages;
+    return most * schedule_round(score->schedule, p);
 }
 
 const struct stage_ends *play_slots(struct orders *orders, const struct pipeline_work *work)
 {
     int64_t p = work->stages, m = work->micro_batches;
-    int64_t played = work->schedule->lists ? m : played_of(m, p);
-    struct pipeline pipeline = {work->stages, work->pieces, (int32_t)played};
+    struct pipeline pipeline = {work->stages, work->pieces, (int32_t)m, (int32_t)work->group};
+    int64_t each = schedule_round(work->schedule, &pipeline);
+    int64_t played = work->schedule->lists ? m : played_of(m, each, work->schedule->grouped);
+    if (work->schedule->grouped)
+        pipeline.group = (int32_t)each;
+    pipeline.micro_batches = (int32_t)played;
     const struct score *score = find_score(orders, work->schedule, pipeline);
     make_room(orders, score->step.len, (size_t)p * (size_t)work->pieces);
     read_work(orders, work);
@@ -314,7 +323,7 @@ const struct stage_ends *play_slots(struct orders *orders, const struct pipeline
     round = round > least ? round : least; /* I1 */
     for (int32_t s = 0; s < p; s++) {
         orders->stage[s].first_backward_ns = orders->end_ns[score->first_backward[s]];
-        orders->stage[s].end_ns += (m - played) / p * round;
+        orders->stage[s].end_ns += (m - played) / each * round;
     }
     return orders->stage;
 }

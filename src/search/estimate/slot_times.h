@@ -20,9 +20,9 @@
  *
  *   I2  What the first forward pass of a stage takes in addition is gathers that begin with the iteration, where (3)
  *       holds.
- *   I1  At most ROUNDS_PLAYED rounds of p micro-batches are played, plus the part of m that is no
- *       whole round. Each further round takes the time between the last forward pass of all and the
- *       one a round before it on the last stage, which has no warm-up, but no less than the slowest
+ *   I1  At most ROUNDS_PLAYED rounds (schedule_round) are played, plus the part of m that is no
+ *       whole round. Each further round takes the time between the last forward pass of all (of a
+ *       whole group) and the one a round before it on the last stage, which has no warm-up, but no less than the slowest
  *       stage's slots: if another stage is the slowest, the last one can use what was sent ahead
  *       for more rounds than are played.
  */

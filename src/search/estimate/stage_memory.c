@@ -224,9 +224,9 @@ static const struct stage_slots *find_slots(struct holdings *holdings,
                                             const struct schedule *schedule,
                                             struct pipeline pipeline, int32_t stage)
 {
-    uintptr_t words[] = {(uintptr_t)schedule, (uintptr_t)pipeline.stages,
+    uintptr_t words[] = {(uintptr_t)schedule,        (uintptr_t)pipeline.stages,
                          (uintptr_t)pipeline.pieces, (uintptr_t)pipeline.micro_batches,
-                         (uintptr_t)stage};
+                         (uintptr_t)pipeline.group,  (uintptr_t)stage};
     uint64_t hash = hash_bytes(words, sizeof words, 7) | 1;
     int32_t number = (int32_t)hash_get(&holdings->by_shape, hash);
     if (number < 0) {
@@ -274,9 +274,12 @@ static int64_t held_played(struct holdings *holdings, const struct schedule *sch
                            bool offloads)
 {
     int64_t held = 0, most = 0, stride = pipeline.stages;
-    int32_t enough = ROUNDS_PLAYED * pipeline.stages * pipeline.pieces; /* I2 */
+    int64_t round = schedule_round(schedule, &pipeline);
+    int64_t enough = ROUNDS_PLAYED * round * pipeline.pieces; /* I2 */
+    if (schedule->grouped)
+        pipeline.group = (int32_t)round;
     if (pipeline.micro_batches > enough && !schedule->lists)
-        pipeline.micro_batches = enough;
+        pipeline.micro_batches = (int32_t)enough;
     const struct stage_slots *list = find_slots(holdings, schedule, pipeline, stage);
     for (int32_t k = 0; k < pipeline.pieces; k++)
         for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)

@@ -17,6 +17,7 @@ static weft_status new_plan(const struct tables *t, struct plan **out)
     (*out)->replicate = s->replicate;
     (*out)->optimizer_offload = s->optimizer_offload;
     (*out)->stage_run = s->stage_run;
+    (*out)->group = s->group;
     (*out)->overlap = s->overlap;
     (*out)->bucket_bytes = s->bucket_bytes;
     (*out)->whole_sends = s->whole_sends;

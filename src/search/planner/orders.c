@@ -139,7 +139,7 @@ static weft_status refuse_target(const struct plan_request *request)
 static void pin_shape(const struct schedule *order, struct degrees *pins)
 {
     const struct pipeline *p = &order->lists->pipeline;
-    bool groups = p->micro_batches % p->stages == 0; /* as interleaved asks for */
+    bool groups = p->micro_batches >= p->stages; /* as interleaved asks for */
     pins->pp = p->stages;
     pins->pieces = p->pieces;
     pins->schedule = groups && !order->zigzag ? schedule_default(p->pieces, 1)->name

@@ -128,9 +128,11 @@ tsan: $(TSAN)/build.ninja
 	    $(CTEST) --test-dir $(TSAN) -R '^test_(run|run_network|run_limits|train)$$'
 
 # Faults of one line, put into a copy of the tree one at a time: do the tests notice? About an hour on two cores;
-# ONLY=exchange,bucket tries those whose name or file contains a word.
+# ONLY=exchange,bucket tries those whose name or file contains a word, SAMPLE=60 SEED=7 so many of them by lot.
+SAMPLE ?= 0
+SEED ?= 1
 mutants:
-	tests/mutants/mutants.py --only "$(ONLY)" --jobs $(JOBS) --copies $(BUILD)/mutants
+	tests/mutants/mutants.py --only "$(ONLY)" --sample $(SAMPLE) --seed $(SEED) --jobs $(JOBS) --copies $(BUILD)/mutants
 
 # Those of papers' tables take minutes: `make bench-papers`.
 bench: BENCHES = $(filter-out %_paper,$(wildcard $(BUILD)/bench/bench_*))

@@ -5,6 +5,7 @@
   mutants.py --check              only: each fault's old text stands exactly once in its file
   mutants.py --repath             the files that were moved or renamed, found by the old text
   mutants.py --only report,f012   faults whose name or file contains one of these
+  mutants.py --sample 60 --seed 7 so many of them, drawn by the seed
   mutants.py --list other.txt     another list
   mutants.py --percent 50         so many of the tests' random cases
 
@@ -30,6 +31,7 @@ import json
 import os
 import pathlib
 import queue
+import random
 import re
 import resource
 import shutil
@@ -154,7 +156,7 @@ class Copy:
         names = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
-        wanted = {name for name in names if name and (ROOT / name).is_file()}
+        wanted, changed = {name for name in names if name and (ROOT / name).is_file()}, False
         for old in [p for p in self.root.rglob("*") if p.is_file() and self.build not in p.parents]:
             if str(old.relative_to(self.root)) not in wanted:
                 old.unlink()
@@ -164,16 +166,23 @@ class Copy:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
+            changed = True
+        return changed
 
-    def prepare(self, programs):
+    def prepare(self, programs, memory):
         self.root.mkdir(parents=True, exist_ok=True)
-        self.fill()
+        if self.fill():
+            memory.unlink(missing_ok=True)  # that a program passed was said of another tree
+        launcher = os.environ.get("CMAKE_C_COMPILER_LAUNCHER") or shutil.which("ccache") or ""
         command = ["cmake", "-S", self.root, "-B", self.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                   f"-DCMAKE_C_COMPILER={os.environ.get('CC', 'gcc')}", f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}",
                    "-DWEFT_CUDA=OFF"]  # kernels for GPUs take minutes, and no fault is in one
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        made = self.make(programs, {})
+        # Objects of the copies are those of the tree: paths from the root are alike.
+        made = self.make(programs, {"CCACHE_BASEDIR": str(self.root), "CCACHE_NOHASHDIR": "1"})
         if made.returncode:
-            print(made.stdout[-2000:])
+            failed = [line for line in made.stdout.split("\n") if "error:" in line or "undefined" in line]
+            print("\n".join(failed[:5]) or made.stdout[-2000:])
             return
         for entry in re.findall(r"^build (\S+\.o): \S+ (\S+\.c)", (self.build / "build.ninja").read_text(), re.M):
             self.objects.setdefault(os.path.realpath(entry[1]), []).append(self.build / entry[0])
@@ -261,7 +270,7 @@ def together(threads):
 def try_all(faults, folder, memory, jobs):
     programs = {test for fault in faults for test in fault.tests}
     copies = [Copy(folder / str(i)) for i in range(jobs)]
-    together([threading.Thread(target=copy.prepare, args=(sorted(programs),)) for copy in copies])
+    together([threading.Thread(target=copy.prepare, args=(sorted(programs), memory)) for copy in copies])
     if not all(copy.objects for copy in copies):
         sys.exit("the unchanged tree does not build")
     seconds = time_programs(copies[0], programs, memory)
@@ -314,6 +323,8 @@ def main():
     about.add_argument("--repath", action="store_true")
     about.add_argument("--list", type=pathlib.Path, default=LIST)
     about.add_argument("--only", default="")
+    about.add_argument("--sample", type=int, default=0)
+    about.add_argument("--seed", type=int, default=1)
     about.add_argument("--jobs", type=int, default=2)
     about.add_argument("--percent", type=int, default=100)
     about.add_argument("--copies", type=pathlib.Path, default=ROOT / "build" / "mutants")
@@ -329,6 +340,8 @@ def main():
         return 0
     wanted = given.only.split(",")
     faults = [f for f in faults if any(w in f.name or w in f.file for w in wanted)]
+    if 0 < given.sample < len(faults):
+        faults = random.Random(given.seed).sample(faults, given.sample)
     os.nice(10)
     os.environ["WEFT_TEST_PERCENT"] = str(given.percent)
     given.copies = given.copies.resolve()

@@ -4,7 +4,8 @@
  * Half of the plans are of real models on real clusters, with degrees as people write them; the
  * others are random_plan.h's. Each is estimated as a plan and as a candidate, and the worst are
  * listed with what the simulator says of their busiest stage (percent) and what the estimate does
- * (f, b: passes; what the first and the last take more; t: tail; s: send; milliseconds).
+ * (f, b: passes; what the first and the last take more; t: tail; s: send; milliseconds). What both say of every stage
+ * is held to a file, too (drawn.h).
  */
 #include <math.h>
 #include <setjmp.h>
@@ -14,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "drawn.h"
 #include "random_plan.h"
 #include "search/estimate/estimator.h"
 #include "search/search.h"
@@ -241,9 +243,39 @@ static void describe(const struct plan *plan, const struct prediction *p, const 
              (double)s->last_more_ns * 1e-6, (double)s->tail_ns * 1e-6, (double)s->send_ns * 1e-6);
 }
 
-static void compare(const struct plan *plan, const char *words, struct outcome *out,
-                    struct outcome *by_tables)
+static struct drawn held;
+
+static void hold_prediction(struct digest *d, const struct prediction *p)
 {
+    drawn_number(d, p->iteration_ns);
+    for (int32_t s = 0; s < p->plan->stages; s++) {
+        const struct stage_peak *m = &p->stage[s].memory;
+        const int64_t all[] = {p->stage[s].waits_most_ns, m->peak, m->reserved,
+                               m->communicators,          m->host, m->at_ns};
+        drawn_numbers(d, p->stage[s].time_ns, TIME_COUNT);
+        drawn_numbers(d, m->bytes, MEMORY_CLASS_COUNT);
+        drawn_numbers(d, m->state, MEMORY_CLASS_COUNT);
+        drawn_numbers(d, all, COUNT_OF(all));
+    }
+}
+
+static void hold_estimate(struct digest *d, const struct estimate *e)
+{
+    drawn_number(d, e->iteration_ns);
+    for (int32_t s = 0; s < e->stages; s++) {
+        const struct stage_estimate *t = &e->stage[s];
+        const int64_t all[] = {t->forward_ns,   t->backward_ns, t->first_more_ns, t->last_more_ns,
+                               t->tail_ns,      t->send_ns,     t->back_ns,       t->end_ns,
+                               t->optimizer_ns, t->peak_bytes,  t->limit_bytes};
+        drawn_numbers(d, all, COUNT_OF(all));
+    }
+}
+
+/* `name` and `number`: as what it is held. */
+static void compare(const struct plan *plan, const char *name, int number, const char *words,
+                    struct outcome *out, struct outcome *by_tables)
+{
+    struct digest digest = {0};
     struct estimate_settings settings = estimate_settings_of(plan);
     struct estimator *estimator;
     struct candidate *candidate;
@@ -256,12 +288,15 @@ static void compare(const struct plan *plan, const char *words, struct outcome *
     assert_int_equal(estimate_plan(estimator, plan, scratch, &e), WEFT_OK);
     for (int32_t s = 0; s < plan->stages; s++)
         assert_int_equal(e.stage[s].peak_bytes, p->stage[s].memory.peak);
+    hold_prediction(&digest, p);
+    hold_estimate(&digest, &e);
     *out = (struct outcome){(double)p->iteration_ns, (double)e.iteration_ns,
                             (double)e.iteration_ns / (double)p->iteration_ns - 1, ""};
     describe(plan, p, &e, words, out);
     if (by_tables) {
         assert_int_equal(candidate_of_plan(estimator, plan, scratch, &candidate), WEFT_OK);
         assert_int_equal(estimate_candidate(estimator, candidate, &e), WEFT_OK);
+        hold_estimate(&digest, &e);
         *by_tables = (struct outcome){(double)p->iteration_ns, (double)e.iteration_ns,
                                       (double)e.iteration_ns / (double)p->iteration_ns - 1, ""};
         describe(plan, p, &e, words, by_tables);
@@ -270,6 +305,7 @@ static void compare(const struct plan *plan, const char *words, struct outcome *
             peak = p->stage[s].memory.peak > peak ? p->stage[s].memory.peak : peak;
         by_tables->memory_off = (double)e.peak_bytes / (double)peak - 1;
     }
+    drawn_case(&held, name, number, digest);
     estimator_free(estimator);
     prediction_free(p);
     arena_free(scratch);
@@ -289,7 +325,7 @@ static void compare_drawn(struct setting *s, uint64_t seed, int n, draw_plan dra
         struct plan *plan = draw(&rng, s, words);
         if (!plan)
             continue;
-        compare(plan, words, &outcome[done], &tables[done]);
+        compare(plan, what, done, words, &outcome[done], &tables[done]);
         done++;
         plan_free(plan);
     }
@@ -395,7 +431,7 @@ static void gradients_that_go_once_do_not_lag(void **state)
             layer += plan->ends_layer[i];
         }
         assert_int_equal(plan_check(plan), WEFT_OK);
-        compare(plan, "", &outcome, NULL);
+        compare(plan, "lags", (int)pp, "", &outcome, NULL);
         print_message("t5-large-32 on titan-rtx:2, pp %lld, every other layer sharded: %+.2f %%\n",
                       (long long)pp, 100 * outcome.off);
         assert_true(fabs(outcome.off) <= 0.02);
@@ -491,7 +527,7 @@ static void degrees_in_order(void **state)
                             struct outcome *o = &outcome[n], as_plan;
                             if (plan_from_degrees(model, cluster, &d, &plan) == WEFT_OK &&
                                 plan_check(plan) == WEFT_OK) {
-                                compare(plan, "", &as_plan, o);
+                                compare(plan, REAL_MODELS[CASES[k].model], n, "", &as_plan, o);
                                 best = n == 0 || o->simulated < best ? o->simulated : best;
                                 if (n == 0 || o->estimated < chosen_by) {
                                     chosen_by = o->estimated;
@@ -512,6 +548,12 @@ static void degrees_in_order(void **state)
     }
 }
 
+static void numbers_are_as_they_were(void **state)
+{
+    (void)state;
+    assert_int_equal(drawn_close(&held), 0);
+}
+
 int main(void)
 {
     static struct setting setting;
@@ -523,7 +565,9 @@ int main(void)
         cmocka_unit_test_prestate(gradients_that_go_once_do_not_lag, &setting),
         cmocka_unit_test_prestate(offload_and_pieces_like_plans, &setting),
         cmocka_unit_test_prestate(degrees_in_order, &setting),
+        cmocka_unit_test(numbers_are_as_they_were),
     };
+    drawn_open(&held, "estimates.txt");
     open_all(&setting);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     close_all(&setting);

@@ -28,7 +28,7 @@ static void digest_number(struct digest *d, double value)
 }
 
 /* Digits behind a letter belong to a name: a100. */
-static bool number_begins(const char *text, const char *at)
+static inline bool number_begins(const char *text, const char *at)
 {
     bool signed_one = *at == '-' && isdigit((unsigned char)at[1]);
     bool in_a_name =
@@ -36,7 +36,7 @@ static bool number_begins(const char *text, const char *at)
     return (isdigit((unsigned char)*at) || signed_one) && !in_a_name;
 }
 
-static struct digest digest_of(const char *text)
+static inline struct digest digest_of(const char *text)
 {
     struct digest d = {0, 0, 2166136261U};
     for (const char *at = text; *at;) {

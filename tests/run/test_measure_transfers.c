@@ -53,7 +53,7 @@ static void test_transfers(void **state)
     struct profile *profile;
     int64_t rows, trusted = 0, known = 0;
     assert_int_equal(measure_thread_transfers(3, &o, 64 << 10, arena, &first), WEFT_OK);
-    assert_int_equal(first.len, (5 + 4) * 4);
+    assert_int_equal(first.len, (6 + 5) * 4);
     assert_false(first.stopped);
     for (size_t i = 0; i < first.len; i++) {
         assert_true(first.data[i].ns > 0 && first.data[i].samples >= 10);

@@ -191,6 +191,24 @@ static void scatter_and_gather(struct transport *t, int *wrong)
         *wrong += all[i] != 2 * number_of(2, i);
 }
 
+/* From each rank in turn, in place there, of a number that chunks do not divide and of none. */
+static void hand_out(struct transport *t, int *wrong)
+{
+    for (int32_t root = 0; root < RANKS; root++)
+        for (int64_t count = 0; count < COUNT; count += COUNT - 1) {
+            float here[COUNT] = {0};
+            for (int64_t i = 0; t->rank == root && i < count; i++)
+                here[i] = number_of(root, i);
+            struct transfer x = {.kind = TRANSFER_BROADCAST, .group = all_of(t, 0), .to = here};
+            x.from = t->rank == root ? here : NULL;
+            x.peer = root;
+            x.count = count;
+            *wrong += transport_run(t, &x) != WEFT_OK;
+            for (int64_t i = 0; i < COUNT; i++)
+                *wrong += here[i] != (i < count ? number_of(root, i) : 0);
+        }
+}
+
 /* Rank r has r + m + 1 numbers for rank m. */
 static void exchange_parts(struct transport *t, int *wrong)
 {
@@ -255,6 +273,7 @@ static void test_transfers(void **state)
         work_after(add_up_twice, staged, NULL);
         work_after(scatter_and_gather, staged, NULL);
         work_after(exchange_parts, staged, NULL);
+        work_after(hand_out, staged, NULL);
         work_after(send_in_other_order, staged, NULL);
     }
 }

@@ -34,7 +34,7 @@ static const struct {
     [COLLECTIVE_ALL_GATHER] = {TRANSFER_ALL_GATHER, true},
     [COLLECTIVE_REDUCE_SCATTER] = {TRANSFER_REDUCE_SCATTER, true},
     [COLLECTIVE_ALL_TO_ALL] = {TRANSFER_ALL_TO_ALL, false},
-    [COLLECTIVE_BROADCAST] = {TRANSFER_COUNT, false}, /* no transport has it */
+    [COLLECTIVE_BROADCAST] = {TRANSFER_BROADCAST, false}, /* from the first member */
     [COLLECTIVE_SEND] = {TRANSFER_SEND, false},
 };
 _Static_assert(COUNT_OF(KINDS) == COLLECTIVE_MEASURED, "a collective without a row");
@@ -110,6 +110,8 @@ static struct transfer transfer_of(const struct bench *b, const struct bench_cas
         transfer.peer = 1 - b->t->rank;
         transfer.kind = b->t->rank == 0 ? TRANSFER_SEND : TRANSFER_RECEIVE;
     }
+    if (c->collective == COLLECTIVE_BROADCAST && b->t->rank != 0)
+        transfer.from = NULL;
     return transfer;
 }
 
@@ -316,8 +318,7 @@ static int64_t sizes_up_to(int64_t most_bytes)
 
 static bool is_case(enum collective collective, int32_t members)
 {
-    return KINDS[collective].kind != TRANSFER_COUNT &&
-           (collective != COLLECTIVE_SEND || members == 2);
+    return collective != COLLECTIVE_SEND || members == 2;
 }
 
 static weft_status measure_group(struct bench *b, int32_t group, int32_t world, int32_t members,

@@ -4,7 +4,7 @@
  *   reduce-scatter  packed into one block per member
  *   all-gather      unpacked from one block per member
  *   all-to-all      both
- *   broadcast       a sum with the zeros of those that do not have it (plan/subset.h)
+ *   broadcast       from the one that has it, on one run of a stage's devices, to the others (plan/subset.h)
  *
  *   I1  A fused tensor becomes its part, and a tensor with other padding the one that is wanted,
  *       between the steps where the compiler looks at it under the other layout (uses.h, I1).
@@ -300,27 +300,43 @@ static void begin_all_to_all(struct rank *r, struct errand *w)
     w->result = room_for(r, w->from, &w->move);
 }
 
-/* Zeros, where a broadcast brings a tensor that is not here. */
-static struct value *find_zeros(struct rank *r, struct spot at, struct move *move,
-                                struct step_place *place)
+/* Room, where a broadcast brings a tensor that is not here. */
+static struct value *find_room(struct rank *r, struct spot at, struct move *move,
+                               struct step_place *place)
 {
     const struct block *block = &r->graph->block[at.block];
     const struct item *item = &block->item[at.item];
     *place = place_of_step(r, block->part, item);
     struct layout layout = before_broadcast(r, place);
     enum dtype dtype = stored_as(r, place->joint->to->op->input[place->joint->operand].element);
-    struct value *zeros = value_new(r, MEMORY_ACTIVATIONS, dtype, &layout, layout_local(&layout));
-    rank_device(r)->clear(r->work, zeros->data, zeros->count * dtype_bytes(dtype));
+    struct value *room = value_new(r, MEMORY_ACTIVATIONS, dtype, &layout, layout_local(&layout));
     if (!move_of(&layout, item->step, move))
         rank_fail(r, "the broadcast of %s does not fit how it lies",
                   operand_name(r, item->instance, item->operand).s);
-    return zeros;
+    return room;
+}
+
+/* The number of the member that has what is broadcast. */
+static int32_t root_of(const struct reshard_step *step)
+{
+    return HOLD_ON - step->digit[0].before;
 }
 
 static bool is_root(const struct rank *r, const struct reshard_step *step)
 {
     const struct step_digit *digit = &step->digit[0];
-    return r->device / digit->mesh_stride % digit->degree == HOLD_ON - digit->before;
+    return r->device / digit->mesh_stride % digit->degree == root_of(step);
+}
+
+/* What arrives is written to the room that was made for it. */
+static void begin_broadcast(struct rank *r, struct errand *w)
+{
+    const struct task *task = &r->graph->task[r->program.job[w->job].task];
+    const struct reshard_step *step = r->graph->block[task->block].item[task->first_item].step;
+    begin_all_reduce(r, w);
+    w->transfer.peer = root_of(step);
+    if (!is_root(r, step))
+        w->transfer.from = NULL;
 }
 
 static const struct {
@@ -331,7 +347,7 @@ static const struct {
     [COLLECTIVE_ALL_GATHER] = {TRANSFER_ALL_GATHER, begin_all_gather},
     [COLLECTIVE_REDUCE_SCATTER] = {TRANSFER_REDUCE_SCATTER, begin_reduce_scatter},
     [COLLECTIVE_ALL_TO_ALL] = {TRANSFER_ALL_TO_ALL, begin_all_to_all},
-    [COLLECTIVE_BROADCAST] = {TRANSFER_ALL_REDUCE, begin_all_reduce},
+    [COLLECTIVE_BROADCAST] = {TRANSFER_BROADCAST, begin_broadcast},
 };
 
 void step_begin(struct rank *r, struct errand *w)
@@ -341,7 +357,7 @@ void step_begin(struct rank *r, struct errand *w)
     const struct item *item = &r->graph->block[task->block].item[task->first_item];
     struct step_place place;
     bool absent = item->step->kind == COLLECTIVE_BROADCAST && !is_root(r, item->step);
-    w->from = (absent ? find_zeros : find_move)(r, spot_of(task), &w->move, &place);
+    w->from = (absent ? find_room : find_move)(r, spot_of(task), &w->move, &place);
     w->key = place.to;
     if (!w->from || has_failed(r))
         return;

@@ -133,6 +133,16 @@ done:
     return status;
 }
 
+/* MPI's goes from and to one buffer. */
+static weft_status start_broadcast(const struct transfer *x, MPI_Comm comm,
+                                   struct mpi_request *request)
+{
+    if (x->from && x->from != x->to)
+        memcpy(x->to, x->from, (size_t)x->count * sizeof(float));
+    return check(MPI_Ibcast(x->to, (int)x->count, MPI_FLOAT, x->peer, comm, &request->handle),
+                 "broadcast");
+}
+
 static weft_status start_collective(const struct transfer *x, MPI_Comm comm,
                                     struct mpi_request *request)
 {
@@ -152,6 +162,8 @@ static weft_status start_collective(const struct transfer *x, MPI_Comm comm,
         return check(MPI_Iallgather(x->from, count, MPI_FLOAT, x->to, count, MPI_FLOAT, comm,
                                     &request->handle),
                      "all-gather");
+    case TRANSFER_BROADCAST:
+        return start_broadcast(x, comm, request);
     default:
         return start_all_to_all(x, comm, request);
     }

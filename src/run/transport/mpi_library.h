@@ -29,6 +29,7 @@
     X(MPI_Iallgather)                                                                              \
     X(MPI_Iallreduce)                                                                              \
     X(MPI_Ialltoallv)                                                                              \
+    X(MPI_Ibcast)                                                                                  \
     X(MPI_Init_thread)                                                                             \
     X(MPI_Initialized)                                                                             \
     X(MPI_Irecv)                                                                                   \
@@ -97,6 +98,7 @@ static weft_status mpi_library_open(void)
 #define MPI_Iallgather            mpi_library.MPI_Iallgather_
 #define MPI_Iallreduce            mpi_library.MPI_Iallreduce_
 #define MPI_Ialltoallv            mpi_library.MPI_Ialltoallv_
+#define MPI_Ibcast                mpi_library.MPI_Ibcast_
 #define MPI_Init_thread           mpi_library.MPI_Init_thread_
 #define MPI_Initialized           mpi_library.MPI_Initialized_
 #define MPI_Irecv                 mpi_library.MPI_Irecv_

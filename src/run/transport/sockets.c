@@ -7,8 +7,10 @@
  *   reduce-scatter  each member's block to it, and the sum of what comes
  *   all-reduce      a reduce-scatter of equal chunks, then an all-gather of their sums
  *   all-to-all      each member's part to it
+ *   broadcast       a chunk to each member, then an all-gather of these among those that they came to
  *
- * so that a rank of n sends (n - 1) / n of its data, twice for an all-reduce: as little as any algorithm does.
+ * so that a rank of n sends (n - 1) / n of its data, twice for an all-reduce: as little as any algorithm does; of a broadcast
+ * all of it by the member that has it, and (n - 2) / (n - 1) by each other.
  *
  *   I1  Messages of a group have its key, which is the same on all members, and the number of the transfer in the
  *       group; those of a pair the tag.
@@ -41,7 +43,7 @@ struct sockets {
 struct socket_transfer {
     struct pending_transfer base;
     int32_t left;  /* messages */
-    int32_t phase; /* of an all-reduce: 0, 1 */
+    int32_t phase; /* of an all-reduce or a broadcast: 0, 1 */
     int64_t number;
     float *rooms; /* what others add */
     struct socket_transfer *next;
@@ -99,12 +101,16 @@ struct float_span {
     int64_t first, count;
 };
 
+/* Of a broadcast the chunks are those of all but the member that has it, which has the last, empty one. */
 static struct float_span chunk_of(const struct transfer *x, int32_t members, int32_t m)
 {
     int64_t each = x->count, all = each * members;
-    if (x->kind == TRANSFER_ALL_REDUCE) {
-        each = ceil_div(x->count, members);
+    if (x->kind == TRANSFER_ALL_REDUCE || x->kind == TRANSFER_BROADCAST) {
+        bool one_has_all = x->kind == TRANSFER_BROADCAST;
+        each = ceil_div(x->count, one_has_all && members > 1 ? members - 1 : members);
         all = x->count;
+        if (one_has_all)
+            m = m == x->peer ? members : m > x->peer ? m - 1 : m;
     }
     int64_t first = m * each < all ? m * each : all;
     return (struct float_span){first, first + each < all ? each : all - first};
@@ -187,6 +193,43 @@ static void exchange_parts(struct sockets *s, struct socket_group *g, struct soc
     memcpy(own_to, own_from, (size_t)x->from_counts[g->self] * sizeof(float));
 }
 
+/* Chunks from the member that has all to the others. */
+static void spread_chunks(struct sockets *s, struct socket_group *g, struct socket_transfer *w)
+{
+    const struct transfer *x = &w->base.transfer;
+    struct float_span own = chunk_of(x, g->members, g->self);
+    if (g->self != x->peer) {
+        ask_for(&s->connections, g->member[x->peer], head_of(g, w, own.count),
+                (float *)x->to + own.first, &w->left);
+        return;
+    }
+    for (int32_t m = 0; m < g->members; m++) {
+        struct float_span theirs = chunk_of(x, g->members, m);
+        if (m != g->self)
+            send_message(&s->connections, g->member[m], head_of(g, w, theirs.count),
+                         (const float *)x->from + theirs.first, &w->left);
+    }
+    if (x->to != x->from)
+        memcpy(x->to, x->from, (size_t)x->count * sizeof(float));
+}
+
+/* Chunks among those that they came to. */
+static void share_chunks(struct sockets *s, struct socket_group *g, struct socket_transfer *w)
+{
+    const struct transfer *x = &w->base.transfer;
+    struct float_span own = chunk_of(x, g->members, g->self);
+    float *to = x->to;
+    for (int32_t m = 0; g->self != x->peer && m < g->members; m++) {
+        struct float_span theirs = chunk_of(x, g->members, m);
+        if (m == g->self || m == x->peer)
+            continue;
+        send_message(&s->connections, g->member[m], head_of(g, w, own.count), to + own.first,
+                     &w->left);
+        ask_for(&s->connections, g->member[m], head_of(g, w, theirs.count), to + theirs.first,
+                &w->left);
+    }
+}
+
 static void start_pair(struct sockets *s, struct socket_transfer *w)
 {
     const struct transfer *x = &w->base.transfer;
@@ -205,6 +248,8 @@ static void start_collective(struct sockets *s, struct socket_transfer *w)
         exchange_all(s, g, w);
     else if (w->base.transfer.kind == TRANSFER_ALL_TO_ALL)
         exchange_parts(s, g, w);
+    else if (w->base.transfer.kind == TRANSFER_BROADCAST)
+        spread_chunks(s, g, w);
     else
         exchange_addends(s, g, w);
 }
@@ -227,9 +272,15 @@ static weft_status sockets_start(struct transport *t, const struct transfer *tra
 /* All of its messages are there: what is left to do; false: there are more messages. */
 static bool finish(struct sockets *s, struct socket_transfer *w)
 {
-    if (!w->rooms)
+    bool spread = w->base.transfer.kind == TRANSFER_BROADCAST && w->phase == 0;
+    if (!w->rooms && !spread)
         return true;
     struct socket_group *g = &s->group[w->base.transfer.group];
+    if (spread) {
+        w->phase = 1;
+        share_chunks(s, g, w);
+        return w->left == 0;
+    }
     sum_addends(g, w);
     free(w->rooms);
     w->rooms = NULL;

@@ -75,6 +75,9 @@ static void count_elements(const struct staged *s, const struct transfer *x, int
         *leaves = sum_of(x->from_counts, members);
         *arrives = sum_of(x->to_counts, members);
         break;
+    case TRANSFER_BROADCAST:
+        *leaves = x->from ? x->count : 0;
+        break;
     case TRANSFER_SEND:
         *arrives = 0;
         break;
@@ -113,7 +116,7 @@ static weft_status staged_start(struct transport *t, const struct transfer *tran
         if (leaves)
             device_download(s->device, s->stream, w->from, transfer->from,
                             leaves * (int64_t)sizeof *w->from);
-        inner.from = w->from;
+        inner.from = leaves || transfer->kind != TRANSFER_BROADCAST ? w->from : NULL;
         inner.to = w->to;
     }
     TRY(s->inner->kind->start(s->inner, &inner, &w->inner));

@@ -257,6 +257,15 @@ static void do_all_to_all(struct thread_request **r, int32_t members)
     }
 }
 
+static void do_broadcast(struct thread_request **r, int32_t members)
+{
+    const struct transfer *root = &r[r[0]->base.transfer.peer]->base.transfer;
+    size_t bytes = (size_t)root->count * element_size(r[0]);
+    for (int32_t m = 0; bytes > 0 && m < members; m++)
+        if (r[m]->base.transfer.to != root->from)
+            memcpy(r[m]->base.transfer.to, root->from, bytes);
+}
+
 static void do_send(struct thread_request **r, int32_t members)
 {
     (void)members;
@@ -265,11 +274,9 @@ static void do_send(struct thread_request **r, int32_t members)
 }
 
 static void (*const WORK[])(struct thread_request **r, int32_t members) = {
-    [TRANSFER_ALL_REDUCE] = do_all_reduce,
-    [TRANSFER_REDUCE_SCATTER] = do_reduce_scatter,
-    [TRANSFER_ALL_GATHER] = do_all_gather,
-    [TRANSFER_ALL_TO_ALL] = do_all_to_all,
-    [TRANSFER_SEND] = do_send,
+    [TRANSFER_ALL_REDUCE] = do_all_reduce, [TRANSFER_REDUCE_SCATTER] = do_reduce_scatter,
+    [TRANSFER_ALL_GATHER] = do_all_gather, [TRANSFER_ALL_TO_ALL] = do_all_to_all,
+    [TRANSFER_BROADCAST] = do_broadcast,   [TRANSFER_SEND] = do_send,
     [TRANSFER_RECEIVE] = do_send,
 };
 _Static_assert(COUNT_OF(WORK) == TRANSFER_COUNT, "a transfer without its work");

@@ -2,7 +2,7 @@
  *
  *   I1  One thread of a rank at a time calls its transport; only `wake` may be called beside it.
  *   I2  Everything is nonblocking: `start` takes a transfer, `test` says when it is over. Buffers are
- *       the caller's and stay until then; `from` and `to` of an all-reduce may be the same.
+ *       the caller's and stay until then; `from` and `to` of an all-reduce or a broadcast may be the same.
  *   I3  The members of a group start the same collectives in the same order. Sends and receives match
  *       by (sender, receiver, tag), in order; a send may last until its receive has started.
  *   I4  Members are numbered by their place in the list that made the group. Sums are in that order
@@ -26,6 +26,7 @@ enum transfer_kind {
     TRANSFER_REDUCE_SCATTER,
     TRANSFER_ALL_GATHER,
     TRANSFER_ALL_TO_ALL,
+    TRANSFER_BROADCAST,
     TRANSFER_SEND,
     TRANSFER_RECEIVE,
     TRANSFER_COUNT
@@ -34,10 +35,11 @@ enum transfer_kind {
 struct transfer {
     enum transfer_kind kind;
     enum reduce op;
-    int32_t group;     /* of a collective; with `follow`, also of the pair */
-    int32_t peer, tag; /* of a send or receive */
-    enum dtype dtype;  /* fp32 or, by a narrow transport, bf16 (I7) */
-    const void *from;
+    int32_t group; /* of a collective; with `follow`, also of the pair */
+    int32_t peer,
+        tag; /* of a send or receive; of a broadcast the number of the member that has it */
+    enum dtype dtype; /* fp32 or, by a narrow transport, bf16 (I7) */
+    const void *from; /* of a broadcast NULL where it comes to */
     void *to;
     int64_t count; /* elements: of all; scattered or gathered: of one member's */
     const int64_t *from_counts, *to_counts; /* all-to-all: per member; they stay like buffers */

@@ -17,6 +17,7 @@
     X(ncclAllReduce)                                                                               \
     X(ncclReduceScatter)                                                                           \
     X(ncclAllGather)                                                                               \
+    X(ncclBroadcast)                                                                               \
     X(ncclSend)                                                                                    \
     X(ncclRecv)                                                                                    \
     X(ncclGroupStart)                                                                              \

@@ -235,6 +235,9 @@ static ncclResult_t enqueue(const struct transfer *x, const struct nccl_group *g
         return NCCL(ncclAllGather)(x->from, x->to, count, type, group->comm, stream);
     case TRANSFER_ALL_TO_ALL:
         return all_to_all(x, group, stream);
+    case TRANSFER_BROADCAST: /* of others it reads no `from` */
+        return NCCL(ncclBroadcast)(x->from ? x->from : x->to, x->to, count, type, x->peer,
+                                   group->comm, stream);
     case TRANSFER_SEND: /* the sender is the first of a pair */
         return NCCL(ncclSend)(x->from, count, type, 1, group->comm, stream);
     case TRANSFER_RECEIVE:

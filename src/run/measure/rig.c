@@ -306,6 +306,8 @@ bool rig_open(struct rig *rig, const struct kernels *kernels, const struct ask *
         return false;
     if (asker->op && rig->phase != PHASE_FORWARD)
         kernels->run(&rig->call, PHASE_FORWARD);
+    if (asker->op && rig->phase == PHASE_BACKWARD_WEIGHT && asker->op->input_grad)
+        kernels->run(&rig->call, PHASE_BACKWARD_INPUT); /* it may keep sums for the weights */
     return true;
 }
 

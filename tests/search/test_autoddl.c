@@ -1,7 +1,7 @@
 /* test_autoddl.c - AutoDDL's space, costs and searches.
  *
  *   P1  The exact search finds what trying everything finds, with memory limited and not; no search
- *       finds more than there is.
+ *       finds more than there is. With less work than the proof takes it ends sooner, and says so.
  *   P2  An operator's splits are all ordered factorisations but for what splits.h leaves out, and
  *       plan_check accepts each.
  *   P3  The bound of an edge is one; what an assignment's edges move is what its compiled plan moves,
@@ -156,6 +156,56 @@ static void exact_is_exhaustive_on_any_graph(void **state)
         struct shape shape = tangle(&rng, 2 + (int32_t)rng_below(&rng, MOST_VARIABLES - 1));
         check_exact(&rng, &shape);
     }
+}
+
+/* A chain with an edge over each second variable and little room: proving the best takes long. */
+static struct assign *long_problem(struct arena *keep, struct rng *rng)
+{
+    enum { VARIABLES = 60, OPTIONS = 6 };
+    int32_t options[VARIABLES], ends[2 * VARIABLES][2], edges = 0;
+    for (int32_t v = 0; v < VARIABLES; v++) {
+        options[v] = OPTIONS;
+        for (int32_t far = 1; far <= 2 && v >= far; far++, edges++)
+            ends[edges][0] = v - far, ends[edges][1] = v;
+    }
+    struct assign *p = assign_new(keep, VARIABLES, options, edges, (const int32_t(*)[2])ends);
+    for (int32_t v = 0; v < VARIABLES; v++)
+        for (int32_t i = 0; i < OPTIONS; i++) {
+            p->time[v][i] = draw_cost(rng, false);
+            p->memory[v][i] = 1500 - p->time[v][i] + draw_cost(rng, false);
+        }
+    for (int32_t e = 0; e < edges; e++)
+        for (int32_t i = 0; i < OPTIONS * OPTIONS; i++)
+            p->edge[e].time[i] = draw_cost(rng, false) / 4;
+    p->limit = 1300.0 * VARIABLES;
+    return p;
+}
+
+/* A search ends at its bound of work, whatever the problem, always at the same answer, whose bound is still one. */
+static void work_is_bounded(void **state)
+{
+    const double most[] = {1e3, 1e5, 1e6};
+    struct arena *keep = arena_new();
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 17);
+    struct assign *p = long_problem(keep, &rng);
+    for (size_t i = 0; i < COUNT_OF(most); i++) {
+        struct assigned found[2], again = {0};
+        for (int k = 0; k < 2; k++) {
+            struct assign_work work = {.most = most[i]};
+            struct assign_options options = {.search = SEARCH_EXACT, .seed = 7, .work = &work};
+            assign_solve(p, &options, keep, &found[k]);
+            assert_true(work_spent(&work) && work.done < most[i] + 1e5);
+        }
+        assert_true(found[0].time == found[1].time && found[0].bound == found[1].bound);
+        assert_memory_equal(found[0].option, found[1].option,
+                            sizeof(int32_t) * (size_t)p->variables);
+        assign_evaluate(p, found[0].option, &again);
+        assert_true(again.time == found[0].time && again.fits == found[0].fits);
+        assert_true(found[0].fits && found[0].bound < found[0].time);
+    }
+    arena_free(keep);
 }
 
 /* No search is better than all; a descent ends where no single change is better. */
@@ -845,6 +895,7 @@ int main(void)
         cmocka_unit_test(exact_is_exhaustive_on_chains),
         cmocka_unit_test(exact_is_exhaustive_on_series_parallel_graphs),
         cmocka_unit_test(exact_is_exhaustive_on_any_graph),
+        cmocka_unit_test(work_is_bounded),
         cmocka_unit_test(searches_find_what_there_is),
         cmocka_unit_test(settled_variables_are_at_their_best),
         cmocka_unit_test(bounds_change_no_descent),

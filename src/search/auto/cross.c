@@ -358,8 +358,9 @@ static weft_status vary_splits(struct join *join, const struct base *base, struc
 {
     struct layout_problem *problem = NULL;
     struct stop stop = {.asked = join->request->stop};
+    struct assign_work work = {.stop = &stop};
     struct assign_options options = {
-        .search = SEARCH_CD, .seed = (uint64_t)join->request->options.seed, .stop = &stop};
+        .search = SEARCH_CD, .seed = (uint64_t)join->request->options.seed, .work = &work};
     int32_t ops = base->plan->model->ops;
     struct choice *choice = ARENA_ARRAY(scratch, struct choice, (size_t)ops);
     struct layout_case about = splits_case(base->plan, join->cost);

@@ -21,7 +21,7 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#include "base/base.h"
+#include "search/autoddl/work.h"
 
 struct assign_edge {
     int32_t a, b;          /* two different variables */
@@ -85,8 +85,8 @@ struct assign_options {
     double beta; /* of mh: what is slower by a share x is accepted with exp(-beta x); 0: 50 */
     /* restarts of cd, steps of mh, draws; 0: as many as the search is known to need */
     int64_t rounds;
-    /* When it says so, the search answers with the best so far; NULL: never. */
-    const struct stop *stop;
+    /* When it says so, the search answers with the best so far; NULL: never. What is done is added to it. */
+    struct assign_work *work;
 };
 
 /* `option` of the answer is in `keep`. */
@@ -98,6 +98,6 @@ double assign_count(const struct assign *problem);
 
 /* The exact search alone. On entry `out` is some answer; the search looks for a better one. False:
  * the graph is too wide for it (assign_exact.c), and `out` is unchanged. */
-bool assign_exact(const struct assign *problem, const struct stop *stop, struct assigned *out);
+bool assign_exact(const struct assign *problem, struct assign_work *work, struct assigned *out);
 
 #endif

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-struct core core_new(struct arena *scratch, int32_t variables, const int32_t *options)
+struct core core_new(struct arena *scratch, int32_t variables, const int32_t *options,
+                     struct assign_work *work)
 {
     size_t n = (size_t)variables;
     return (struct core){variables,
@@ -13,7 +14,7 @@ struct core core_new(struct arena *scratch, int32_t variables, const int32_t *op
                          ARENA_ARRAY(scratch, double *, n),
                          ARENA_ARRAY(scratch, double *, n *n),
                          ARENA_ARRAY(scratch, struct core_near, n),
-                         NULL};
+                         work};
 }
 
 double **core_pair(const struct core *core, int32_t a, int32_t b)
@@ -163,7 +164,7 @@ static void eliminate_between(struct arena *scratch, struct core *c, struct trac
     const double *there = *core_pair(c, a, b);
     double *sum = ARENA_ARRAY(scratch, double, entries);
     t->option = ARENA_ARRAY(scratch, uint16_t, entries);
-    for (size_t k = 0; k < count && !stop_now(c->stop); k += ABREAST)
+    for (size_t k = 0; k < count && !work_over(c->work); k += ABREAST)
         for (size_t j = 0, at = k; j < (size_t)c->options[a]; j++, at += count)
             least_abreast(before + j * own, side + k * own, c->options[v],
                           count - k < ABREAST ? count - k : ABREAST, sum + at, t->option + at);
@@ -213,34 +214,35 @@ static void follow(const struct core *c, const struct traces *traces, int32_t *o
 
 /* ---- taking options in turn ------------------------------------------------------------------ */
 
-static struct core copy_core(struct arena *scratch, const struct core *c)
+/* The own times of u once v has taken its option i. */
+static double *own_with(struct arena *scratch, const struct core *c, int32_t v, int32_t i,
+                        int32_t u)
 {
-    size_t n = (size_t)c->variables;
-    struct core copy = core_new(scratch, c->variables, c->options);
-    copy.stop = c->stop;
-    memcpy(copy.gone, c->gone, n * sizeof *copy.gone);
-    memcpy(copy.own, c->own, n * sizeof *copy.own);
-    for (size_t v = 0; v < n; v++)
-        if (!c->gone[v]) /* nobody asks for edges of those that are */
-            memcpy(copy.pair + v * n, c->pair + v * n, n * sizeof *copy.pair);
-    memcpy(copy.near, c->near, n * sizeof *copy.near);
-    return copy;
+    double *own = ARENA_ARRAY(scratch, double, (size_t)c->options[u]);
+    for (int32_t j = 0; j < c->options[u]; j++)
+        own[j] = c->own[u][j] + pair_value(c, v, u, i, j);
+    return own;
 }
 
-/* Fixes v at option i. */
-static void take_option(struct arena *scratch, struct core *c, int32_t v, int32_t i)
+/* The variables that are left, but for v, which takes its option i; place[k] is where the k-th of them is in c. */
+static struct core core_with(struct arena *scratch, const struct core *c, int32_t v, int32_t i,
+                             int32_t *place)
 {
-    c->gone[v] = true;
-    for (int32_t u = 0; u < c->variables; u++) {
-        if (c->gone[u] || u == v || !*core_pair(c, u, v))
-            continue;
-        double *own = ARENA_ARRAY(scratch, double, (size_t)c->options[u]);
-        for (int32_t j = 0; j < c->options[u]; j++)
-            own[j] = c->own[u][j] + pair_value(c, v, u, i, j);
-        c->own[u] = own;
-        *core_pair(c, u, v) = NULL;
-        c->near[u].known = false;
+    int32_t count = 0, *options = ARENA_ARRAY(scratch, int32_t, (size_t)c->variables);
+    for (int32_t u = 0; u < c->variables; u++)
+        if (u != v && !c->gone[u]) {
+            options[count] = c->options[u];
+            place[count++] = u;
+        }
+    struct core with = core_new(scratch, count, options, c->work);
+    for (int32_t k = 0; k < count; k++) {
+        with.own[k] =
+            *core_pair(c, v, place[k]) ? own_with(scratch, c, v, i, place[k]) : c->own[place[k]];
+        for (int32_t j = k + 1; j < count; j++)
+            *core_pair(&with, k, j) = *core_pair(c, place[k], place[j]);
     }
+    work_add(c->work, (double)count * count);
+    return with;
 }
 
 static double least_alone(const struct core *c)
@@ -257,42 +259,26 @@ static double least_alone(const struct core *c)
 
 static double eliminate_each(const struct core *c, int32_t v, int32_t *option)
 {
-    struct arena *scratch = arena_new();
-    int32_t *own = ARENA_ARRAY(scratch, int32_t, (size_t)c->variables);
     double best = INFINITY;
-    for (int32_t i = 0; i < c->options[v] && !stop_now(c->stop); i++) {
-        struct arena *inner = arena_new();
-        struct core with = copy_core(inner, c);
-        take_option(inner, &with, v, i);
+    for (int32_t i = 0; i < c->options[v] && !work_over(c->work); i++) {
+        struct arena *scratch = arena_new();
+        int32_t *place = ARENA_ARRAY(scratch, int32_t, (size_t)c->variables);
+        int32_t *own = ARENA_ARRAY(scratch, int32_t, (size_t)c->variables);
+        struct core with = core_with(scratch, c, v, i, place);
         double least = c->own[v][i];
-        memcpy(own, option, sizeof *own * (size_t)c->variables);
-        own[v] = i;
         if (least + least_alone(&with) < best)
-            least += core_eliminate(inner, &with, own);
+            least += core_eliminate(scratch, &with, own);
         else
             least = INFINITY;
         if (least < best || (i == 0 && isinf(best))) {
             best = least;
-            memcpy(option, own, sizeof *own * (size_t)c->variables);
+            option[v] = i;
+            for (int32_t k = 0; k < with.variables; k++)
+                option[place[k]] = own[k];
         }
-        arena_free(inner);
+        arena_free(scratch);
     }
-    arena_free(scratch);
     return best;
-}
-
-/* Variables with one option leave first: what they cost their neighbours is those's own. */
-static void eliminate_fixed(struct arena *scratch, struct core *core, int32_t keep,
-                            struct traces *traces, double *sum)
-{
-    for (int32_t v = 0; v < core->variables; v++) {
-        if (core->gone[v] || v == keep || core->options[v] > 1)
-            continue;
-        struct trace t = {.v = v};
-        *sum += eliminate_alone(scratch, core, &t);
-        take_option(scratch, core, v, 0);
-        array_push(scratch, traces, t);
-    }
 }
 
 /* Eliminates variables but one by (1), as far as that goes; returns the first that has three neighbours or more, -1:
@@ -301,9 +287,9 @@ static int32_t eliminate_easy(struct arena *scratch, struct core *core, int32_t 
                               struct traces *traces, double *sum)
 {
     int32_t v;
-    eliminate_fixed(scratch, core, keep, traces, sum);
     while ((v = next_variable(core, keep)) >= 0 && neighbours(core, v)->count <= 2) {
         const struct core_near *near = neighbours(core, v);
+        work_add(core->work, work_of(core, v, near) + 8.0 * core->variables);
         struct trace t = {v, near->count, {near->first[0], near->first[1]}, NULL};
         if (near->count == 2)
             eliminate_between(scratch, core, &t);
@@ -328,6 +314,14 @@ double core_eliminate(struct arena *scratch, struct core *core, int32_t *option)
     return sum;
 }
 
+static int32_t place_of(const int32_t *place, int32_t count, int32_t v)
+{
+    int32_t at = 0;
+    while (at < count && place[at] != v)
+        at++;
+    return at;
+}
+
 /* What core_eliminate_but finds, where one more variable takes its option i; what is better is kept. */
 static void keep_with(const struct core *c, int32_t v, int32_t i, int32_t keep, double *least,
                       int32_t **option)
@@ -336,22 +330,23 @@ static void keep_with(const struct core *c, int32_t v, int32_t i, int32_t keep, 
     size_t options = (size_t)c->options[keep], variables = (size_t)c->variables;
     double *sum = ARENA_ARRAY(scratch, double, options), most = 0;
     int32_t **own = ARENA_ARRAY(scratch, int32_t *, options);
-    struct core with = copy_core(scratch, c);
-    take_option(scratch, &with, v, i);
+    int32_t *place = ARENA_ARRAY(scratch, int32_t, variables);
+    struct core with = core_with(scratch, c, v, i, place);
     for (size_t k = 0; k < options; k++) {
         own[k] = ARENA_ARRAY(scratch, int32_t, variables);
         most = least[k] > most ? least[k] : most;
     }
     if (c->own[v][i] + least_alone(&with) < most)
-        core_eliminate_but(scratch, &with, keep, sum, own);
+        core_eliminate_but(scratch, &with, place_of(place, with.variables, keep), sum, own);
     else
         options = 0;
     for (size_t k = 0; k < options; k++) {
         if (c->own[v][i] + sum[k] >= least[k])
             continue;
         least[k] = c->own[v][i] + sum[k];
-        own[k][v] = i;
-        memcpy(option[k], own[k], variables * sizeof *own[k]);
+        option[k][v] = i;
+        for (int32_t u = 0; u < with.variables; u++)
+            option[k][place[u]] = own[k][u];
     }
     arena_free(scratch);
 }
@@ -366,7 +361,7 @@ void core_eliminate_but(struct arena *scratch, struct core *core, int32_t keep, 
         least[k] = hard < 0 ? core->own[keep][k] : INFINITY;
         option[k][keep] = k;
     }
-    for (int32_t i = 0; hard >= 0 && i < core->options[hard] && !stop_now(core->stop); i++)
+    for (int32_t i = 0; hard >= 0 && i < core->options[hard] && !work_over(core->work); i++)
         keep_with(core, hard, i, keep, least, option);
     for (int32_t k = 0; k < core->options[keep]; k++) {
         least[k] += sum;
@@ -374,20 +369,19 @@ void core_eliminate_but(struct arena *scratch, struct core *core, int32_t keep, 
     }
 }
 
-double core_work(struct arena *scratch, const struct core *core)
+double core_work(struct core *c)
 {
-    double mark[1] = {0};
-    struct core c = copy_core(scratch, core);
+    static double mark[1] = {0};
     double work = 0, times = 1;
-    for (int32_t v; (v = next_variable(&c, -1)) >= 0;) {
-        const struct core_near *near = neighbours(&c, v);
+    for (int32_t v; (v = next_variable(c, -1)) >= 0;) {
+        const struct core_near *near = neighbours(c, v);
         if (near->count > 2)
-            times *= c.options[v];
+            times *= c->options[v];
         else
-            work += times * work_of(&c, v, near);
-        if (near->count == 2 && !*core_pair(&c, near->first[0], near->first[1]))
-            *core_pair(&c, near->first[0], near->first[1]) = mark;
-        leave(&c, v);
+            work += times * work_of(c, v, near);
+        if (near->count == 2 && !*core_pair(c, near->first[0], near->first[1]))
+            *core_pair(c, near->first[0], near->first[1]) = mark;
+        leave(c, v);
     }
     return work;
 }

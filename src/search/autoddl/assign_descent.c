@@ -124,7 +124,8 @@ static int by_least(const void *a, const void *b)
  * their time left out. Edges that are not needed are not found. */
 static int32_t list_options(struct descent *d, int32_t v, double other_memory)
 {
-    int32_t count = 0;
+    int32_t count = 0, edges = d->first_edge[v + 1] - d->first_edge[v];
+    work_add(d->work, (double)d->problem->options[v] * (1 + edges));
     for (int32_t i = 0; i < d->problem->options[v]; i++) {
         double least = i == d->option[v] && !d->open[v] ? INFINITY : least_of(d, v, i);
         double excess = other_memory + d->problem->memory[v][i] - d->problem->limit;

@@ -12,6 +12,7 @@ struct queued {
 struct descent {
     const struct assign *problem;
     const struct assign_options *options;
+    struct assign_work *work;
     int32_t *first_edge, *edge_of; /* per variable: its edges */
     int32_t *option;
     struct queued *queue; /* scratch: the options of a variable */
@@ -36,7 +37,7 @@ static inline double descent_judged(const struct descent *d, double time, double
 
 static inline bool descent_stopped(const struct descent *d)
 {
-    return stop_now(d->options->stop);
+    return work_over(d->work);
 }
 
 /* Lists the edges of each variable and its largest memory, and makes room for its options. */

@@ -9,178 +9,137 @@
  * is closed by branching: an option of the minimum of (1) is fixed, or forbidden.
  *
  *   I1  Before anything else, options are dropped that cannot be in a better answer: by (1), with
- *       each edge at its least.
- *   I2  MOST_BRANCHES ends the branching; the answer's `bound` says what was not proved.
+ *       each edge at its least; and those that another option of their variable can replace (assign_left.h).
+ *   I2  MOST_BRANCHES, and the work that may be done, end the branching; the answer's `bound` says what was not
+ *       proved.
  */
 #include <string.h>
 
 #include "search/autoddl/assign.h"
 #include "search/autoddl/assign_core.h"
+#include "search/autoddl/assign_left.h"
 
 enum { BISECTIONS = 16, MOST_BRANCHES = 4000 };
-/* Additions and comparisons of one elimination of all variables; more would take seconds. */
-static const double MOST_WORK = 4e10;
+/* Of one elimination of all variables; more would take seconds. */
+static const double MOST_STEPS = 4e10;
+/* What is worth beginning: the least that fits, the fastest, and a few prices between. */
+static const double FEWEST_ELIMINATIONS = 8;
 /* Times with a smaller relative difference are equal: sums in another order round differently. */
 static const double ROUNDING = 1e-9;
 
-/* ---- what is still possible ------------------------------------------------------------------ */
+/* ---- the minimum of (1) ---------------------------------------------------------------------- */
 
 struct exact {
     const struct assign *problem;
-    const struct stop *stop;
+    struct assign_work *work;
     struct assigned *best; /* so far */
     double price;          /* w */
     int64_t branches;
 };
 
-/* The options that are left, per variable. */
-struct left {
-    int32_t *count;
-    int32_t **option;
+/* The variables that have a choice left as a core: place[k] is the k-th of them. */
+struct live {
+    struct core core;
+    int32_t *place, *at; /* at: of each variable in the core; -1: it has one option */
+    double fixed;        /* what those with one option cost, and the edges between them */
 };
 
-static struct left all_left(struct arena *keep, const struct assign *p)
+static void list_live(struct arena *scratch, struct exact *e, const struct left *left,
+                      struct live *out)
 {
-    struct left left = {ARENA_ARRAY(keep, int32_t, (size_t)p->variables),
-                        ARENA_ARRAY(keep, int32_t *, (size_t)p->variables)};
-    for (int32_t v = 0; v < p->variables; v++) {
-        left.option[v] = ARENA_ARRAY(keep, int32_t, (size_t)p->options[v]);
-        for (int32_t i = 0; i < p->options[v]; i++)
-            if (isfinite(p->time[v][i]))
-                left.option[v][left.count[v]++] = i;
-        if (!left.count[v])
-            /* Only its first, impossible, option: no assignment has a finite time. */
-            left.count[v] = 1;
+    size_t variables = (size_t)e->problem->variables;
+    int32_t count = 0, *options = ARENA_ARRAY(scratch, int32_t, variables);
+    out->place = ARENA_ARRAY(scratch, int32_t, variables);
+    out->at = ARENA_ARRAY(scratch, int32_t, variables);
+    for (int32_t v = 0; v < e->problem->variables; v++) {
+        out->at[v] = left->count[v] > 1 ? count : -1;
+        if (left->count[v] < 2)
+            continue;
+        out->place[count] = v;
+        options[count++] = left->count[v];
     }
-    return left;
+    out->core = core_new(scratch, count, options, e->work);
+    work_add(e->work, (double)count * count);
 }
 
-static double priced(const struct assign *p, int32_t v, int32_t i, double price)
+/* An edge of which one end at most has a choice. */
+static void add_fixed_edge(struct live *live, const struct left *left, int32_t a, int32_t b,
+                           const double *value)
 {
-    return p->time[v][i] + price * p->memory[v][i];
+    double *own = live->at[a] >= 0   ? live->core.own[live->at[a]]
+                  : live->at[b] >= 0 ? live->core.own[live->at[b]]
+                                     : &live->fixed;
+    for (int32_t k = 0; k < left->count[a] * left->count[b]; k++)
+        own[k] += value[k];
 }
 
-static double least_priced(const struct assign *p, const struct left *left, int32_t v, double price)
+/* An edge between two of the core: rows are the options of the first. */
+static void add_live_edge(struct arena *scratch, struct live *live, const struct left *left,
+                          int32_t a, int32_t b, const double *value)
 {
-    double least = INFINITY;
-    for (int32_t k = 0; k < left->count[v]; k++) {
-        double own = priced(p, v, left->option[v][k], price);
-        least = own < least ? own : least;
-    }
-    return least;
-}
-
-/* Adds to each option at either end of an edge the least that the edge takes, whatever the other
- * end has. */
-static void note_edge(const struct assign *p, const struct left *left, int32_t e, double **of,
-                      double *all)
-{
-    int32_t a = p->edge[e].a, b = p->edge[e].b;
-    double most = INFINITY;
-    struct arena *scratch = arena_new();
-    double *column = ARENA_ARRAY(scratch, double, (size_t)left->count[b]);
-    for (int32_t k = 0; k < left->count[b]; k++)
-        column[k] = INFINITY;
-    for (int32_t j = 0; j < left->count[a]; j++) {
-        double row = INFINITY;
-        for (int32_t k = 0; k < left->count[b]; k++) {
-            double one = assign_pair_least(p, e, left->option[a][j], left->option[b][k]);
-            row = one < row ? one : row;
-            column[k] = one < column[k] ? one : column[k];
-        }
-        of[a][j] += row;
-        most = row < most ? row : most;
-    }
-    for (int32_t k = 0; k < left->count[b]; k++)
-        of[b][k] += column[k];
-    *all += most;
-    arena_free(scratch);
-}
-
-/* Finds the least of v's edges, both within `all` and per option. False: stopped before all were
- * looked at. */
-static bool least_edges(const struct exact *e, const struct left *left, struct arena *scratch,
-                        double **of, double *own, double *all)
-{
-    const struct assign *p = e->problem;
-    for (int32_t v = 0; v < p->variables; v++)
-        of[v] = ARENA_ARRAY(scratch, double, (size_t)left->count[v]);
-    for (int32_t i = 0; i < p->edges; i++) {
-        double one = 0;
-        if (stop_now(e->stop))
-            return false;
-        note_edge(p, left, i, of, &one);
-        *all += one;
-        own[p->edge[i].a] += one;
-        own[p->edge[i].b] += one;
-    }
-    return true;
-}
-
-/* I1: keeps only options that may be in something that fits and is better than the best. Drops
- * nothing if stopped. */
-static void drop_useless(const struct exact *e, struct left *left)
-{
-    const struct assign *p = e->problem;
-    struct arena *scratch = arena_new();
-    double **of = ARENA_ARRAY(scratch, double *, (size_t)p->variables);
-    double *own = ARENA_ARRAY(scratch, double, (size_t)p->variables);
-    double sum = 0;
-    bool looked = e->best->fits && least_edges(e, left, scratch, of, own, &sum);
-    for (int32_t v = 0; v < p->variables; v++)
-        sum += least_priced(p, left, v, e->price);
-    double most = e->best->time * (1 + ROUNDING) + (e->price > 0 ? e->price * p->limit : 0);
-    for (int32_t v = 0; looked && v < p->variables; v++) {
-        double others = sum - least_priced(p, left, v, e->price) - own[v];
-        int32_t kept = 0, first = left->option[v][0];
-        for (int32_t k = 0; k < left->count[v]; k++)
-            if (priced(p, v, left->option[v][k], e->price) + of[v][k] + others <= most)
-                left->option[v][kept++] = left->option[v][k];
-        if (!kept) /* by rounding: not even the best has an option left */
-            left->option[v][kept++] = first;
-        left->count[v] = kept;
-    }
-    arena_free(scratch);
-}
-
-/* ---- the minimum of (1) ---------------------------------------------------------------------- */
-
-static void add_edge(struct core *c, struct arena *scratch, const struct assign *p,
-                     const struct left *left, int32_t e, double per_time, double price)
-{
-    int32_t a = p->edge[e].a, b = p->edge[e].b, low = a < b ? a : b, high = a < b ? b : a;
-    size_t wide = (size_t)left->count[high];
-    double **pair = core_pair(c, a, b);
+    size_t rows = (size_t)left->count[a], columns = (size_t)left->count[b];
+    bool turn = live->at[a] > live->at[b];
+    double **pair = core_pair(&live->core, live->at[a], live->at[b]);
     if (!*pair)
-        *pair = ARENA_ARRAY(scratch, double, (size_t)left->count[low] * wide);
-    for (int32_t j = 0; j < left->count[low] && !stop_now(c->stop); j++)
-        for (int32_t k = 0; k < left->count[high]; k++) {
-            int32_t x = left->option[low][j], y = left->option[high][k];
-            int32_t i = a == low ? x : y, o = a == low ? y : x;
-            double time = assign_pair_time(p, e, i, o);
-            size_t at = (size_t)i * (size_t)p->options[b] + (size_t)o;
-            (*pair)[(size_t)j * wide + (size_t)k] +=
-                per_time * time + price * p->edge[e].memory[at];
+        *pair = ARENA_ARRAY(scratch, double, rows *columns);
+    for (size_t j = 0; j < rows; j++)
+        for (size_t k = 0; k < columns; k++)
+            (*pair)[turn ? k * rows + j : j * columns + k] += value[j * columns + k];
+}
+
+/* What an edge costs at a price, per option that is left of its first end, then of its second. */
+static const double *edge_values(struct arena *scratch, const struct exact *e,
+                                 const struct left *left, int32_t edge, double per_time,
+                                 double price)
+{
+    const struct assign *p = e->problem;
+    int32_t a = p->edge[edge].a, b = p->edge[edge].b;
+    size_t entries = (size_t)left->count[a] * (size_t)left->count[b], at = 0;
+    double *value = ARENA_ARRAY(scratch, double, entries);
+    work_add(e->work, 4 * (double)entries);
+    for (int32_t j = 0; j < left->count[a] && !work_over(e->work); j++)
+        for (int32_t k = 0; k < left->count[b]; k++) {
+            int32_t i = left->option[a][j], o = left->option[b][k];
+            double time = assign_pair_time(p, edge, i, o);
+            value[at++] = per_time * time + price * assign_pair_memory(p, edge, i, o);
         }
+    return value;
 }
 
 /* The problem at a price; with per_time 0 it looks for the least memory alone. */
-static struct core core_of(struct arena *scratch, const struct exact *e, const struct left *left,
+static struct live live_of(struct arena *scratch, struct exact *e, const struct left *left,
                            double per_time, double price)
 {
     const struct assign *p = e->problem;
-    struct core c = core_new(scratch, p->variables, left->count);
-    c.stop = e->stop;
+    struct live live = {.fixed = 0};
+    list_live(scratch, e, left, &live);
     for (int32_t v = 0; v < p->variables; v++) {
-        c.own[v] = ARENA_ARRAY(scratch, double, (size_t)left->count[v]);
+        double *own = &live.fixed;
+        if (live.at[v] >= 0)
+            own = live.core.own[live.at[v]] = ARENA_ARRAY(scratch, double, (size_t)left->count[v]);
         for (int32_t k = 0; k < left->count[v]; k++) {
             int32_t i = left->option[v][k];
-            c.own[v][k] = per_time * p->time[v][i] + price * p->memory[v][i];
+            own[k] += per_time * p->time[v][i] + price * p->memory[v][i];
         }
     }
-    for (int32_t i = 0; i < p->edges; i++)
-        add_edge(&c, scratch, p, left, i, per_time, price);
-    return c;
+    for (int32_t i = 0; i < p->edges; i++) {
+        int32_t a = p->edge[i].a, b = p->edge[i].b;
+        const double *value = edge_values(scratch, e, left, i, per_time, price);
+        if (live.at[a] >= 0 && live.at[b] >= 0)
+            add_live_edge(scratch, &live, left, a, b, value);
+        else
+            add_fixed_edge(&live, left, a, b, value);
+    }
+    return live;
+}
+
+/* I1: keeps only options that may be in something that fits and is better than the best. */
+static void drop_useless(const struct exact *e, struct left *left)
+{
+    double most =
+        e->best->time * (1 + ROUNDING) + (e->price > 0 ? e->price * e->problem->limit : 0);
+    if (e->best->fits)
+        left_drop_slow(e->problem, e->work, e->price, most, left);
 }
 
 static void keep_if_better(struct exact *e, const struct assigned *found)
@@ -197,14 +156,15 @@ static void keep_if_better(struct exact *e, const struct assigned *found)
     e->best->bound = bound;
 }
 
-/* The assignment of these places in the lists of options that are left; it may become the best. */
-static void take_places(struct exact *e, struct arena *scratch, const struct left *left,
-                        const int32_t *place, struct assigned *found)
+/* The assignment of these options of the core, counted among those that are left; it may become the best. */
+static void take_core(struct exact *e, struct arena *scratch, const struct left *left,
+                      const struct live *live, const int32_t *option, struct assigned *found)
 {
     const struct assign *p = e->problem;
     *found = (struct assigned){.option = ARENA_ARRAY(scratch, int32_t, (size_t)p->variables)};
     for (int32_t v = 0; v < p->variables; v++)
-        found->option[v] = left->option[v][place[v]];
+        found->option[v] = left->option[v][live->at[v] < 0 ? 0 : option[live->at[v]]];
+    work_add(e->work, p->variables + p->edges);
     assign_evaluate(p, found->option, found);
     keep_if_better(e, found);
 }
@@ -214,18 +174,18 @@ static void take_places(struct exact *e, struct arena *scratch, const struct lef
 static double minimise(struct exact *e, struct arena *scratch, const struct left *left,
                        double per_time, double price, struct assigned *found)
 {
-    struct core c = core_of(scratch, e, left, per_time, price);
-    int32_t *place = ARENA_ARRAY(scratch, int32_t, (size_t)e->problem->variables);
-    double least = core_eliminate(scratch, &c, place);
-    take_places(e, scratch, left, place, found);
-    return stop_now(e->stop) ? -INFINITY : least;
+    struct live live = live_of(scratch, e, left, per_time, price);
+    int32_t *option = ARENA_ARRAY(scratch, int32_t, (size_t)e->problem->variables);
+    double least = live.fixed + core_eliminate(scratch, &live.core, option);
+    take_core(e, scratch, left, &live, option, found);
+    return work_over(e->work) ? -INFINITY : least;
 }
 
 /* ---- prices ---------------------------------------------------------------------------------- */
 
 static bool interrupted(const struct exact *e)
 {
-    return stop_now(e->stop);
+    return work_over(e->work);
 }
 
 static bool proved(const struct exact *e)
@@ -264,19 +224,6 @@ static void bisect(struct exact *e, const struct left *left)
 
 /* ---- branches -------------------------------------------------------------------------------- */
 
-static struct left copy_left(struct arena *keep, const struct assign *p, const struct left *left)
-{
-    struct left copy = {ARENA_ARRAY(keep, int32_t, (size_t)p->variables),
-                        ARENA_ARRAY(keep, int32_t *, (size_t)p->variables)};
-    for (int32_t v = 0; v < p->variables; v++) {
-        size_t count = (size_t)left->count[v];
-        copy.count[v] = left->count[v];
-        copy.option[v] = ARENA_ARRAY(keep, int32_t, count);
-        memcpy(copy.option[v], left->option[v], count * sizeof(int32_t));
-    }
-    return copy;
-}
-
 /* The variable whose options differ most in memory; -1: all are fixed. */
 static int32_t branching_variable(const struct assign *p, const struct left *left)
 {
@@ -295,34 +242,6 @@ static int32_t branching_variable(const struct assign *p, const struct left *lef
         }
     }
     return at;
-}
-
-/* Drops options that do not fit even with all other variables at their smallest. */
-static void drop_large(const struct assign *p, struct left *left)
-{
-    double sum = 0, least[2] = {0, 0};
-    for (int pass = 0; pass < 2; pass++)
-        for (int32_t v = 0; v < p->variables; v++) {
-            int32_t kept = 0;
-            least[0] = INFINITY;
-            for (int32_t k = 0; k < left->count[v]; k++) {
-                double own = p->memory[v][left->option[v][k]];
-                least[0] = own < least[0] ? own : least[0];
-            }
-            sum += pass == 0 ? least[0] : 0;
-            for (int32_t k = 0; pass == 1 && k < left->count[v]; k++)
-                if (sum - least[0] + p->memory[v][left->option[v][k]] <= p->limit)
-                    left->option[v][kept++] = left->option[v][k];
-            left->count[v] = pass == 1 ? kept : left->count[v];
-        }
-}
-
-static bool nothing_left(const struct assign *p, const struct left *left)
-{
-    for (int32_t v = 0; v < p->variables; v++)
-        if (left->count[v] == 0)
-            return true;
-    return false;
 }
 
 /* The highest bound of (1) for this branch over a few prices, and the assignment that attains it;
@@ -354,8 +273,8 @@ static double branch(struct exact *e, struct left *left)
 {
     const struct assign *p = e->problem;
     struct assigned found = {0};
-    drop_large(p, left);
-    if (nothing_left(p, left))
+    left_drop_large(p, left);
+    if (left_nothing(p, left))
         return INFINITY;
     drop_useless(e, left);
     int32_t v = branching_variable(p, left);
@@ -365,7 +284,7 @@ static double branch(struct exact *e, struct left *left)
         bound = INFINITY; /* there is one assignment, and it does not fit */
     if (bound < e->best->time * (1 - ROUNDING) && ++e->branches < MOST_BRANCHES &&
         !interrupted(e)) {
-        struct left with = copy_left(scratch, p, left), without = copy_left(scratch, p, left);
+        struct left with = left_copy(scratch, p, left), without = left_copy(scratch, p, left);
         int32_t kept = 0;
         for (int32_t k = 0; k < left->count[v]; k++)
             if (left->option[v][k] != found.option[v])
@@ -387,15 +306,15 @@ static const double *minimise_each(struct exact *e, struct arena *scratch, const
 {
     int32_t count = left->count[v];
     double *least = ARENA_ARRAY(scratch, double, (size_t)count);
-    int32_t **place = ARENA_ARRAY(scratch, int32_t *, (size_t)count);
-    struct core c = core_of(scratch, e, left, 1, e->price);
+    int32_t **option = ARENA_ARRAY(scratch, int32_t *, (size_t)count);
+    struct live live = live_of(scratch, e, left, 1, e->price);
     for (int32_t k = 0; k < count; k++)
-        place[k] = ARENA_ARRAY(scratch, int32_t, (size_t)e->problem->variables);
-    core_eliminate_but(scratch, &c, v, least, place);
+        option[k] = ARENA_ARRAY(scratch, int32_t, (size_t)e->problem->variables);
+    core_eliminate_but(scratch, &live.core, live.at[v], least, option);
     for (int32_t k = 0; k < count; k++) {
         struct assigned found;
-        take_places(e, scratch, left, place[k], &found);
-        least[k] = stop_now(e->stop) ? -INFINITY : least[k];
+        take_core(e, scratch, left, &live, option[k], &found);
+        least[k] = work_over(e->work) ? -INFINITY : live.fixed + least[k];
     }
     return least;
 }
@@ -405,6 +324,8 @@ static const double *minimise_each(struct exact *e, struct arena *scratch, const
 static void probe(struct exact *e, struct left *left)
 {
     for (int32_t v = 0; v < e->problem->variables && !interrupted(e); v++) {
+        if (left->count[v] < 2)
+            continue;
         struct arena *scratch = arena_new();
         const double *least = minimise_each(e, scratch, left, v);
         int32_t count = left->count[v], kept = 0;
@@ -420,14 +341,22 @@ static void probe(struct exact *e, struct left *left)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static bool too_wide(const struct assign *p, const struct left *left)
+/* Whether one elimination takes more than a part of the work that may be done. */
+static bool too_wide(struct exact *e, const struct left *left)
 {
-    double mark[1] = {0};
+    static double mark[1] = {0};
+    const struct assign *p = e->problem;
+    const struct assign_work *work = e->work;
+    double most = work->most > 0 ? (work->most - work->done) / FEWEST_ELIMINATIONS : MOST_STEPS;
     struct arena *scratch = arena_new();
-    struct core c = core_new(scratch, p->variables, left->count);
-    for (int32_t e = 0; e < p->edges; e++)
-        *core_pair(&c, p->edge[e].a, p->edge[e].b) = mark;
-    bool wide = core_work(scratch, &c) > MOST_WORK;
+    struct live live = {.fixed = 0};
+    list_live(scratch, e, left, &live);
+    for (int32_t i = 0; i < p->edges; i++) {
+        int32_t a = live.at[p->edge[i].a], b = live.at[p->edge[i].b];
+        if (a >= 0 && b >= 0)
+            *core_pair(&live.core, a, b) = mark;
+    }
+    bool wide = core_work(&live.core) > fmin(most, MOST_STEPS);
     arena_free(scratch);
     return wide;
 }
@@ -457,14 +386,15 @@ static void close_gap(struct exact *e, struct left *left)
         e->best->bound = bound;
 }
 
-bool assign_exact(const struct assign *problem, const struct stop *stop, struct assigned *out)
+bool assign_exact(const struct assign *problem, struct assign_work *work, struct assigned *out)
 {
     struct arena *scratch = arena_new();
-    struct exact e = {.problem = problem, .stop = stop, .best = out};
-    struct left left = all_left(scratch, problem);
+    struct exact e = {.problem = problem, .work = work, .best = out};
+    struct left left = left_all(scratch, problem);
     bool done = false, fits;
     drop_useless(&e, &left);
-    if (!too_wide(problem, &left)) {
+    left_drop_dominated(problem, work, &left);
+    if (!too_wide(&e, &left)) {
         done = true;
         find_fitting(&e, &left);
         if (out->fits) {

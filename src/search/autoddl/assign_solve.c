@@ -124,7 +124,8 @@ void assign_solve(const struct assign *problem, const struct assign_options *opt
     };
     _Static_assert(COUNT_OF(SEARCHES) == SEARCH_COUNT, "a search without a function");
     struct arena *scratch = arena_new();
-    struct descent d = {.problem = problem, .options = options};
+    struct assign_work unbounded = {0}, *work = options->work ? options->work : &unbounded;
+    struct descent d = {.problem = problem, .options = options, .work = work};
     int64_t rounds = options->rounds ? options->rounds : ASSIGN_ROUNDS[options->search];
     d.settled = ARENA_ARRAY(scratch, bool, (size_t)problem->variables);
     d.settled_at = ARENA_ARRAY(scratch, double, (size_t)problem->variables);
@@ -139,7 +140,7 @@ void assign_solve(const struct assign *problem, const struct assign_options *opt
     d.price = price_of(problem, d.option);
     SEARCHES[options->search](&d, rounds);
     *out = d.best;
-    if (options->search == SEARCH_EXACT && !assign_exact(problem, options->stop, out)) {
+    if (options->search == SEARCH_EXACT && !assign_exact(problem, work, out)) {
         /* The graph is too wide for the exact search. */
         descent_search(&d, ASSIGN_ROUNDS[SEARCH_CD]);
         *out = d.best;

@@ -179,6 +179,9 @@ enum { FIRST_GUESSES = 4, FEW_ROUNDS = 30 };
 /* With no more entries of edges than this, the exact search takes no longer than descents. */
 static const double FEW_ENTRIES = 5e4;
 
+/* Of one exact search (autoddl.c, I9). */
+static const double EXACT_STEPS = 4e8;
+
 static double entries_of(const struct assign *assign)
 {
     double entries = 0;
@@ -211,6 +214,7 @@ static bool is_known(const struct layout_problem *p, const struct answers *befor
 /* How a case is searched, and with how many of the guesses. */
 struct case_effort {
     enum assign_search search;
+    double steps;   /* of one search; INFINITY: as many as are left (autoddl.c, I9) */
     int64_t rounds; /* as in assign.h */
     size_t guesses;
     double most_ns; /* answers that take longer by estimate are not simulated; 0: all are */
@@ -223,16 +227,30 @@ static void keep_least(int64_t *least_ns, int64_t ns)
         *least_ns = ns;
 }
 
+/* Solves the case as it is exposed and limited now, with no more work than is left (autoddl.c, I9). */
+static void solve_now(struct autoddl *a, const struct layout_problem *p, struct case_effort effort,
+                      struct assigned *found)
+{
+    struct assign_work *all = p->about.work;
+    struct assign_work work = {.stop = &a->stop,
+                               .most = fmax(fmin(effort.steps, all->most - all->done), 1)};
+    struct assign_options options = {.search = effort.search,
+                                     .seed = (uint64_t)a->request->options.seed,
+                                     .beta = a->beta,
+                                     .rounds = effort.rounds,
+                                     .work = &work};
+    assign_solve(p->assign, &options, p->arena, found);
+    work_add(all, work.done);
+    pthread_mutex_lock(&a->lock);
+    a->cut_short |= work_spent(&work);
+    pthread_mutex_unlock(&a->lock);
+}
+
 /* Finds (1) for one guess of what overlaps. */
 static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
                                  struct layout_exposed exposed, struct case_effort effort,
                                  struct answers *before, int64_t *best_ns)
 {
-    struct assign_options options = {.search = effort.search,
-                                     .seed = (uint64_t)a->request->options.seed,
-                                     .beta = a->beta,
-                                     .rounds = effort.rounds,
-                                     .stop = &a->stop};
     bool again = true;
     weft_status status = WEFT_OK;
     layout_expose(p, exposed);
@@ -240,7 +258,7 @@ static weft_status solve_exposed(struct autoddl *a, struct layout_problem *p,
     for (int i = 0; again && i < MOST_RETRIES && !(i && autoddl_over(a)); i++) {
         struct assigned found;
         struct trial trial = {0};
-        assign_solve(p->assign, &options, p->arena, &found);
+        solve_now(a, p, effort, &found);
         TRY(layout_problem_status(p));
         if (is_known(p, before, &found))
             break;
@@ -279,14 +297,9 @@ static const struct case_answer *fastest_of(const struct answers *before, bool f
 static const int32_t *solve_within(struct autoddl *a, struct layout_problem *p,
                                    struct case_effort effort, double limit, bool *fits)
 {
-    struct assign_options options = {.search = effort.search,
-                                     .seed = (uint64_t)a->request->options.seed,
-                                     .beta = a->beta,
-                                     .rounds = effort.rounds,
-                                     .stop = &a->stop};
     struct assigned found;
     p->assign->limit = limit;
-    assign_solve(p->assign, &options, p->arena, &found);
+    solve_now(a, p, effort, &found);
     count_candidates(a, found.tried);
     *fits = found.fits;
     return found.option;
@@ -369,7 +382,7 @@ done:
 weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c,
                           double most_ns)
 {
-    struct case_effort little = {SEARCH_CD, FEW_ROUNDS, 1, most_ns, false};
+    struct case_effort little = {SEARCH_CD, INFINITY, FEW_ROUNDS, 1, most_ns, false};
     struct incumbent so_far = {.known_ns = a->request->known_ns};
     struct layout_problem *p = NULL;
     weft_status status;
@@ -385,8 +398,8 @@ weft_status autoddl_solve_rest(struct autoddl *a, const struct layout_case *abou
                                struct step_case *c, bool descend, struct incumbent *so_far,
                                struct solve_outcome *out)
 {
-    struct case_effort asked = {a->search, 0, COUNT_OF(EXPOSED), 0, false};
-    struct case_effort exact = {SEARCH_EXACT, 0, COUNT_OF(EXPOSED), 0, false};
+    struct case_effort asked = {a->search, INFINITY, 0, COUNT_OF(EXPOSED), 0, false};
+    struct case_effort exact = {SEARCH_EXACT, EXACT_STEPS, 0, COUNT_OF(EXPOSED), 0, false};
     struct layout_problem *p = NULL;
     int64_t before_ns = so_far->fastest_ns;
     weft_status status;
@@ -406,7 +419,7 @@ done:
 weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
                           struct incumbent *so_far, struct solve_outcome *out)
 {
-    struct case_effort asked = {a->search, 0, FIRST_GUESSES, 0, true};
+    struct case_effort asked = {a->search, INFINITY, 0, FIRST_GUESSES, 0, true};
     struct layout_problem *p = NULL;
     int64_t before_ns = so_far->fastest_ns;
     struct solve_outcome rest;

@@ -47,6 +47,7 @@ struct layout_case {
     struct reshards *reshards; /* reshards found for other cases by the same thread; NULL: none */
     /* of other cases with as many stages, by the same thread; NULL: none */
     struct step_times *times;
+    struct assign_work *work; /* what searches of all those cases together may do; NULL: anything */
     enum dtype dtype;
     enum policy policy;
     int64_t global_batch, step_samples;

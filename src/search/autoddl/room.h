@@ -22,6 +22,7 @@ struct stage_cases {
     int32_t stages;
     struct arena *arena;      /* for the times; whoever has taken the cases uses it */
     struct step_times *times; /* what their steps have in common */
+    struct assign_work work;  /* I9 */
     size_t count;
     struct step_case data[MOST_CASES];
 };
@@ -38,6 +39,7 @@ struct autoddl {
     weft_status (*work)(struct autoddl *a, const struct layout_case *about,
                         struct stage_cases *cases);
     int64_t fastest_ns;
+    bool cut_short; /* I9: a search ended with work left to do */
     struct progress progress;
     bool failed;          /* a thread has failed: the others take nothing more */
     pthread_mutex_t lock; /* protects everything from `out` on that changes, and simulations */

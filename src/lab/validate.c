@@ -31,7 +31,9 @@ static void take_half(struct argp_state *state, void *input, char *arg)
 static const struct cli_option OPTIONS[] = {
     {"rows", NULL, "list every row: measured, predicted, error", OPTION_FLAG,
      AT(validation.list_rows)},
-    {"groups", NULL, "errors by model and machine, and of those that nothing was fitted to",
+    {"groups", NULL,
+     "errors by model and machine, of those that nothing was fitted to, and how many runs lie in "
+     "their intervals",
      OPTION_FLAG, AT(validation.list_groups)},
     {"plan", NULL, "plan every run anew, on its model, cluster and batch, and list what is gained",
      OPTION_FLAG, AT(validation.plan)},

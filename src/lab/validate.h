@@ -63,6 +63,8 @@ int validation_print(const struct validation *v);
 int validation_print_json(const struct validation *v);
 /* validate_residuals.c: the errors of the held-out half as a file that the program ships with */
 weft_status residuals_write(const struct validation *v, const char *path);
+/* False if the row has none: it is in the half to fit, or was not predicted or timed. */
+bool row_residual(const struct validation *v, const struct published *row, struct residual *out);
 /* validate_runs.c: a file of the user's own runs; returns the exit code */
 int validate_runs(struct arena *arena, const char *path, bool json);
 /* validate_groups.c: the runs of one model on one kind of machine */
@@ -85,6 +87,17 @@ void validation_groups(const struct validation *v, struct group_errors *out);
 struct group_error groups_unseen(const struct group_errors *groups, const struct dataset *dataset,
                                  const char *kind);
 void groups_print(const struct validation *v);
+/* validate_coverage.c: how many runs lie in the intervals that runs unlike them make */
+enum without { WITHOUT_MODEL, WITHOUT_MACHINE, WITHOUT_SOURCE, WITHOUT_COUNT };
+struct coverage {
+    int64_t runs;
+    int64_t inside[WITHOUT_COUNT];
+    double width[WITHOUT_COUNT]; /* sums of ln(high / low) */
+};
+/* Of a dataset's runs, among those of all datasets; NULL: of all runs. */
+struct coverage validation_coverage(const struct validation *v, const struct dataset *dataset);
+void coverage_print(const struct validation *v);
+json_t *coverage_json(const struct validation *v, const struct dataset *dataset);
 /* validate_peers.c: other programs on the same rows. Predictions for rows that are not there are passed over. */
 weft_status peers_read(struct arena *keep, const struct published_rows *rows,
                        struct peer_predictions *out);

@@ -139,6 +139,8 @@ static json_t *dataset_json(const struct validation *v, const struct dataset *da
         json_object_set_new(json, "gains", gains_json(v, dataset));
         json_object_set_new(json, "ranks", ranks_json(v, dataset));
     }
+    if (v->list_groups)
+        json_object_set_new(json, "intervals", coverage_json(v, dataset));
     if (v->plan)
         json_object_set_new(json, "planned", replanned_json(v, dataset));
     if (v->list_rows)

@@ -19,24 +19,29 @@ static unsigned words_hash(struct arena *scratch, const struct published *row, b
     return (unsigned)(hash_bytes(words, strlen(words), 0) & 0xffffff);
 }
 
-static bool has_residual(const struct published *row)
+bool row_residual(const struct validation *v, const struct published *row, struct residual *out)
 {
-    return !row->dataset->functional_tests && row->half == HALF_HELD_OUT && row->done &&
-           row->measured.time_s > 0 && row->predicted.time_s > 0;
+    if (row->dataset->functional_tests || row->half != HALF_HELD_OUT || !row->done ||
+        row->measured.time_s <= 0 || row->predicted.time_s <= 0)
+        return false;
+    *out = (struct residual){
+        .group = arena_printf(v->arena, "%06x", words_hash(v->arena, row, false)),
+        .question = arena_printf(v->arena, "%06x", words_hash(v->arena, row, true)),
+        .like = row->like,
+        .error = log(row->measured.time_s / row->predicted.time_s),
+    };
+    return true;
 }
 
 static void put_residuals(void *context, FILE *file)
 {
     const struct validation *v = context;
+    struct residual one;
     fputs("group,question,arch,type,kind,devices,error\n", file);
-    for (size_t i = 0; i < v->rows.len; i++) {
-        const struct published *row = &v->rows.data[i];
-        if (has_residual(row))
-            fprintf(file, "%06x,%06x,%s,%s,%s,%lld,%.4f\n", words_hash(v->arena, row, false),
-                    words_hash(v->arena, row, true), row->like.arch, row->like.type, row->like.kind,
-                    (long long)row->like.devices,
-                    log(row->measured.time_s / row->predicted.time_s));
-    }
+    for (size_t i = 0; i < v->rows.len; i++)
+        if (row_residual(v, &v->rows.data[i], &one))
+            fprintf(file, "%s,%s,%s,%s,%s,%lld,%.4f\n", one.group, one.question, one.like.arch,
+                    one.like.type, one.like.kind, (long long)one.like.devices, one.error);
 }
 
 weft_status residuals_write(const struct validation *v, const char *path)

@@ -256,8 +256,10 @@ int validation_print(const struct validation *v)
         print_datasets(v);
         print_decisions(v);
         peers_print(v);
-        if (v->list_groups)
+        if (v->list_groups) {
             groups_print(v);
+            coverage_print(v);
+        }
     }
     for (size_t i = 0; i < v->datasets; i++) {
         if (v->list_rows) {

@@ -120,11 +120,45 @@ static void test_groups(void **state)
     assert_int_equal(groups_unseen(&groups, &DATASET, "mixture").groups, 0);
 }
 
+/* Twenty runs of another source at r = 0.01, 0.02 ... 0.20, each of a model of its own, and two of one source and model on two
+ * machines at 0.10 and 1. Of the twenty, eight in ten lie between the second and the 19th (test_intervals.c). Without their
+ * machine alone each of the two counts for the other: 21 runs, of which the second and the 20th are the ends: 0.02 and 0.20
+ * with the 1, 0.02 and 0.19 with the 0.10. Of the twenty none counts: without their source two runs are too few. */
+static void test_coverage(void **state)
+{
+    (void)state;
+    enum { OTHERS = 20, ALL = 22 };
+    static const struct dataset DATASETS[] = {{.name = "others"}, {.name = "ours"}};
+    static const struct run_likeness LIKE = {"hopper", "wide", "dense", 64};
+    struct published rows[ALL] = {0};
+    struct validation v = {.arena = arena, .rows = {rows, ALL, ALL}};
+    for (int i = 0; i < ALL; i++) {
+        double r = i < OTHERS ? 0.01 * (i + 1) : i == OTHERS ? 0.1 : 1;
+        rows[i] = (struct published){.dataset = &DATASETS[i >= OTHERS],
+                                     .half = HALF_HELD_OUT,
+                                     .done = true,
+                                     .like = LIKE,
+                                     .cluster = i % 2 ? "dgx-h100:8" : "hgx-h200:8",
+                                     .model = i < OTHERS ? arena_printf(arena, "%d", i) : "gpt",
+                                     .measured.time_s = exp(r),
+                                     .predicted.time_s = 1};
+    }
+    struct coverage ours = validation_coverage(&v, &DATASETS[1]);
+    assert_int_equal(ours.runs, 2);
+    for (int w = 0; w < WITHOUT_COUNT; w++) {
+        assert_int_equal(ours.inside[w], 1);
+        assert_int_equal(llround(ours.width[w] * 100), w == WITHOUT_MACHINE ? 35 : 34);
+    }
+    assert_int_equal(validation_coverage(&v, &DATASETS[0]).runs, 0);
+    assert_int_equal(validation_coverage(&v, NULL).runs, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_medians, open_tables, close_tables),
         cmocka_unit_test_setup_teardown(test_groups, open_tables, close_tables),
+        cmocka_unit_test_setup_teardown(test_coverage, open_tables, close_tables),
         cmocka_unit_test(test_dispatch),
         cmocka_unit_test(test_alone),
     };

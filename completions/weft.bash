@@ -43,6 +43,7 @@ _weft() {
             ;;
         *:validate) choices=$(weft validate --names 2>/dev/null) ;;
         profile:profile) choices='import show measure' ;;
+        checkpoint:checkpoint) choices='verify consolidate' ;;
         esac
     fi
     mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$word")

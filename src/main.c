@@ -19,6 +19,7 @@ static const struct command COMMANDS[] = {
      cmd_share},
     {"days", "PLAN --tokens N", "a whole run: days, money, energy, with failures", cmd_days},
     {"train", "PLAN --data FILE", "run a plan: train its model on a text", cmd_train},
+    {"checkpoint", "ACTION", "what a run saved: whether it is whole, as one file", cmd_checkpoint},
     {"compare", "PLAN PLAN...", "plans, schedules, planners or clusters side by side", cmd_compare},
     {"export", "PLAN --to X", "a plan for Megatron-LM, DeepSpeed, torchtitan, ...", cmd_export},
     {"import", "FILE CLUSTER", "what Megatron-LM, Galvatron or Aceso runs, as a plan", cmd_import},

@@ -259,9 +259,10 @@ JOURNEYS = {  # a person's question, and what must be true at its end
     "a config with a mistake": 'await ready(); await set("model", "(pasted)"); await set("model-text", \'{"model_type": "llama",}\'); return document.documentElement.dataset.ready === "error" && /config.json:1/.test(text("verdict"))',
     "175B on 1,024 devices": 'await ready(); await set("model", "gpt3-175b"); await set("nodes", 128); await set("global", 1536); await degree("pp", 8); await set("recompute", "full"); return document.documentElement.dataset.ready === "yes" && /1,024 devices/.test(text("about"))',
     "stopping a search": 'await ready(); await set("nodes", 16); document.getElementById("find").click(); await until(() => /plans|best/.test(text("search")) || document.getElementById("find").disabled === false); document.getElementById("stop").click(); await until(() => !document.getElementById("find").disabled); return text("search").length > 5',
+    "my one GPU": 'await ready(); await set("model", "gpt2"); await set("cluster", "gh200"); await set("nodes", 1); await degree("tp", 1); await until(() => / 1 device$/.test(text("about"))); return /, 12 layers,/.test(text("about")) && /weft simulate gpt2 gh200:1/.test(await copied("copy-command"))',
     "nothing fits": 'await ready(); await set("model", "gpt3-175b"); await set("nodes", 1); return /does not fit/.test(text("verdict"))',
 }
-FEW = ["how long does gpt3-13b take on four nodes", "what of my own config.json", "a link that holds the question", "a cell of the grid", "a batch that does not divide"]
+FEW = ["how long does gpt3-13b take on four nodes", "what of my own config.json", "a link that holds the question", "a cell of the grid", "a batch that does not divide", "my one GPU"]
 
 
 class Browser:

@@ -104,9 +104,9 @@ static void assert_fits_terminal(const char *text)
     free(copy);
 }
 
-static const char *const COMMANDS[] = {"models", "inspect",  "clusters", "show",    "check",
-                                       "plan",   "simulate", "train",    "compare", "export",
-                                       "import", "validate", "profile",  "fit",     "days"};
+static const char *const COMMANDS[] = {
+    "models",  "inspect", "clusters", "show",     "check",   "plan", "simulate", "train",
+    "compare", "export",  "import",   "validate", "profile", "fit",  "days",     "checkpoint"};
 
 static const char *const QUESTIONS[][MAX_ARGS] = {
     {"models"},

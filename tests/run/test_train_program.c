@@ -295,6 +295,60 @@ static void test_two_runs_at_once(void **state)
     expect_words(scratch, "--steps 1 --overwrite", WEFT_OK, "saved to");
 }
 
+/* ---- what was saved -------------------------------------------------------------------------- */
+
+static void expect_about(struct scratch *scratch, const char *arguments, int code,
+                         const char *words)
+{
+    int found;
+    char *text = output_of(arena_printf(scratch->arena, "cd '%s' && '%s' checkpoint %s 2>&1",
+                                        scratch->folder, WEFT_PROGRAM, arguments),
+                           &found);
+    if (found != code || !strstr(text, words))
+        fail_msg("%s: exit code %d, no '%s' in: %s", arguments, found, words, text);
+    free(text);
+}
+
+static int64_t bytes_of(struct scratch *scratch, const char *name)
+{
+    struct stat about;
+    assert_int_equal(stat(scratch_path(scratch, name), &about), 0);
+    return about.st_size;
+}
+
+/* The optimizer has two numbers for each weight; both files begin with a short table. */
+static void test_checkpoint_command(void **state)
+{
+    struct scratch *scratch = *state;
+    expect_words(scratch, "--steps 2 --tp 2 --global-batch 4", WEFT_OK, "saved to");
+    expect_about(scratch, "verify run", WEFT_OK, "all files are as they were saved");
+    expect_about(scratch, "verify run --json", WEFT_OK, "\"step\": 2");
+    expect_about(scratch, "consolidate run -o all.safetensors", WEFT_OK,
+                 "written to all.safetensors");
+    expect_about(scratch, "consolidate run -o w.safetensors --weights", WEFT_OK,
+                 "after 2 steps and 8 samples");
+    double times =
+        (double)bytes_of(scratch, "all.safetensors") / (double)bytes_of(scratch, "w.safetensors");
+    assert_true(times > 2.8 && times < 3.2);
+    expect_about(scratch, "consolidate run", WEFT_BAD_INPUT, "consolidate needs --output FILE");
+    expect_about(scratch, "verify run -o f", WEFT_BAD_INPUT, "it takes no --output");
+    expect_about(scratch, "verify", WEFT_BAD_INPUT, "verify needs the folder of a checkpoint");
+    expect_about(scratch, "mend run", WEFT_BAD_INPUT, "no action is called 'mend'");
+    expect_about(scratch, "verify nowhere", WEFT_BAD_INPUT, "nowhere");
+
+    const char *file = scratch_path(scratch, "run/step-00000002/rank-00001.safetensors");
+    FILE *damaged = fopen(file, "r+");
+    assert_non_null(damaged);
+    assert_int_equal(fseek(damaged, -1, SEEK_END), 0);
+    int last = fgetc(damaged);
+    assert_int_equal(fseek(damaged, -1, SEEK_END), 0);
+    assert_int_equal(fputc(last ^ 1, damaged), last ^ 1);
+    assert_int_equal(fclose(damaged), 0);
+    expect_about(scratch, "verify run", WEFT_BAD_INPUT, "rank-00001.safetensors: has the checksum");
+    expect_about(scratch, "consolidate run -o other", WEFT_BAD_INPUT, "it is damaged");
+    assert_int_equal(access(scratch_path(scratch, "other"), F_OK), -1);
+}
+
 /* ---- answers --------------------------------------------------------------------------------- */
 
 static double number_at(json_t *json, const char *key)
@@ -408,7 +462,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_killed_at_random), TEST(test_runs_do_not_mix), TEST(test_two_runs_at_once),
         TEST(test_signals_save),     TEST(test_exit_codes),      TEST(test_answers),
-        TEST(test_over_mpi),         TEST(test_slow_network),
+        TEST(test_over_mpi),         TEST(test_slow_network),    TEST(test_checkpoint_command),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

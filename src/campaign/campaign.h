@@ -132,11 +132,12 @@ double usual_storage(const struct cluster *cluster);
 struct usual_terms {
     const char *failures;                 /* a preset */
     double detect_s, restart_s, repair_s; /* seconds */
-    int64_t nodes_per_spare;
 };
 extern const struct usual_terms USUAL_TERMS;
 /* Nodes as rates count them: of eight devices. */
 double rated_nodes(const struct cluster *cluster);
+/* The number of spare nodes with which the run takes the fewest hours of nodes, spares included: that costs least. */
+int64_t cheapest_spares(const struct course *course);
 /* A run of so much work under this plan, with everything as usual. */
 weft_status usual_course(const struct plan *plan, double work_s, struct course *out);
 

@@ -83,8 +83,8 @@ static const struct cli_option OPTIONS[] = {
      .take = take_detect_ns},
     {"restart", "TIME", "to start again, but for loading (default 5min)", OPTION_TAKE,
      .take = take_restart_ns},
-    {"spares", "N", "nodes that stand by (default 1 of 50)", OPTION_COUNT, AT(spares),
-     .most = MOST_SPARES},
+    {"spares", "N", "nodes that stand by (default: as many as cost least)", OPTION_COUNT,
+     AT(spares), .most = MOST_SPARES},
     {"repair", "TIME", "mean time until a node is back (default 1d)", OPTION_TAKE,
      .take = take_repair_ns},
     {"elastic", NULL,
@@ -172,8 +172,7 @@ static weft_status set_course(const struct days_command *options, struct days_an
     course->detect_s = (double)options->detect_ns * 1e-9;
     course->restart_s = (double)options->restart_ns * 1e-9;
     course->repair_s = (double)options->repair_ns * 1e-9;
-    course->spares = options->spares >= 0 ? options->spares
-                                          : ceil_div(cluster->nodes, USUAL_TERMS.nodes_per_spare);
+    course->spares = options->spares >= 0 ? options->spares : cheapest_spares(course);
 done:
     return status;
 }

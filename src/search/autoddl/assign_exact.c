@@ -41,7 +41,7 @@ struct exact {
 struct live {
     struct core core;
     int32_t *place, *at; /* at: of each variable in the core; -1: it has one option */
-    double fixed;        /* what those with one option cost, and the edges between them */
+    double *fixed;       /* what those with one option cost, and the edges between them */
 };
 
 static void list_live(struct arena *scratch, struct exact *e, const struct left *left,
@@ -49,6 +49,7 @@ static void list_live(struct arena *scratch, struct exact *e, const struct left 
 {
     size_t variables = (size_t)e->problem->variables;
     int32_t count = 0, *options = ARENA_ARRAY(scratch, int32_t, variables);
+    out->fixed = ARENA_ARRAY(scratch, double, 1);
     out->place = ARENA_ARRAY(scratch, int32_t, variables);
     out->at = ARENA_ARRAY(scratch, int32_t, variables);
     for (int32_t v = 0; v < e->problem->variables; v++) {
@@ -68,7 +69,7 @@ static void add_fixed_edge(struct live *live, const struct left *left, int32_t a
 {
     double *own = live->at[a] >= 0   ? live->core.own[live->at[a]]
                   : live->at[b] >= 0 ? live->core.own[live->at[b]]
-                                     : &live->fixed;
+                                     : live->fixed;
     for (int32_t k = 0; k < left->count[a] * left->count[b]; k++)
         own[k] += value[k];
 }
@@ -111,10 +112,10 @@ static struct live live_of(struct arena *scratch, struct exact *e, const struct 
                            double per_time, double price)
 {
     const struct assign *p = e->problem;
-    struct live live = {.fixed = 0};
+    struct live live;
     list_live(scratch, e, left, &live);
     for (int32_t v = 0; v < p->variables; v++) {
-        double *own = &live.fixed;
+        double *own = live.fixed;
         if (live.at[v] >= 0)
             own = live.core.own[live.at[v]] = ARENA_ARRAY(scratch, double, (size_t)left->count[v]);
         for (int32_t k = 0; k < left->count[v]; k++) {
@@ -176,7 +177,7 @@ static double minimise(struct exact *e, struct arena *scratch, const struct left
 {
     struct live live = live_of(scratch, e, left, per_time, price);
     int32_t *option = ARENA_ARRAY(scratch, int32_t, (size_t)e->problem->variables);
-    double least = live.fixed + core_eliminate(scratch, &live.core, option);
+    double least = *live.fixed + core_eliminate(scratch, &live.core, option);
     take_core(e, scratch, left, &live, option, found);
     return work_over(e->work) ? -INFINITY : least;
 }
@@ -314,7 +315,7 @@ static const double *minimise_each(struct exact *e, struct arena *scratch, const
     for (int32_t k = 0; k < count; k++) {
         struct assigned found;
         take_core(e, scratch, left, &live, option[k], &found);
-        least[k] = work_over(e->work) ? -INFINITY : live.fixed + least[k];
+        least[k] = work_over(e->work) ? -INFINITY : *live.fixed + least[k];
     }
     return least;
 }
@@ -349,7 +350,7 @@ static bool too_wide(struct exact *e, const struct left *left)
     const struct assign_work *work = e->work;
     double most = work->most > 0 ? (work->most - work->done) / FEWEST_ELIMINATIONS : MOST_STEPS;
     struct arena *scratch = arena_new();
-    struct live live = {.fixed = 0};
+    struct live live;
     list_live(scratch, e, left, &live);
     for (int32_t i = 0; i < p->edges; i++) {
         int32_t a = live.at[p->edge[i].a], b = live.at[p->edge[i].b];

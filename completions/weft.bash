@@ -22,7 +22,7 @@ _weft() {
         --model:*) choices=$(weft models --names 2>/dev/null) ;;
         --cluster:* | --on:*) choices=$(weft clusters --names 2>/dev/null) ;;
         --dtype:*) choices='fp32 tf32 fp16 bf16 fp8' ;;
-        --overlap:*) choices='tensor pipeline gradients parameters keys products experts all none' ;;
+        --overlap:*) choices='tensor pipeline gradients parameters keys products experts shared all none' ;;
         --cp-kind:*) choices='ring gather a2a a2a+ring' ;;
         --place:*) choices='apart packed spread' ;;
         --half:*) choices='fit held-out both' ;;

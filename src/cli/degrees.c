@@ -102,7 +102,7 @@ static const struct argp_option OPTIONS[] = {
      "of memory, what is to stay free (default " MARGIN_TEXT "; with --memory 0)", 1},
     {"overlap", OPTION_OVERLAP, "LIST", 0,
      "what overlaps with computation: tensor,pipeline,gradients,parameters,keys, all (of these) "
-     "or none, and products, experts (default all)",
+     "or none, and products, experts, shared (default all)",
      1},
     {"bucket", OPTION_BUCKET, "SIZE", 0,
      "gradients synchronised at once, or whole: all of a part (default 25MiB, or a rule)", 1},

@@ -26,7 +26,7 @@ static struct device_run run_of(const struct block_writer *w, const struct item 
 
 static int32_t push(struct block_writer *w, struct item item)
 {
-    bool overlaps = w->b->plan->overlap & OVERLAP_TENSOR && !tokens_stop(w, &item);
+    bool overlaps = (w->beside || w->b->plan->overlap & OVERLAP_TENSOR) && !tokens_stop(w, &item);
     int32_t at = (int32_t)w->items.len, other = item.kind == ITEM_OP ? w->last_step : w->last_op;
     if (item.kind == ITEM_OP && w->brought > item.needs) /* blocks.c, I5 */
         item.needs = w->brought;

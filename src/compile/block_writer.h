@@ -23,10 +23,42 @@ struct block_writer {
      * the next operator waits; -1: none */
     int32_t brought;
     bool recomputing; /* whether items are written that recompute */
+    bool beside;      /* whether they run beside tokens (shared_experts.c) */
+    bool *early;      /* per instance of the part: whether it was written so in this pass */
     bool *remade;     /* per instance of the part: whether its run has been written again */
     /* per instance: the step after which its output is whole again (parts.c), or -1 */
     int32_t *whole;
 };
+
+/* ---- block_forward.c ---- */
+bool in_part(const struct block_writer *w, int64_t instance);
+bool moves(const struct joint *joint);
+bool gathers(const struct joint *joint);
+/* The first and the last instance of the run of recomputed ones, within its layer, that this one is in. */
+int64_t run_start(const struct block_writer *w, int64_t i);
+int64_t run_end(const struct block_writer *w, int64_t i);
+/* Whether it reads what is made again of an output of this part (blocks.c, I8). */
+bool reads_remade(const struct block_writer *w, const struct use *use);
+/* Makes what a use reads whole again, if it waits in parts; returns the last step, -1: it does not (blocks.c, I9). */
+int32_t regather(struct block_writer *w, const struct use *use);
+/* Brings one input; returns the item after which it is there. */
+int32_t bring(struct block_writer *w, int64_t u);
+/* `last` is the last of the operators that run forward together. */
+void forward_op(struct block_writer *w, int64_t instance, int64_t last, enum purpose purpose);
+void write_forward(struct block_writer *w);
+/* Begins to write what runs beside tokens, for which only what comes after it waits; and ends that. */
+int32_t begin_beside(struct block_writer *w);
+void end_beside(struct block_writer *w, int32_t waits);
+
+/* ---- shared_experts.c ---- */
+struct shared_run {
+    int64_t up, combine;         /* the instances before which tokens come, and go back */
+    int64_t first, product, end; /* of the shared expert: from `product` on beside the way back */
+};
+/* The shared expert that runs beside the tokens of the layer that an instance is in; false: none does. */
+bool shared_run_of(const struct block_writer *w, int64_t instance, struct shared_run *run);
+/* Whether tokens are on their way before this instance, forward, or after it, backward; and what runs beside them. */
+bool runs_beside(const struct shared_run *run, int64_t instance, int64_t *first, int64_t *end);
 
 /* ---- block_items.c ---- */
 int32_t write_op(struct block_writer *w, int64_t instance, enum phase phase, enum purpose purpose,

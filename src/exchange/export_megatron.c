@@ -278,6 +278,8 @@ static void add_plan(struct lines *a, const struct recognised *r)
         add_int(a, "expert-tensor-parallel-size", d->etp);
     if (hides_tokens(plan, d))
         add_flag(a, "overlap-moe-expert-parallel-comm");
+    if ((plan->overlap & OVERLAP_SHARED) && plan_could_hide_shared(plan))
+        add_flag(a, "moe-shared-expert-overlap");
     add_pipeline(a, plan, d);
     add_recompute(a, r);
     add_offload(a, &r->degrees);

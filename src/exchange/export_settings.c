@@ -35,6 +35,7 @@ static unsigned overlaps_of(const struct plan *plan)
 {
     unsigned bits = OVERLAP_GRADIENTS | (plan->stages > 1 ? OVERLAP_PIPELINE : 0);
     bits |= plan_schedule(plan)->ahead ? OVERLAP_EXPERTS : 0;
+    bits |= plan_could_hide_shared(plan) ? OVERLAP_SHARED : 0;
     for (int64_t i = 0; i < plan->instances; i++) {
         const struct choice *choice = plan_choice(plan, i);
         bits |= choice->shard ? OVERLAP_PARAMETERS : 0;

@@ -251,6 +251,8 @@ static void read_overlap(struct megatron_reading *r)
         remark(r, "--disable-tp-comm-overlap-ag, -rs: gathers and scatters go together here");
     if (has(r, "overlap-moe-expert-parallel-comm"))
         d->overlap |= OVERLAP_EXPERTS;
+    if (has(r, "moe-shared-expert-overlap"))
+        d->overlap |= OVERLAP_SHARED;
     if (has(r, "delay-wgrad-compute"))
         remark(r, "--delay-wgrad-compute: weight gradients come after their layer's inputs' here");
     static const struct software RULE = {.word = {[FACT_BUCKETS] = BUCKETS_MEGATRON}};

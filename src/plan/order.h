@@ -18,6 +18,8 @@ const struct schedule *plan_schedule(const struct plan *plan);
 /* Its pipeline: stages, pieces, micro-batches and their groups; the same with other micro-batches in those groups. */
 struct pipeline plan_pipeline(const struct plan *plan);
 struct pipeline plan_pipeline_of(const struct plan *plan, int64_t micro_batches);
+/* Whether OVERLAP_SHARED has, or would have, something to hide. */
+bool plan_could_hide_shared(const struct plan *plan);
 int32_t plan_stage_of_part(const struct plan *plan, int32_t part);
 int32_t plan_part_of_piece(const struct plan *plan, int32_t stage, int32_t piece);
 /* The next part of the same stage; that of its first piece is the number of the stage. */

@@ -13,12 +13,13 @@ static const struct {
     {"parameters", OVERLAP_PARAMETERS},
     {"products", OVERLAP_PRODUCTS},
     {"experts", OVERLAP_EXPERTS},
+    {"shared", OVERLAP_SHARED},
     {"keys", OVERLAP_KEYS},
     {"all", OVERLAP_ALL},
     {"none", 0},
 };
 const char OVERLAP_WORDS[] =
-    "tensor, pipeline, gradients, parameters, keys, products, experts, all or none";
+    "tensor, pipeline, gradients, parameters, keys, products, experts, shared, all or none";
 
 bool overlap_from_name(const char *name, unsigned *bits)
 {

@@ -1,5 +1,5 @@
-/* pairs.c - whether forward and backward passes of two micro-batches run at once
- * (OVERLAP_EXPERTS). */
+/* pairs.c - what tokens on their way to experts are beside: whether forward and backward passes of two micro-batches run at
+ * once (OVERLAP_EXPERTS), and whether a shared expert runs meanwhile (OVERLAP_SHARED). */
 #include "plan/room.h"
 #include "schedule/schedule.h"
 
@@ -69,4 +69,30 @@ const char *useless_pairs(const struct plan *plan)
         return "overlap: experts changes nothing with one micro-batch";
     return "overlap: experts changes nothing except with schedule interleaved, or 1f1b on one "
            "stage";
+}
+
+/* Whether an operator after a combine does not read it: a shared expert. */
+static bool has_shared(const struct model *model)
+{
+    for (int32_t i = 0; i + 1 < model->ops; i++)
+        if (model->op[i].kind == OP_COMBINE && model->op[i + 1].kind == OP_LINEAR &&
+            model->op[i + 1].input[0].tensor != model->op[i].output.tensor)
+            return true;
+    return false;
+}
+
+bool plan_could_hide_shared(const struct plan *plan)
+{
+    return sends_tokens(plan) && has_shared(plan->model) && !plan_schedule(plan)->ahead;
+}
+
+const char *useless_shared(const struct plan *plan)
+{
+    if (!(plan->overlap & OVERLAP_SHARED) || plan_could_hide_shared(plan))
+        return NULL;
+    if (!has_shared(plan->model))
+        return "overlap: shared changes nothing without a shared expert";
+    return sends_tokens(plan)
+               ? "overlap: shared changes nothing beside overlap: experts, which hides the tokens"
+               : "overlap: shared changes nothing if no experts are on other devices";
 }

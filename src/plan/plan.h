@@ -103,7 +103,9 @@ enum overlap {
     /* tokens on their way to experts and back, with the other pass of a pair of micro-batches
      * (schedule.h, ORDER_PAIRED; compile/pairs.c); only if named */
     OVERLAP_EXPERTS = 32,
-    OVERLAP_EVERY = 127
+    /* the same with a shared expert of the same layer (compile/shared_experts.c); only if named */
+    OVERLAP_SHARED = 128,
+    OVERLAP_EVERY = 255
 };
 /* Reads one word of a list (a bit's name, "all" or "none") and adds its bits. */
 bool overlap_from_name(const char *name, unsigned *bits);

@@ -14,6 +14,8 @@ int32_t plan_origin(const struct model *model, const struct instance *reader, in
 
 /* Why OVERLAP_EXPERTS has no effect, in words; NULL: it has one. */
 const char *useless_pairs(const struct plan *plan);
+/* The same of OVERLAP_SHARED. */
+const char *useless_shared(const struct plan *plan);
 
 /* Sets what degrees say apart from the layout: dtype, policy, memory limit, overlap, buckets,
  * sends. */

@@ -157,6 +157,8 @@ void plan_warnings(struct arena *keep, const struct plan *plan, struct warnings 
             arena_printf(keep, "overlap: products changes nothing without sequence parallelism"));
     if (useless_pairs(plan))
         array_push(keep, out, useless_pairs(plan));
+    if (useless_shared(plan))
+        array_push(keep, out, useless_shared(plan));
     for (size_t i = 0; i < groups.list.len; i++) {
         const struct repeated *group = &groups.list.data[i];
         const char *more = group->more ? arena_printf(scratch, " and %zu more", group->more) : "";

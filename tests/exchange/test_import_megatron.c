@@ -278,8 +278,12 @@ static void experts_are_told(void **state)
 #define HIDDEN "--overlap-moe-expert-parallel-comm "
     static const struct {
         const char *text;
-        bool experts, told, once, noted;
+        bool experts, told, once, noted, shared;
     } ROWS[] = {
+        {MIXTURE "--expert-model-parallel-size 2 --moe-shared-expert-intermediate-size 64 "
+                 "--moe-shared-expert-overlap",
+         false, false, false, false, true},
+        {MIXTURE "--expert-model-parallel-size 2 --moe-shared-expert-overlap"},
         {MIXTURE HIDDEN "--expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall", true,
          true, false, false},
         {MIXTURE HIDDEN "--expert-model-parallel-size 2 --moe-token-dispatcher-type flex", true,
@@ -305,6 +309,8 @@ static void experts_are_told(void **state)
         assert_int_equal(strstr(result.text, "--overlap-moe-expert-parallel-comm") != NULL,
                          ROWS[i].told);
         assert_int_equal(strstr(result.text, "--moe-enable-deepep") != NULL, ROWS[i].once);
+        assert_int_equal(strstr(result.text, "--moe-shared-expert-overlap") != NULL,
+                         ROWS[i].shared);
         bool noted = false;
         for (size_t k = 0; k < result.decided.len; k++)
             noted |= strstr(result.decided.data[k], "full recomputation") != NULL;

@@ -706,7 +706,7 @@ static void damaged_sources_are_explained(void **state)
          "t.yaml:7: 'recompute_layers' is 'some', expected a whole number of at least 1"},
         {SOURCES "{also_overlap: 'tensor,words'}]}\n",
          "t.yaml:7: 'also_overlap' is 'tensor,words', expected tensor, pipeline, gradients, "
-         "parameters, keys, products, experts, all or none"},
+         "parameters, keys, products, experts, shared, all or none"},
         {SOURCES "{first: {}}]}\n", "t.yaml:7: 'first' is a mapping, expected a list of rules"},
         {SOURCES "]}\n  - {name: b, summary: s, source: s, form: runs, as: c}\n",
          "t.yaml:8: 'as' is 'c', which is no dataset of the form runs"},

@@ -1,6 +1,6 @@
 /* overlap_experts.c - hides the transfers of tokens to experts and back (room.h): tries the best plans whose
  * experts are on several devices with OVERLAP_EXPERTS, and with several pieces per stage where 1f1b
- * cannot have pairs.
+ * cannot have pairs; and with OVERLAP_SHARED, where there is a shared expert to run meanwhile.
  *
  *   I1  Only if the user has not said what overlaps.
  *   I2  The fastest plan with hidden tokens is not always found this way: when tokens are hidden,
@@ -14,11 +14,14 @@
 #include "search/auto/room.h"
 
 enum { MOST_BASES = 4 };
-static const int64_t PIECES[] = {0, 2, 4}; /* 0: the plan's own number */
+static const struct {
+    unsigned overlap;
+    int64_t pieces; /* 0: the plan's own number */
+} WAYS[] = {{OVERLAP_SHARED, 0}, {OVERLAP_EXPERTS, 0}, {OVERLAP_EXPERTS, 2}, {OVERLAP_EXPERTS, 4}};
 
 static bool sends_tokens(const struct trial *trial)
 {
-    if (trial->plan && trial->plan->overlap & OVERLAP_EXPERTS)
+    if (trial->plan && trial->plan->overlap & (OVERLAP_EXPERTS | OVERLAP_SHARED))
         return false; /* they are hidden already */
     if (!trial->plan)
         return trial->degrees.ep > 1;
@@ -47,10 +50,11 @@ static size_t list_best(const struct planned *planned, size_t first, struct tria
 }
 
 /* The plan with tokens hidden; *out is NULL if there is nothing to hide, or no way to hide it. */
-static weft_status hidden_plan(const struct join *join, const struct plan *from, int64_t pieces,
+static weft_status hidden_plan(const struct join *join, const struct plan *from, size_t way,
                                struct plan **out)
 {
     const struct degrees *pins = &join->request->pins;
+    int64_t pieces = WAYS[way].pieces;
     struct variant variant = {.schedule = pieces ? schedule_default(pieces, 1)->name : NULL,
                               .pieces = pieces};
     weft_status status = WEFT_OK;
@@ -61,8 +65,10 @@ static weft_status hidden_plan(const struct join *join, const struct plan *from,
     TRY(variant_of(from, &variant, out));
     if (!*out)
         return WEFT_OK;
-    (*out)->overlap |= OVERLAP_EXPERTS;
-    if (!plan_schedule(*out)->ahead || plan_forbidden(&join->request->forbids, *out)) {
+    (*out)->overlap |= WAYS[way].overlap;
+    bool hides = WAYS[way].overlap == OVERLAP_SHARED ? plan_could_hide_shared(*out)
+                                                     : plan_schedule(*out)->ahead != NULL;
+    if (!hides || plan_forbidden(&join->request->forbids, *out)) {
         plan_free(*out);
         *out = NULL;
     }
@@ -74,14 +80,14 @@ static weft_status try_hidden(struct join *join, const struct trial *base, const
 {
     struct planned *out = join->out;
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < COUNT_OF(PIECES) && !join_over(join); i++) {
+    for (size_t i = 0; i < COUNT_OF(WAYS) && !join_over(join); i++) {
         const struct trial *trial;
         struct plan *plan;
-        TRY(hidden_plan(join, from, PIECES[i], &plan));
+        TRY(hidden_plan(join, from, i, &plan));
         if (!plan)
             continue;
         const char *words =
-            PIECES[i] ? arena_printf(out->arena, "virtual %d ", (int)PIECES[i]) : "";
+            WAYS[i].pieces ? arena_printf(out->arena, "virtual %d ", (int)WAYS[i].pieces) : "";
         size_t before = out->trials.len;
         TRY(try_plan(join->request, join->cost, plan,
                      arena_printf(out->arena, "%s; %soverlap %s", base->text, words,
@@ -89,8 +95,8 @@ static weft_status try_hidden(struct join *join, const struct trial *base, const
                      out, &trial));
         if (out->trials.len == before)
             continue;
-        out->trials.data[before].found_by =
-            arena_printf(out->arena, "%s and overlap: experts", base->found_by);
+        out->trials.data[before].found_by = arena_printf(
+            out->arena, "%s and overlap: %s", base->found_by, overlap_name(WAYS[i].overlap));
         join_report(join);
     }
 done:

@@ -211,7 +211,7 @@ static bool sends_less(const struct plan_request *request)
 static bool overlaps_reshards(const struct plan_request *request)
 {
     unsigned overlap = request->pins.has_overlap ? request->pins.overlap : OVERLAP_ALL;
-    return overlap & (OVERLAP_PRODUCTS | OVERLAP_EXPERTS) ||
+    return overlap & (OVERLAP_PRODUCTS | OVERLAP_EXPERTS | OVERLAP_SHARED) ||
            (overlap & OVERLAP_KEYS && searched_cp(request->model) > 1);
 }
 

@@ -40,7 +40,7 @@ static inline bool is_beside(const struct split *split, enum phase phase, unsign
     bool divided = split_degree(split, DIM_IN) > 1 || split_degree(split, DIM_OUT) > 1;
     bool along = split_degree(split, DIM_SEQ) > 1 || split_degree(split, DIM_KV) > 1;
     return (divided && phase == PHASE_BACKWARD_WEIGHT) || along ||
-           overlap & (OVERLAP_PRODUCTS | OVERLAP_EXPERTS);
+           overlap & (OVERLAP_PRODUCTS | OVERLAP_EXPERTS | OVERLAP_SHARED);
 }
 
 /* What operators take of some samples: A, and H of (2). */

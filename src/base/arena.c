@@ -118,12 +118,16 @@ char *arena_copy_text(struct arena *arena, const char *text)
 
 char *arena_vprintf(struct arena *arena, const char *fmt, va_list args)
 {
+    char usual[256]; /* bytes: what is longer is written twice */
     va_list again;
     va_copy(again, args);
-    int len = vsnprintf(NULL, 0, fmt, args);
+    int len = vsnprintf(usual, sizeof usual, fmt, args);
     size_t size = len < 0 ? 1 : (size_t)len + 1;
     char *text = arena_alloc(arena, size, 1);
-    vsnprintf(text, size, fmt, again);
+    if (len >= 0 && size <= sizeof usual)
+        memcpy(text, usual, size);
+    else
+        vsnprintf(text, size, fmt, again);
     va_end(again);
     return text;
 }

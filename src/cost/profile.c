@@ -207,10 +207,12 @@ weft_status profile_open(const char *path, struct profile **out)
         return bad_input(path, 0, NULL, "cannot be opened: %s", strerror(errno));
     TRY(refuse_folder(path));
     TRY(open_database(path, SQLITE_OPEN_READONLY, &profile));
+    TRY(sql_execute(profile, "BEGIN")); /* the file is locked once, not for each query */
     TRY(check_identity(profile, &empty));
     if (empty)
         TRY(bad_input(path, 0, "`weft profile import` makes one", "is not a profile database"));
     TRY(load_index(profile));
+    TRY(sql_execute(profile, "COMMIT"));
     *out = profile;
     profile = NULL;
 done:

@@ -9,6 +9,7 @@
  *   I4  A column without text below its header is not printed, unless the table has no rows.
  */
 #include <locale.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <wchar.h>
@@ -33,9 +34,18 @@ struct utf8_scope {
     locale_t utf8, before;
 };
 
+/* The process keeps it: to read its file again for every table takes longer than the table. */
+static locale_t utf8;
+static void find_utf8(void)
+{
+    utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+}
+
 static struct utf8_scope utf8_enter(void)
 {
-    struct utf8_scope scope = {newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0), (locale_t)0};
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_utf8);
+    struct utf8_scope scope = {utf8, (locale_t)0};
     if (scope.utf8)
         scope.before = uselocale(scope.utf8);
     return scope;
@@ -43,10 +53,8 @@ static struct utf8_scope utf8_enter(void)
 
 static void utf8_leave(struct utf8_scope scope)
 {
-    if (scope.utf8) {
+    if (scope.utf8)
         uselocale(scope.before);
-        freelocale(scope.utf8);
-    }
 }
 
 /* The next character: its bytes and its columns, or -1 columns if a terminal cannot show it. */
@@ -54,6 +62,10 @@ static size_t next_char(const char *text, int *columns)
 {
     mbstate_t state = {0};
     wchar_t c;
+    if (*text >= ' ' && *text <= '~') { /* most of them */
+        *columns = 1;
+        return 1;
+    }
     size_t len = mbrtowc(&c, text, strlen(text), &state);
     if (len == (size_t)-1 || len == (size_t)-2 || len == 0) {
         *columns = -1;

@@ -35,7 +35,7 @@ static void split(struct allocator *allocator, int32_t id, int64_t bytes)
     blocks[rest].before = id;
     blocks[rest].after = front->after;
     blocks[rest].pool = front->pool;
-    blocks[rest].size_class = 0;
+    blocks[rest].class = NULL;
     if (front->after)
         blocks[front->after].before = rest;
     front->after = rest;
@@ -52,7 +52,7 @@ static void hand_out(struct allocator *allocator, int32_t id, struct allocator_s
     use->allocated += block->bytes;
     if (block->bytes - size.bytes >= allocator->source->least_rest[size.pool]) {
         use->allocated += size.bytes - block->bytes;
-        block->size_class = size.size_class;
+        block->class = size.class;
         split(allocator, id, size.bytes);
     }
     count_peak(allocator, use->allocated);
@@ -62,8 +62,8 @@ struct allocator_size allocator_size(struct allocator *allocator, int64_t bytes)
 {
     bytes = bytes < MOST_BYTES ? round_up(bytes, UNIT_BYTES) : MOST_BYTES; /* above any limit */
     enum pool_kind kind = bytes <= SMALL_MOST_BYTES ? POOL_SMALL : POOL_LARGE;
-    int32_t size_class = bytes ? bestfit_class(&allocator->pool[kind].free, bytes) : 0;
-    return (struct allocator_size){bytes, size_class, kind};
+    struct size_class *class = bytes ? bestfit_class(&allocator->pool[kind].free, bytes) : NULL;
+    return (struct allocator_size){bytes, class, kind};
 }
 
 static int32_t grow(struct allocator *allocator, struct allocator_size size)
@@ -80,8 +80,8 @@ static int32_t grow(struct allocator *allocator, struct allocator_size size)
 static int32_t find(struct allocator *allocator, struct allocator_size size)
 {
     if (allocator->source->find)
-        return allocator->source->find(allocator, (enum pool_kind)size.pool, size.size_class);
-    return bestfit_take(&allocator->pool[size.pool].free, allocator->blocks.data, size.size_class);
+        return allocator->source->find(allocator, size.class);
+    return bestfit_take(allocator->blocks.data, size.class);
 }
 
 static inline int32_t take(struct allocator *allocator, struct allocator_size size)
@@ -102,7 +102,7 @@ static inline bool take_briefly(struct allocator *allocator, struct allocator_si
 {
     if (!size.bytes)
         return true;
-    int32_t id = bestfit_find(&allocator->pool[size.pool].free, size.size_class);
+    int32_t id = bestfit_find(size.class);
     if (!id)
         return false;
     int64_t bytes = allocator->blocks.data[id].bytes;

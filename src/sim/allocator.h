@@ -38,9 +38,11 @@ struct allocator *allocator_new(struct arena *keep, const struct allocator_optio
 /* Handles that are not a block's. */
 enum { ALLOCATOR_FULL = -1, ALLOCATOR_NOTHING = 0 };
 /* What a request for so many bytes is to this allocator, as long as it exists. */
+struct size_class;
 struct allocator_size {
     int64_t bytes; /* rounded up */
-    int32_t size_class, pool;
+    struct size_class *class;
+    int32_t pool;
 };
 struct allocator_size allocator_size(struct allocator *allocator, int64_t bytes);
 /* Returns a handle that is valid until it is freed: ALLOCATOR_NOTHING for 0 bytes, ALLOCATOR_FULL

@@ -60,24 +60,22 @@ static int64_t room_of(const struct allocator *allocator, int32_t id)
 
 /* Searches by ascending size as long as the next block has less room. Blocks that are passed over
  * are kept outside of bestfit meanwhile. */
-static int32_t find(struct allocator *allocator, enum pool_kind kind, int32_t size_class)
+static int32_t find(struct allocator *allocator, struct size_class *class)
 {
     struct memory_block *blocks = allocator->blocks.data;
-    struct bestfit *fit = &allocator->pool[kind].free;
-    int32_t best = bestfit_find(fit, size_class), passed = 0, next;
+    int32_t best = bestfit_find(class), passed = 0, next;
     if (!best)
         return 0;
-    bestfit_remove(fit, blocks, best);
-    while ((next = bestfit_find(fit, size_class)) &&
-           room_of(allocator, next) < room_of(allocator, best)) {
-        bestfit_remove(fit, blocks, next);
+    bestfit_remove(blocks, best);
+    while ((next = bestfit_find(class)) && room_of(allocator, next) < room_of(allocator, best)) {
+        bestfit_remove(blocks, next);
         blocks[best].next = passed;
         passed = best;
         best = next;
     }
     for (int32_t id = passed; id; id = next) {
         next = blocks[id].next;
-        bestfit_insert(fit, blocks, id);
+        bestfit_insert(blocks, id);
     }
     return best;
 }

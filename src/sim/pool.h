@@ -29,7 +29,7 @@ struct memory_source {
     int64_t least_rest[POOL_COUNT]; /* bytes: a smaller rest is not split off */
     void (*open)(struct allocator *allocator);
     /* A free block of at least so many bytes, removed from its bestfit; 0: there is none. NULL: the one that fits best. */
-    int32_t (*find)(struct allocator *allocator, enum pool_kind kind, int32_t size_class);
+    int32_t (*find)(struct allocator *allocator, struct size_class *class);
     /* The same with more memory; 0: no room. */
     int32_t (*grow)(struct allocator *allocator, enum pool_kind kind, int64_t bytes);
     /* returns what it can to the device */
@@ -115,18 +115,17 @@ static inline void block_absorb(struct allocator *allocator, int32_t id, int32_t
 static inline void block_list(struct allocator *allocator, int32_t id)
 {
     struct memory_block *blocks = allocator->blocks.data;
-    struct bestfit *fit = &allocator->pool[blocks[id].pool].free;
+    const struct size_class *class = blocks[id].class;
     blocks[id].state = BLOCK_FREE;
-    if (fit->classes.data[blocks[id].size_class].bytes != blocks[id].bytes)
-        blocks[id].size_class = bestfit_class(fit, blocks[id].bytes);
-    bestfit_insert(fit, blocks, id);
+    if (!class || class->in.bytes != blocks[id].bytes)
+        blocks[id].class = bestfit_class(&allocator->pool[blocks[id].pool].free, blocks[id].bytes);
+    bestfit_insert(blocks, id);
 }
 
 /* Removes it from the free blocks. */
 static inline void block_unlist(struct allocator *allocator, int32_t id)
 {
-    struct memory_block *blocks = allocator->blocks.data;
-    bestfit_remove(&allocator->pool[blocks[id].pool].free, blocks, id);
+    bestfit_remove(allocator->blocks.data, id);
 }
 
 static inline void block_join(struct allocator *allocator, int32_t id, int32_t neighbour)

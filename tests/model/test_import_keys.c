@@ -10,31 +10,20 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <jansson.h>
 #include <math.h>
 
+#include "held_lines.h"
 #include "model/import.h"
 #include "model/model.h"
-#include "one_arena.h"
-#include "rounds.h"
 
 static const char FOLDER[] = WEFT_SOURCE_DIR "/tests/data/hf";
 static const char FILE_NAME[] = WEFT_SOURCE_DIR "/tests/data/import/hf_keys.txt";
 
 /* ---- what is read ------------------------------------------------------------------------------ */
-
-static void hash_text(uint64_t *hash, const char *text)
-{
-    for (; *text; text++)
-        *hash = (*hash ^ (unsigned char)*text) * 1099511628211U;
-}
 
 /* To the seven digits that processors share. */
 static void hash_number(uint64_t *hash, double number)
@@ -129,7 +118,7 @@ static unsigned answer_to(const json_t *config)
     char *text = json_dumps(config, 0);
     struct doc *root, *options;
     struct model *model = NULL;
-    uint64_t hash = 14695981039346656037U;
+    uint64_t hash = HASH_BEGIN;
     assert_int_equal(doc_parse(scratch, "a/config.json", text, strlen(text), DOC_JSON, &root), 0);
     assert_int_equal(options_parse(scratch, NULL, &options), WEFT_OK);
     if (import_hf(scratch, "a/config.json", root, options, &model) == WEFT_OK)
@@ -206,61 +195,10 @@ static const char *lines_of(const char *name)
     return keys.lines;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static size_t names_in_order(const char **name, size_t most)
-{
-    DIR *folder = opendir(FOLDER);
-    size_t count = 0;
-    assert_non_null(folder);
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL && count < most;)
-        if (entry->d_name[0] != '.')
-            name[count++] = arena_copy_text(arena, entry->d_name);
-    closedir(folder);
-    qsort(name, count, sizeof *name, by_name);
-    return count;
-}
-
-/* Says which lines are not on file. */
-static int lines_changed(const char *lines, const char *golden)
-{
-    int changed = 0;
-    const char *kept =
-        strstr(golden, arena_printf(arena, "%.*s", (int)strcspn(lines, "\n"), lines));
-    if (kept && strncmp(kept, lines, strlen(lines)) == 0)
-        return 0;
-    for (char *rest = arena_copy_text(arena, lines), *line; (line = strsep(&rest, "\n")) && *line;)
-        if (!kept || !strstr(kept, line)) {
-            printf("%.*s: %s\n", (int)strcspn(lines, "\n"), lines, line);
-            changed++;
-        }
-    return changed ? changed : 1;
-}
-
 static void keys_count_as_they_did(void **state)
 {
     (void)state;
-    enum { MOST = 200 };
-    const char *name[MOST];
-    size_t count = names_in_order(name, MOST), len;
-    const char *record = getenv("WEFT_RECORD");
-    char *golden = arena_copy_text(arena, "");
-    int changed = 0, every = 100 / rounds_of(100);
-    if (!record)
-        assert_int_equal(file_read(arena, FILE_NAME, 1 << 22, &golden, &len), WEFT_OK);
-    FILE *out = record ? fopen(FILE_NAME, "w") : NULL;
-    for (size_t i = 0; i < count; i += (size_t)(every > 1 ? every : 1)) {
-        const char *lines = lines_of(name[i]);
-        if (lines && out)
-            fputs(lines, out);
-        else if (lines)
-            changed += lines_changed(lines, golden);
-    }
-    assert_true(!out || fclose(out) == 0);
-    assert_int_equal(changed, 0);
+    assert_int_equal(hold_lines(FOLDER, FILE_NAME, lines_of), 0);
 }
 
 int main(void)

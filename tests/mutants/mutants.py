@@ -43,8 +43,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = pathlib.Path(__file__).with_name("faults.txt")
 AT_LEAST = 0.95  # of the faults, noticed
-PATIENCE = 5  # times as long as the unchanged program took, and then it hangs
-LEAST_SECONDS = 20  # on a machine that does other things, too
+PATIENCE = 5  # times as much of the processor as the unchanged program took, and then it hangs
+LEAST_SECONDS = 20
+WAITS = 6  # times as long may pass, on a machine that does other things, too
 MEMORY_BYTES = 8 << 30  # a fault may ask for all there is
 CHECKS = ("explorer", "python", "page", "trace")  # tests of CTest that ask the built program or library
 FIELDS = ("fault", "file", "tests", "breaks", "-", "+", "equal")
@@ -202,6 +203,7 @@ class Copy:
         def limit():
             if program not in CHECKS:  # a browser reserves more than it takes
                 resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+                resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             os.setsid()
 
@@ -209,7 +211,7 @@ class Copy:
         process = subprocess.Popen(check if program in CHECKS else self.programs([program]), cwd=self.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    preexec_fn=limit)
         try:
-            process.output = process.communicate(timeout=seconds)[0].decode(errors="replace")
+            process.output = process.communicate(timeout=WAITS * seconds)[0].decode(errors="replace")
             return process
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
@@ -246,16 +248,20 @@ class Copy:
                 os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 
+def processor_seconds(begin, end):
+    return end.children_user + end.children_system - begin.children_user - begin.children_system
+
+
 def time_programs(copy, programs, memory):
-    """How long each may take. Each must pass without a fault; `memory` is a file of those that did before."""
+    """How much of the processor each may take. Each must pass without a fault; `memory` is a file of those that did before."""
     known = json.loads(memory.read_text()) if memory.is_file() else {}
     seconds = {program: known[program] for program in programs if program in known}
     for program in sorted(programs - seconds.keys()):
-        begin = time.monotonic()
+        begin = os.times()
         done = copy.run(program, 600)
         if done is None or done.returncode:
             sys.exit(f"{program} fails without any fault:\n{done.output[-2000:] if done else 'does not end'}")
-        seconds[program] = max(LEAST_SECONDS, PATIENCE * (time.monotonic() - begin))
+        seconds[program] = max(LEAST_SECONDS, PATIENCE * processor_seconds(begin, os.times()))
         memory.write_text(json.dumps({**known, **seconds}))
     return seconds
 

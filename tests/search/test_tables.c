@@ -250,6 +250,41 @@ static void ties_add_up(void **state)
     arena_free(scratch);
 }
 
+/* A tied weight whose copies are divided differently on one stage: the stage holds both, in a plan and in a row of its
+ * choices, which is as a candidate finds it. */
+static void unlike_ties_on_one_stage(void **state)
+{
+    struct setting *s = *state;
+    struct arena *scratch = arena_new();
+    struct model *model;
+    struct plan *plan[2];
+    struct estimator *e;
+    struct candidate *c;
+    struct estimate estimate, whole;
+    assert_int_equal(model_open("gpt3-1.3b", "layers: 2", &model), WEFT_OK);
+    for (int i = 0; i < 2; i++) {
+        struct degrees d = {.tp = i ? 2 : 4, .global_batch = 8, .micro_batch = i ? 1 : 2};
+        assert_int_equal(plan_from_degrees(model, s->cluster, &d, &plan[i]), WEFT_OK);
+    }
+    for (int64_t i = plan[0]->instances / 2; i < plan[0]->instances; i++)
+        if (!op_in_layer(model, &model->op[plan[0]->instance[i].op]))
+            assert_int_equal(plan_choose(plan[0], i, plan_choice(plan[1], i)), WEFT_OK);
+    struct estimate_settings settings = estimate_settings_of(plan[0]);
+    assert_int_equal(estimator_new(&settings, &e), WEFT_OK);
+    assert_int_equal(candidate_of_plan(e, plan[0], scratch, &c), WEFT_OK);
+    assert_int_equal(estimate_candidate(e, c, &estimate), WEFT_OK);
+    assert_int_equal(estimate_plan(e, plan[0], scratch, &whole), WEFT_OK);
+    double off = (double)estimate.peak_bytes / (double)whole.peak_bytes - 1;
+    print_message("tied weights of two layouts on a stage: memory %+.2f %% from the plan\n",
+                  100 * off);
+    assert_true(fabs(off) <= 1e-4);
+    estimator_free(e);
+    plan_free(plan[0]);
+    plan_free(plan[1]);
+    model_free(model);
+    arena_free(scratch);
+}
+
 /* ---- candidates that move -------------------------------------------------------------------- */
 
 static void same_estimate(const struct estimate *a, const struct estimate *b)
@@ -340,6 +375,7 @@ int main(void)
         cmocka_unit_test(runs_like_straight_sums),
         cmocka_unit_test(runs_add_up),
         cmocka_unit_test(ties_add_up),
+        cmocka_unit_test(unlike_ties_on_one_stage),
         cmocka_unit_test(moves_like_fresh_estimates),
         cmocka_unit_test(same_settings_share_an_estimator),
     };

@@ -97,6 +97,11 @@ int64_t own_scan_kept(const struct op *op, const int64_t *local, enum dtype dtyp
            floats * dtype_bytes(DTYPE_FP32);
 }
 
+int64_t own_conv1d_kept(const struct op *op, const int64_t *local)
+{
+    return (int64_t)operand_elements(op, &op->output, local) * dtype_bytes(DTYPE_FP32);
+}
+
 /* Places of a convolution's dims in its kind's row. */
 enum { CONV_BATCH, CONV_IN, CONV_OUT, CONV_HEIGHT, CONV_WIDTH };
 
@@ -112,6 +117,18 @@ static int64_t window_pixels(const struct op *op)
     return op->kernel[0] * op->kernel[1];
 }
 
+/* A product of matrices as they lie. */
+static bool is_plain(const struct op *op)
+{
+    return window_pixels(op) == 1 && op->stride[0] == 1 && op->stride[1] == 1;
+}
+
+bool convolution_is_laid_out(const struct op *op, const int64_t *local, enum dtype dtype)
+{
+    bool whole = local[CONV_HEIGHT] * local[CONV_WIDTH] % UNIT == 0;
+    return convolution_is_fused(op, local, dtype) && !(is_plain(op) && whole);
+}
+
 static int64_t fused_conv_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
 {
     int64_t image = op->input[0].size[2] * op->input[0].size[3];
@@ -119,8 +136,7 @@ static int64_t fused_conv_bytes(const struct op *op, const int64_t *local, enum 
     int64_t weights = local[CONV_OUT] * (local[CONV_IN] / op->groups) * window;
     int64_t inputs = ceil_div(local[CONV_IN], UNIT) * UNIT * image,
             outputs = local[CONV_OUT] * pixels;
-    bool plain = window == 1 && op->stride[0] == 1 && op->stride[1] == 1;
-    int64_t moved = plain ? 0 : local[CONV_BATCH] * (inputs + outputs);
+    int64_t moved = is_plain(op) ? 0 : local[CONV_BATCH] * (inputs + outputs);
     return (moved + weights) * dtype_bytes(dtype); /* (5) */
 }
 

@@ -72,14 +72,18 @@ struct own_scan own_scan(const struct op *op, const int64_t *local);
  * fp32 two numbers of each position of each head and four of each head of each sample and of all; of a delta rule one more of each
  * position of each head and two of each position of each group. */
 int64_t own_scan_kept(const struct op *op, const int64_t *local, enum dtype dtype);
+/* And of the convolution before it: the slope of SiLU at each output, in fp32. */
+int64_t own_conv1d_kept(const struct op *op, const int64_t *local);
 
 /* Of a convolution (run/kernels/cuda, conv.c): samples whose windows are columns at once, bytes of those, and (6). */
 struct own_columns {
     int64_t at_once, columns, bytes;
 };
 struct own_columns own_columns(const struct op *op, const int64_t *local, enum dtype dtype);
-/* Whether cuDNN is asked for a convolution with these local sizes. */
+/* Whether cuDNN is asked for a convolution with these local sizes; and whether it lays out channels side by side for it, which it does
+ * not where windows of one pixel make it a product and planes are whole numbers of 16 bytes. */
 bool convolution_is_fused(const struct op *op, const int64_t *local, enum dtype dtype);
+bool convolution_is_laid_out(const struct op *op, const int64_t *local, enum dtype dtype);
 
 /* Rows of a router's inputs that are widened to fp32 at once, (8). */
 int64_t own_router_rows(int64_t rows, int64_t inputs);

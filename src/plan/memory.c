@@ -203,13 +203,14 @@ unsigned plan_keeps(const struct plan *plan, const struct op *op)
     return unread ? op->keep & ~(unsigned)KEEP_INPUT_0 : op->keep;
 }
 
-/* Weft's own scans on a GPU keep what they read, and no inverse of a triangle. */
+/* Weft's own scans on a GPU keep what they read, and no inverse of a triangle; the convolutions before them keep slopes. */
 double plan_extra_bytes(const struct plan *plan, const struct op *op, const int64_t *local)
 {
     bool own = software_word(&plan->software, FACT_WORKSPACE) == WORKSPACE_WEFT;
-    bool scans = op->kind == OP_SCAN || op->kind == OP_DELTA;
-    return own && scans ? (double)own_scan_kept(op, local, plan->dtype)
-                        : op_extra_bytes(op, local, plan->dtype);
+    if (own && (op->kind == OP_SCAN || op->kind == OP_DELTA))
+        return (double)own_scan_kept(op, local, plan->dtype);
+    return own && op->kind == OP_CONV1D ? (double)own_conv1d_kept(op, local)
+                                        : op_extra_bytes(op, local, plan->dtype);
 }
 
 /* Experts' outputs are kept for the operator that combines them alone, which follows. */

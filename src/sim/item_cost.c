@@ -315,6 +315,7 @@ const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, en
             cost.ns = (int64_t)((double)cost.ns * last_share(plan, instance) *
                                 blocks_share(plan, instance, &work[0]));
             known->device = cost;
+            known->device.ns += own_kernels_ns(costs, instance, phase, &cost);
         } else
             known->device.ns += cost.ns;
         known->host_ns += work_host_ns(costs, own, &work[i]);

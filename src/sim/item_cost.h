@@ -58,6 +58,9 @@ double expert_pass_bytes(const struct plan *plan, int64_t instance, enum phase p
  * kernel for all of them, to begin and to merge (ring_kernels.c). */
 int64_t ring_kernels(const struct plan *plan, const struct item *item);
 int64_t ring_merge_ns(struct item_costs *costs, const struct item *item);
+/* What Weft's own kernels on a GPU take beyond a formula's answer for an operator's phase (own_kernels.c); it may be less than none. */
+int64_t own_kernels_ns(const struct item_costs *costs, int64_t instance, enum phase phase,
+                       const struct kernel_cost *cost);
 /* An operator's phase. */
 const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase);
 /* The host's time for an item that is an operator's phase, including what the policy requires. A

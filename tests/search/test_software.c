@@ -574,7 +574,8 @@ static void scratch_of_windows_and_scans(void **state)
                      1000 * 128 * 2 + (1 + 2 * 4000 + 8 + 8 + 2 * 8 * 3) * 4);
 }
 
-/* Others make a scan's input again from that of the convolution before it; Weft's own scans on a GPU keep it. */
+/* Others make a scan's input again from that of the convolution before it; Weft's own scans on a GPU keep it, and their convolutions
+ * the slope of each output in fp32. */
 static void own_scans_keep_what_they_read(void **state)
 {
     (void)state;
@@ -592,6 +593,11 @@ static void own_scans_keep_what_they_read(void **state)
     assert_true(plan_extra_bytes(other, scan, local) == op_extra_bytes(scan, local, other->dtype));
     assert_true(plan_kept_bytes(own, scan, local) - plan_kept_bytes(other, scan, local) ==
                 more - op_extra_bytes(scan, local, own->dtype));
+    const struct op *conv = model_op_of_kind(model, OP_CONV1D);
+    op_full_size(conv, 1, local);
+    more = 4.0 * (double)(conv->output.size[1] * conv->output.size[2]);
+    assert_true(plan_extra_bytes(own, conv, local) == more);
+    assert_true(plan_extra_bytes(other, conv, local) == op_extra_bytes(conv, local, other->dtype));
     plan_free(own);
     plan_free(other);
     cluster_free(cluster);

@@ -607,6 +607,70 @@ static void test_workspaces_of_frameworks(void **state)
     }
 }
 
+/* ResNet-50's convolution with such a window and so many outputs. */
+static int64_t find_conv(const struct plan *plan, int64_t window, int64_t outputs, int64_t pixels)
+{
+    for (int64_t i = 0; i < plan->instances; i++) {
+        const struct op *op = &plan->model->op[plan->instance[i].op];
+        if (op->kind == OP_CONV && op->kernel[0] == window && op->size[2] == outputs &&
+            op->size[3] == pixels && op->stride[0] == 1)
+            return i;
+    }
+    fail_msg("there is no such convolution");
+    return -1;
+}
+
+/* What a formula says of a kernel that reads and writes so many numbers of 16 bits. */
+static int64_t copy_ns(struct cost *cost, double elements)
+{
+    struct work work = {.kernel = KERNEL_ELEMENTWISE, .dtype = DTYPE_BF16};
+    work.shape[0] = (int64_t)elements;
+    work.read_bytes = work.write_bytes = 2 * elements;
+    return cost_on_device(cost, &work).ns;
+}
+
+/* With Weft's own kernels, or with others'. */
+static int64_t phase_ns(struct arena *arena, struct plan *plan, struct cost *cost, int64_t at,
+                        enum phase phase, bool own)
+{
+    plan->software.word[FACT_WORKSPACE] = own ? WORKSPACE_WEFT : WORKSPACE_NONE;
+    struct item_costs costs = item_costs_of(arena, plan, cost);
+    return item_cost(&costs, at, phase)->device.ns;
+}
+
+/* F4: Weft's convolutions lay out images, weights and outputs again, but for products of planes of whole 16 bytes: of 56 x 56
+ * pixels, not of 7 x 7. What was measured, as 3 x 3 windows of 32 images were, has that in it. */
+static void test_layouts_of_convolutions(void **state)
+{
+    (void)state;
+    static const struct {
+        double window, in, out, side;
+        bool laid_out;
+    } CASES[] = {{1, 64, 256, 56, false}, {1, 512, 2048, 7, true}, {3, 512, 512, 7, true}};
+    const double OWN_CONVOLUTION = 1.3; /* own_kernels.c, of the gradient of an input */
+    struct lab lab = open_lab("resnet-50", NULL, "hgx-h200:1x1", DTYPE_BF16, 32);
+    struct arena *arena = arena_new();
+    struct cost *cost;
+    assert_int_equal(cost_open(&lab.cluster->node.device, NULL, &cost), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        double pixels = 32 * CASES[i].side * CASES[i].side, in = CASES[i].in, out = CASES[i].out;
+        int64_t at =
+            find_conv(lab.plan, (int64_t)CASES[i].window, (int64_t)out, (int64_t)CASES[i].side);
+        int64_t other = phase_ns(arena, lab.plan, cost, at, PHASE_BACKWARD_INPUT, false);
+        int64_t own = phase_ns(arena, lab.plan, cost, at, PHASE_BACKWARD_INPUT, true);
+        double weights = in * out * CASES[i].window * CASES[i].window;
+        int64_t more = copy_ns(cost, pixels * in) + copy_ns(cost, pixels * out + weights);
+        double whole = OWN_CONVOLUTION * (double)(other + (CASES[i].laid_out ? more : 0));
+        assert_true(fabs((double)own - whole) <= 2);
+    }
+    int64_t at = find_conv(lab.plan, 3, 64, 56);
+    assert_int_equal(phase_ns(arena, lab.plan, cost, at, PHASE_FORWARD, true),
+                     phase_ns(arena, lab.plan, cost, at, PHASE_FORWARD, false));
+    cost_close(cost);
+    arena_free(arena);
+    close_lab(&lab);
+}
+
 /* Eight devices that share a state orthogonalise an eighth of its matrices each; AdamW none. */
 static void test_matrices_are_shared(void **state)
 {
@@ -644,6 +708,7 @@ int main(void)
         cmocka_unit_test(test_shared_inputs_are_cast_once),
         cmocka_unit_test(test_fp8_saves_what_was_measured),
         cmocka_unit_test(test_casts_of_software),
+        cmocka_unit_test(test_layouts_of_convolutions),
         cmocka_unit_test(test_gradients_are_added),
         cmocka_unit_test(test_host_of_software),
         cmocka_unit_test(test_tokens_are_regrouped),

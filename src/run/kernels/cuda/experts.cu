@@ -1,6 +1,6 @@
 /* experts.cu - mixtures of experts: who goes where, and rows that go there and back (kernels/cpu/experts.c, 1
  * and 2). */
-#include "../../device/cuda/elements.cuh"
+#include "columns.cuh"
 #include "expert_shape.h"
 
 /* ---- choices --------------------------------------------------------------------------------- */
@@ -198,25 +198,16 @@ __device__ void spread_biases(const T *bias, void *y, int in_fp32, int64_t count
     (const T *bias, void *y, int in_fp32, int64_t count, int64_t rows, int64_t experts, int64_t width)
 BOTH(spread_biases, SPREAD_BIASES, (bias, y, in_fp32, count, rows, experts, width))
 
-enum { LANES = 32, PHASES = 8 }; /* threads along columns, and along rows */
-
 /* Sums of an expert's rows in all samples: a block for each expert (blockIdx.y) and LANES columns. */
 template <class T>
 __device__ void bias_gradients(const T *dy, int64_t samples, int64_t rows, int64_t width, float *gradient)
 {
-    __shared__ float shared[PHASES][LANES];
-    int lane = threadIdx.x % LANES, phase = threadIdx.x / LANES;
-    int64_t column = (int64_t)blockIdx.x * LANES + lane, expert = blockIdx.y, experts = gridDim.y;
-    float sum = 0;
-    for (int64_t i = phase; column < width && i < samples * rows; i += PHASES)
-        sum += wide(dy[((i / rows * experts + expert) * rows + i % rows) * width + column]);
-    shared[phase][lane] = sum;
-    __syncthreads();
-    if (phase || column >= width)
-        return;
-    for (int i = 1; i < PHASES; i++)
-        sum += shared[i][lane];
-    gradient[expert * width + column] += sum;
+    int64_t column = own_column(1), expert = blockIdx.y, experts = gridDim.y;
+    float sum = sum_of_rows(column < width, 0, samples * rows, [&](int64_t i) {
+        return wide(dy[((i / rows * experts + expert) * rows + i % rows) * width + column]);
+    });
+    if (own_phase() == 0 && column < width)
+        gradient[expert * width + column] += sum;
 }
 #define BIAS_GRADIENTS(T)                                                                          \
     (const T *dy, int64_t samples, int64_t rows, int64_t width, float *gradient)

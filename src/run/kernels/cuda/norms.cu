@@ -4,7 +4,7 @@
  *   I1  Rows are whole numbers of 16 bytes, at most P * 32 of them; rows, gains and biases begin at such places.
  *   I2  Sums are taken in a fixed order.
  */
-#include "../../device/cuda/elements.cuh"
+#include "columns.cuh"
 
 static __device__ const float EPSILON = 1e-5F;
 enum { WARPS = 4, EACH = 8 }; /* rows of a block; numbers in 16 bytes */
@@ -121,19 +121,15 @@ static __device__ __forceinline__ void input(const bf16 *x, const bf16 *dy, cons
 
 /* ---- gradients of a layer norm's gain and bias, in one pass ----------------------------------- */
 
-enum { LANES = 32, PHASES = 8 }; /* threads along columns, and along rows */
-
 /* Sums of `each` rows by every block: of dy n first, of dy after all of those. */
 extern "C" __global__ void norm_columns(const bf16 *dy, const bf16 *x, const float *kept,
                                         int64_t rows, int64_t width, int64_t each, float *part)
 {
-    __shared__ float shared[2][PHASES][LANES * EACH];
-    int lane = threadIdx.x % LANES, phase = threadIdx.x / LANES;
-    int64_t column = ((int64_t)blockIdx.x * LANES + lane) * EACH, first = blockIdx.y * each;
+    int64_t column = own_column(EACH), first = blockIdx.y * each;
     int64_t end = first + each < rows ? first + each : rows;
     float gain[EACH] = {}, bias[EACH] = {};
 #pragma unroll 4
-    for (int64_t row = first + phase; row < end; row += PHASES) {
+    for (int64_t row = first + own_phase(); row < end; row += PHASES) {
         if (column >= width)
             break;
         float mean = kept[2 * row], rate = kept[2 * row + 1];
@@ -145,20 +141,15 @@ extern "C" __global__ void norm_columns(const bf16 *dy, const bf16 *x, const flo
             bias[k] += d.x[k];
         }
     }
-#pragma unroll
-    for (int k = 0; k < EACH; k++) {
-        shared[0][phase][k * LANES + lane] = gain[k];
-        shared[1][phase][k * LANES + lane] = bias[k];
-    }
-    __syncthreads();
-    if (phase > 1 || column >= width)
+    phase_sums(gain);
+    phase_sums(bias);
+    if (own_phase() || column >= width)
         return;
+    int64_t to = blockIdx.y * width + column, all = gridDim.y * width;
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
-        float all = 0;
-        for (int i = 0; i < PHASES; i++)
-            all += shared[phase][i][k * LANES + lane];
-        part[(phase * (int64_t)gridDim.y + blockIdx.y) * width + column + k] = all;
+        part[to + k] = gain[k];
+        part[all + to + k] = bias[k];
     }
 }
 
@@ -166,20 +157,12 @@ extern "C" __global__ void norm_columns(const bf16 *dy, const bf16 *x, const flo
 extern "C" __global__ void norm_column_sums(const float *part, int64_t parts, int64_t width,
                                             float *gain, float *bias)
 {
-    __shared__ float shared[PHASES][LANES];
-    int lane = threadIdx.x % LANES, phase = threadIdx.x / LANES;
-    int64_t column = (int64_t)blockIdx.x * LANES + lane;
-    float sum = 0, *to = blockIdx.y ? bias : gain;
+    int64_t column = own_column(1);
+    float *to = blockIdx.y ? bias : gain;
     part += blockIdx.y * parts * width;
-    for (int64_t i = phase; column < width && i < parts; i += PHASES)
-        sum += part[i * width + column];
-    shared[phase][lane] = sum;
-    __syncthreads();
-    if (phase || column >= width)
-        return;
-    for (int i = 1; i < PHASES; i++)
-        sum += shared[i][lane];
-    to[column] += sum;
+    float sum = sum_of_rows(column < width, 0, parts, [&](int64_t i) { return part[i * width + column]; });
+    if (own_phase() == 0 && column < width)
+        to[column] += sum;
 }
 
 /* ---- for the host (norms.c) ------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* rows.cu - kinds that see a row of features at a time: norms, the loss, embeddings; and sums of
  * columns. */
-#include "../../device/cuda/elements.cuh"
+#include "columns.cuh"
 
 /* ---- norms (kernels/cpu/norm.c, 1 to 3) ------------------------------------------------------ */
 
@@ -118,8 +118,6 @@ static __device__ __forceinline__ void load_columns(const T *from, float to[COLU
 
 /* ---- sums of columns: of `each` rows by every block, then of these --------------------------- */
 
-enum { LANES = 32, PHASES = 8 }; /* threads along columns, and along rows */
-
 /* COLUMNS columns of each of LANES threads at blockIdx.x, rows from blockIdx.y * each on. With x, what is
  * summed is dy n of a norm; else dy. */
 template <class T, int COLUMNS>
@@ -127,13 +125,11 @@ static __device__ __forceinline__ void sum_columns(const T *dy, const T *x, cons
                                                    int64_t rows, int64_t width, int64_t each,
                                                    int centred, float *part)
 {
-    __shared__ float shared[PHASES][LANES * COLUMNS];
-    int lane = threadIdx.x % LANES, phase = threadIdx.x / LANES;
-    int64_t column = ((int64_t)blockIdx.x * LANES + lane) * COLUMNS, first = blockIdx.y * each;
+    int64_t column = own_column(COLUMNS), first = blockIdx.y * each;
     int64_t end = first + each < rows ? first + each : rows;
     float sum[COLUMNS] = {};
 #pragma unroll 4
-    for (int64_t row = first + phase; row < end; row += PHASES) {
+    for (int64_t row = first + own_phase(); row < end; row += PHASES) {
         if (column >= width)
             break;
         float mean = x && centred ? kept[2 * row] : 0;
@@ -146,19 +142,12 @@ static __device__ __forceinline__ void sum_columns(const T *dy, const T *x, cons
         for (int k = 0; k < COLUMNS; k++)
             sum[k] += x ? d[k] * (n[k] - mean) * rate : d[k];
     }
-#pragma unroll
-    for (int k = 0; k < COLUMNS; k++)
-        shared[phase][k * LANES + lane] = sum[k];
-    __syncthreads();
-    if (phase || column >= width)
+    phase_sums(sum);
+    if (own_phase() || column >= width)
         return;
 #pragma unroll
-    for (int k = 0; k < COLUMNS; k++) {
-        float all = 0;
-        for (int i = 0; i < PHASES; i++)
-            all += shared[i][k * LANES + lane];
-        part[blockIdx.y * width + column + k] = all;
-    }
+    for (int k = 0; k < COLUMNS; k++)
+        part[blockIdx.y * width + column + k] = sum[k];
 }
 
 /* `packed`: rows are whole numbers of 16 bytes. */
@@ -178,19 +167,10 @@ BOTH(column_parts, COLUMN_PARTS, (dy, x, kept, rows, width, each, centred, packe
 
 extern "C" __global__ void column_sums(const float *part, int64_t parts, int64_t width, float *to)
 {
-    __shared__ float shared[PHASES][LANES];
-    int lane = threadIdx.x % LANES, phase = threadIdx.x / LANES;
-    int64_t column = (int64_t)blockIdx.x * LANES + lane;
-    float sum = 0;
-    for (int64_t i = phase; column < width && i < parts; i += PHASES)
-        sum += part[i * width + column];
-    shared[phase][lane] = sum;
-    __syncthreads();
-    if (phase || column >= width)
-        return;
-    for (int i = 1; i < PHASES; i++)
-        sum += shared[i][lane];
-    to[column] += sum;
+    int64_t column = own_column(1);
+    float sum = sum_of_rows(column < width, 0, parts, [&](int64_t i) { return part[i * width + column]; });
+    if (own_phase() == 0 && column < width)
+        to[column] += sum;
 }
 
 /* ---- the loss (kernels/cpu/loss.c) ----------------------------------------------------------- */

@@ -2,6 +2,7 @@
  *
  * Gradients of weights are summed in parts of the rows, then over these: in a fixed order (room.h, I2).
  */
+#include "cost/cost.h"
 #include "run/kernels/cuda/room.h"
 
 extern struct cuda_code CUDA_CODE_conv1d;
@@ -12,7 +13,12 @@ GPU_KERNEL(GATED_NORM_FORWARD, conv1d, "gated_norm_forward");
 GPU_KERNEL(GATED_NORM_INPUT, conv1d, "gated_norm_input");
 GPU_KERNEL(GATED_NORM_PARTS, conv1d, "gated_norm_parts");
 
-enum { THREADS = 256, LANES = 32 }; /* LANES: as in conv1d.cu */
+enum {
+    THREADS = 256,
+    LANES = 32,
+    STRIP = 16,
+    USUAL_TAPS = 4
+}; /* the last three: as in conv1d.cu */
 
 /* ---- convolution ----------------------------------------------------------------------------- */
 
@@ -30,8 +36,7 @@ static struct gpu_conv1d conv1d_of(const struct kernel_call *call)
 
 static int64_t conv1d_kept(const struct kernel_call *call)
 {
-    struct gpu_conv1d c = conv1d_of(call);
-    return c.rows * c.features * (int64_t)sizeof(float);
+    return own_conv1d_kept(call->op, call->size);
 }
 
 static int64_t conv1d_scratch(const struct kernel_call *call)
@@ -40,19 +45,26 @@ static int64_t conv1d_scratch(const struct kernel_call *call)
     return column_room(c.rows, c.features * (c.taps + 1));
 }
 
+static struct cuda_grid strip_grid(const struct gpu_conv1d *c)
+{
+    int64_t samples = c->seq ? c->rows / c->seq : 0;
+    return (struct cuda_grid){samples * ceil_div(c->seq, STRIP), ceil_div(c->features, THREADS), 1,
+                              THREADS, 0};
+}
+
 static void conv1d_forward(const struct kernel_call *call)
 {
     struct gpu_conv1d c = conv1d_of(call);
     const void *bias = call->op->weights > 1 ? call->weight[1] : NULL;
-    CUDA_LAUNCH(call->stream, &CONV1D_FORWARD, call->dtype, cuda_elements(c.rows * c.features),
-                &call->input[0], &call->weight[0], &bias, &call->output, &call->kept, &c);
+    CUDA_LAUNCH(call->stream, &CONV1D_FORWARD, call->dtype, strip_grid(&c), &call->input[0],
+                &call->weight[0], &bias, &call->output, &call->kept, &c);
 }
 
 static void conv1d_input(const struct kernel_call *call)
 {
     struct gpu_conv1d c = conv1d_of(call);
     if (call->input_gradient[0])
-        CUDA_LAUNCH(call->stream, &CONV1D_INPUT, call->dtype, cuda_elements(c.rows * c.features),
+        CUDA_LAUNCH(call->stream, &CONV1D_INPUT, call->dtype, strip_grid(&c),
                     &call->output_gradient, &call->kept, &call->weight[0], &call->input_gradient[0],
                     &c);
 }
@@ -62,7 +74,8 @@ static void conv1d_weight(const struct kernel_call *call)
     struct gpu_conv1d c = conv1d_of(call);
     int64_t parts = column_parts(c.rows), each = parts ? ceil_div(c.rows, parts) : 0;
     bool biased = call->op->weights > 1;
-    struct cuda_grid grid = {ceil_div(c.features, LANES), parts, c.taps + biased, THREADS, 0};
+    struct cuda_grid grid = {ceil_div(c.features, LANES), parts, ceil_div(c.taps, USUAL_TAPS),
+                             THREADS, 0};
     float *part = call->scratch, *bias = part + parts * c.features * c.taps;
     CUDA_LAUNCH(call->stream, &CONV1D_PARTS, call->dtype, grid, &call->input[0],
                 &call->output_gradient, &call->kept, &c, &each, &part);

@@ -1,8 +1,7 @@
 /* conv1d.cu - a causal depthwise convolution over a sequence with SiLU, and the gated norm (kernels/cpu/conv1d.c, 1 to 6). */
-#include "../../device/cuda/elements.cuh"
+#include "columns.cuh"
 
 static __device__ const float EPSILON = 1e-5F;
-enum { LANES = 32, PHASES = 8 }; /* threads along features, and along rows */
 
 static __device__ __forceinline__ float sigmoid(float x)
 {
@@ -16,76 +15,142 @@ struct conv1d {
     int64_t rows, seq, features, taps; /* rows: of all samples */
 };
 
+/* A thread has one feature of STRIP positions that follow each other: what a position reads the next ones read, too.
+ * Grid: strips of all samples, features. */
+enum { STRIP = 16, USUAL_TAPS = 4 };
+
+struct strip {
+    int64_t feature, begin; /* begin: of the sample, in rows */
+    int first, end;         /* positions */
+};
+
+static __device__ __forceinline__ strip own_strip(const conv1d &c)
+{
+    int strips = (int)((c.seq + STRIP - 1) / STRIP), sample = blockIdx.x / strips;
+    int first = blockIdx.x % strips * STRIP, end = first + STRIP;
+    return {(int64_t)blockIdx.y * blockDim.x + threadIdx.x, (int64_t)sample * c.seq, first,
+            end < (int)c.seq ? end : (int)c.seq};
+}
+
+/* What a feature is multiplied with; TAPS of them are held, of another number (0) none. */
+template <class T, int TAPS> struct taps_of {
+    float held[TAPS ? TAPS : 1];
+    const T *all;
+    __device__ __forceinline__ taps_of(const T *weight, int taps, int64_t f) : all(weight + f * taps)
+    {
+#pragma unroll
+        for (int k = 0; k < TAPS; k++)
+            held[k] = wide(all[k]);
+    }
+    __device__ __forceinline__ float at(int k) const
+    {
+        return TAPS ? held[TAPS ? k : 0] : wide(all[k]);
+    }
+};
+
+template <int TAPS, class T>
+static __device__ __forceinline__ void forward_strip(const T *x, const T *weight, const T *bias, T *y, float *slope,
+                                                     const conv1d &c)
+{
+    const int taps = TAPS ? TAPS : (int)c.taps;
+    strip own = own_strip(c);
+    if (own.feature >= c.features)
+        return;
+    taps_of<T, TAPS> weights(weight, taps, own.feature);
+    float begin = bias ? wide(bias[own.feature]) : 0;
+    int64_t at = own.begin * c.features + own.feature;
+#pragma unroll 4
+    for (int t = own.first; t < own.end; t++) {
+        float z = begin;
+#pragma unroll
+        for (int k = 0; k < taps; k++)
+            if (t - taps + 1 + k >= 0)
+                z += weights.at(k) * wide(x[at + (t - taps + 1 + k) * c.features]);
+        float s = sigmoid(z);
+        y[at + t * c.features] = narrow<T>(z * s);
+        slope[at + t * c.features] = s * (1 + z * (1 - s));
+    }
+}
+
 template <class T>
 __device__ void conv1d_forward(const T *x, const T *weight, const T *bias, T *y, float *slope,
                                const conv1d &c)
 {
-    for (int64_t i = thread_index(); i < c.rows * c.features; i += thread_count()) {
-        int64_t row = i / c.features, f = i - row * c.features, t = row % c.seq;
-        float z = bias ? wide(bias[f]) : 0;
-        for (int64_t k = c.taps - 1, from = t; k >= 0 && from >= 0; k--, from--)
-            z += wide(weight[f * c.taps + k]) * wide(x[i - (t - from) * c.features]);
-        float s = sigmoid(z);
-        y[i] = narrow<T>(z * s);
-        slope[i] = s * (1 + z * (1 - s));
-    }
+    if (c.taps == USUAL_TAPS)
+        forward_strip<USUAL_TAPS>(x, weight, bias, y, slope, c);
+    else
+        forward_strip<0>(x, weight, bias, y, slope, c);
 }
 #define CONV1D_FORWARD(T)                                                                          \
     (const T *x, const T *weight, const T *bias, T *y, float *slope, conv1d c)
 BOTH(conv1d_forward, CONV1D_FORWARD, (x, weight, bias, y, slope, c))
 
+template <int TAPS, class T>
+static __device__ __forceinline__ void input_strip(const T *dy, const float *slope, const T *weight, T *dx, const conv1d &c)
+{
+    const int taps = TAPS ? TAPS : (int)c.taps;
+    strip own = own_strip(c);
+    if (own.feature >= c.features)
+        return;
+    taps_of<T, TAPS> weights(weight, taps, own.feature);
+    int64_t at = own.begin * c.features + own.feature;
+#pragma unroll 4
+    for (int t = own.first; t < own.end; t++) {
+        float sum = 0;
+#pragma unroll
+        for (int ahead = 0; ahead < taps; ahead++) {
+            int64_t from = at + (t + ahead) * c.features;
+            if (t + ahead < (int)c.seq)
+                sum += weights.at(taps - 1 - ahead) * wide(dy[from]) * slope[from];
+        }
+        dx[at + t * c.features] = narrow<T>(sum);
+    }
+}
+
 template <class T>
 __device__ void conv1d_input(const T *dy, const float *slope, const T *weight, T *dx, const conv1d &c)
 {
-    for (int64_t i = thread_index(); i < c.rows * c.features; i += thread_count()) {
-        int64_t row = i / c.features, f = i - row * c.features, t = row % c.seq;
-        float sum = 0;
-        for (int64_t ahead = 0; ahead < c.taps && t + ahead < c.seq; ahead++) {
-            int64_t at = i + ahead * c.features;
-            sum += wide(weight[f * c.taps + c.taps - 1 - ahead]) * wide(dy[at]) * slope[at];
-        }
-        dx[i] = narrow<T>(sum);
-    }
+    if (c.taps == USUAL_TAPS)
+        input_strip<USUAL_TAPS>(dy, slope, weight, dx, c);
+    else
+        input_strip<0>(dy, slope, weight, dx, c);
 }
 #define CONV1D_INPUT(T) (const T *dy, const float *slope, const T *weight, T *dx, conv1d c)
 BOTH(conv1d_input, CONV1D_INPUT, (dy, slope, weight, dx, c))
 
-/* A block's rows summed over its phases; the threads of the first phase have them. */
-static __device__ __forceinline__ float phase_sum(float x)
-{
-    __shared__ float shared[PHASES][LANES];
-    int lane = threadIdx.x % LANES, phase = threadIdx.x / LANES;
-    shared[phase][lane] = x;
-    __syncthreads();
-    for (int i = 1; phase == 0 && i < PHASES; i++)
-        x += shared[i][lane];
-    return x;
-}
-
-/* Gradients of tap blockIdx.z, and after the last one of the bias, from `each` rows: (part, feature, tap), and after all of
- * those (part, feature). */
+/* Gradients of USUAL_TAPS taps from blockIdx.z times as many on, and of the bias, from `each` rows: (part, feature, tap), and
+ * after all of those (part, feature). */
 template <class T>
 __device__ void conv1d_parts(const T *x, const T *dy, const float *slope, const conv1d &c,
                              int64_t each, float *part)
 {
-    int64_t f = (int64_t)blockIdx.x * LANES + threadIdx.x % LANES, k = blockIdx.z;
-    int64_t first = blockIdx.y * each, end = first + each < c.rows ? first + each : c.rows;
-    float sum = 0;
-    for (int64_t row = first + threadIdx.x / LANES; f < c.features && row < end; row += PHASES) {
-        int64_t at = row * c.features + f, back = c.taps - 1 - k;
+    int64_t f = own_column(1), first = blockIdx.y * each, end = first + each < c.rows ? first + each : c.rows;
+    int taps = (int)c.taps, begin = blockIdx.z * USUAL_TAPS;
+    float sum[USUAL_TAPS + 1] = {}; /* the last: of the bias */
+#pragma unroll 2
+    for (int64_t row = first + own_phase(); row < end; row += PHASES) {
+        if (f >= c.features)
+            break;
+        int64_t at = row * c.features + f;
+        int t = (int)((uint64_t)row <= UINT32_MAX ? (uint32_t)row % (uint32_t)c.seq : row % c.seq);
         float dz = wide(dy[at]) * slope[at];
-        if (k == c.taps)
-            sum += dz;
-        else if (row % c.seq >= back)
-            sum += dz * wide(x[at - back * c.features]);
+        sum[USUAL_TAPS] += dz;
+#pragma unroll
+        for (int k = 0; k < USUAL_TAPS; k++) {
+            int back = taps - 1 - begin - k;
+            if (back >= 0 && t >= back)
+                sum[k] += dz * wide(x[at - back * c.features]);
+        }
     }
-    sum = phase_sum(sum);
-    if (threadIdx.x >= LANES || f >= c.features)
+    phase_sums(sum);
+    if (own_phase() || f >= c.features)
         return;
-    if (k < c.taps)
-        part[(blockIdx.y * c.features + f) * c.taps + k] = sum;
-    else
-        part[(gridDim.y * c.taps + blockIdx.y) * c.features + f] = sum;
+#pragma unroll
+    for (int k = 0; k < USUAL_TAPS; k++)
+        if (begin + k < taps)
+            part[(blockIdx.y * c.features + f) * taps + begin + k] = sum[k];
+    if (blockIdx.z == 0)
+        part[(gridDim.y * taps + blockIdx.y) * c.features + f] = sum[USUAL_TAPS];
 }
 #define CONV1D_PARTS(T)                                                                            \
     (const T *x, const T *dy, const float *slope, conv1d c, int64_t each, float *part)
@@ -150,16 +215,13 @@ __device__ void gated_norm_parts(const T *x, const T *z, const T *dy, const floa
                                  int64_t positions, int64_t groups, int64_t width, int64_t each,
                                  float *part)
 {
-    int64_t f = (int64_t)blockIdx.x * LANES + threadIdx.x % LANES, features = groups * width;
+    int64_t f = own_column(1), features = groups * width;
     int64_t first = blockIdx.y * each, end = first + each < positions ? first + each : positions;
-    float sum = 0;
-    for (int64_t row = first + threadIdx.x / LANES; f < features && row < end; row += PHASES) {
+    float sum = sum_of_rows(f < features, first, end, [&](int64_t row) {
         float gate = wide(z[row * features + f]), in = wide(x[row * features + f]);
-        sum += wide(dy[row * features + f]) * in * gate * sigmoid(gate) *
-               rate[row * groups + f / width];
-    }
-    sum = phase_sum(sum);
-    if (threadIdx.x < LANES && f < features)
+        return wide(dy[row * features + f]) * in * gate * sigmoid(gate) * rate[row * groups + f / width];
+    });
+    if (own_phase() == 0 && f < features)
         part[blockIdx.y * features + f] = sum;
 }
 #define GATED_NORM_PARTS(T)                                                                        \

@@ -138,15 +138,21 @@ static __device__ __forceinline__ void local_states(const scan_shape &s, const s
                                                     const scan_room &room, bool backward)
 {
     __shared__ double logs[SCAN_TILE];
+    __shared__ float factor[SCAN_TILE];
     spot at = head_spot(s, blockIdx.x);
     int64_t first_p = (int64_t)blockIdx.y * SCAN_TILE, first_n = (int64_t)blockIdx.z * SCAN_TILE;
     float *rows = tile_at(0), *columns = tile_at(1);
     piece sum = {};
     load_logs(logs, s, room, at);
     __syncthreads();
+    if (threadIdx.x < SCAN_TILE) {
+        int i = (int)threadIdx.x;
+        float step = k.step[has_position(s, at, i) ? step_at(s, at, i) : 0];
+        factor[i] = backward ? left_from_begin(logs, i) : left_at_end(logs, i) * step;
+    }
+    __syncthreads();
     fill_tile(rows, [&](int i, int p) {
-        return backward ? left_from_begin(logs, i) * gradient_of<T>(s, g, at, i, first_p + p)
-                        : left_at_end(logs, i) * value_of<T>(s, k, room, at, i, first_p + p);
+        return factor[i] * (backward ? gradient_of<T>(s, g, at, i, first_p + p) : input_of<T>(s, k, at, i, first_p + p));
     });
     fill_tile(columns, [&](int i, int n) { return feature_of<T>(s, k, at, backward, i, first_n + n); });
     __syncthreads();

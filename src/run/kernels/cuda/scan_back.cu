@@ -70,7 +70,7 @@ static __device__ __forceinline__ void inputs(const scan_shape &s, const scan_ke
 struct shared_work {
     float *keys, *queries;          /* features of the tile */
     float *left, *right;            /* operands */
-    float *by_outputs, *by_errors;  /* Z and X */
+    float *by_outputs, *by_errors;  /* Z and X, of all heads so far: what they are multiplied with is the group's */
     float *rows, *columns, *part;   /* S to i, j to M: addends of (10) */
     float *inside;                  /* pairs of (10) */
     double *logs;
@@ -86,7 +86,7 @@ static __device__ __forceinline__ float error_of(const scan_shape &s, const scan
     return there ? x : 0;
 }
 
-/* Z, or X of (8), and in w.left what they give to the pairs of (10). */
+/* Z, or X of (8), added to those of earlier heads, and in w.left what they give to the pairs of (10). */
 template <class T>
 static __device__ __forceinline__ void pair_gradients(const scan_shape &s, const scan_kept &k, const gpu_scan_gradients &g,
                                                       const scan_room &room, const spot &at, const shared_work &w,
@@ -105,29 +105,42 @@ static __device__ __forceinline__ void pair_gradients(const scan_shape &s, const
     float *to = of_errors ? w.by_errors : w.by_outputs;
     each_number(sum, [&](int i, int j, float &x) {
         bool counts = of_errors ? j < i : j <= i;
-        float pair = of_errors ? -key_pair(s, room, at, w.logs, i, j) : query_pair(s, room, at, w.logs, i, j);
-        w.left[i * SCAN_STEP + j] = j < i ? pair * x : 0;
-        to[i * SCAN_STEP + j] = counts ? left_between(w.logs, i, j) * x : 0;
+        float own = counts ? left_between(w.logs, i, j) * x : 0;
+        float pair = (of_errors ? room.keys : room.queries)[pairs_index(s, at) + i * SCAN_TILE + j];
+        w.left[i * SCAN_STEP + j] = j < i ? (of_errors ? -pair : pair) * own : 0;
+        to[i * SCAN_STEP + j] += own;
     });
     __syncthreads();
 }
 
-/* Sums over pairs j < t <= i of what pair_gradients left (I3): first along each row, then down. */
+/* Sums over pairs j < t <= i of what pair_gradients left (I3): along each row, of which a lane has two numbers, then down a
+ * warp's rows, then over warps. Pairs count once: in the blocks of the state's first tile. */
 static __device__ __forceinline__ void sum_pairs(const shared_work &w)
 {
-    int t = threadIdx.x;
-    float sum = 0;
-    for (int j = 0; t < SCAN_TILE && j < SCAN_TILE; j++) {
-        float x = w.left[t * SCAN_STEP + j];
-        w.left[t * SCAN_STEP + j] = sum;
-        sum += x;
+    const int ROWS = SCAN_TILE * 32 / SCAN_THREADS;
+    int lane = threadIdx.x % 32, first = threadIdx.x / 32 * ROWS;
+    float down[2] = {};
+    if (blockIdx.y)
+        return;
+#pragma unroll 4
+    for (int i = first; i < first + ROWS; i++) {
+        float2 own = *(const float2 *)(w.left + i * SCAN_STEP + 2 * lane);
+        float along = own.x + own.y;
+#pragma unroll
+        for (int apart = 1; apart < 32; apart *= 2) {
+            float other = __shfl_up_sync(0xffffffffu, along, apart);
+            along += lane >= apart ? other : 0;
+        }
+        float before = __shfl_up_sync(0xffffffffu, along, 1);
+        before = lane ? before : 0;
+        down[0] += 2 * lane <= i ? before : 0;
+        down[1] += 2 * lane < i ? before + own.x : 0;
     }
+    __syncwarp();
+    *(float2 *)(w.left + first * SCAN_STEP + 2 * lane) = make_float2(down[0], down[1]);
     __syncthreads();
-    sum = 0;
-    for (int i = t; i < SCAN_TILE; i++)
-        sum += w.left[i * SCAN_STEP + t];
-    if (t < SCAN_TILE)
-        w.inside[t] += sum;
+    for (int row = 0; threadIdx.x < SCAN_TILE && row < SCAN_TILE; row += ROWS)
+        w.inside[threadIdx.x] += w.left[row * SCAN_STEP + threadIdx.x];
     __syncthreads();
 }
 
@@ -156,11 +169,12 @@ static __device__ __forceinline__ void through_state(const scan_shape &s, const 
 static __device__ __forceinline__ float through_chunk(const scan_shape &s, const scan_room &room, const spot &at,
                                                       const shared_work &w)
 {
+    const int EACH = SCAN_THREADS / SCAN_TILE;
     float sum = 0;
-    for (int64_t i = threadIdx.x; i < s.depth * SCAN_TILE; i += SCAN_THREADS) {
-        int64_t p = i / SCAN_TILE, n = w.first + i % SCAN_TILE;
+    int64_t n = w.first + threadIdx.x % SCAN_TILE;
+#pragma unroll 8
+    for (int p = threadIdx.x / SCAN_TILE; p < (int)s.depth; p += EACH)
         sum += state_of(s, room.back, at, p, n) * state_of(s, room.marks, at, p, n);
-    }
     return block_sum(sum) * left_from_begin(w.logs, SCAN_TILE - 1);
 }
 
@@ -173,10 +187,9 @@ static __device__ __forceinline__ void write_held(const scan_shape &s, const sca
     float sum = through;
     if (t >= SCAN_TILE)
         return;
-    for (int i = t; i < SCAN_TILE; i++)
-        sum += w.rows[i];
-    for (int j = 0; j < t; j++)
-        sum += w.columns[j];
+#pragma unroll 16
+    for (int i = 0; i < SCAN_TILE; i++)
+        sum += i >= t ? w.rows[i] : w.columns[i];
     room.held[blockIdx.y * all + chunk_index(s, at) * SCAN_TILE + t] = sum + w.inside[t];
 }
 
@@ -192,21 +205,13 @@ static __device__ __forceinline__ void add_head(const scan_shape &s, const scan_
     __syncthreads();
     pair_gradients<T>(s, k, g, room, at, w, false);
     sum_pairs(w);
-    tile_product<T, false, false>(dc, w.by_outputs, w.keys);
-    tile_product<T, true, false>(db, w.by_outputs, w.queries);
     if (s.delta) {
-        piece less = {};
         pair_gradients<T>(s, k, g, room, at, w, true);
         sum_pairs(w);
-        tile_product<T, false, false>(less, w.by_errors, w.keys);
-        tile_product<T, true, false>(less, w.by_errors, w.keys);
         through_state<T>(
             s, room, at, w, room.marks, w.keys, w.rows, db,
             [&](int i, int64_t p) { return error_of(s, k, room, at, i, p); },
             [&](int i) { return -left_from_begin(w.logs, i); });
-#pragma unroll
-        for (int i = 0; i < 32; i++)
-            (&db.c[0][0][0])[i] -= (&less.c[0][0][0])[i];
     }
     through_state<T>(
         s, room, at, w, room.marks, w.queries, w.rows, dc,
@@ -216,10 +221,24 @@ static __device__ __forceinline__ void add_head(const scan_shape &s, const scan_
         s, room, at, w, room.back, w.keys, w.columns, db,
         [&](int i, int64_t p) { return value_of<T>(s, k, room, at, i, p); },
         [&](int i) { return left_at_end(w.logs, i); });
-    if (blockIdx.y && threadIdx.x < SCAN_TILE)
-        w.inside[threadIdx.x] = 0; /* pairs count once */
     write_held(s, room, at, w, through_chunk(s, room, at, w));
     __syncthreads();
+}
+
+/* What goes through the pairs of all heads, (7) and (8). */
+template <class T>
+static __device__ __forceinline__ void add_pairs(const scan_shape &s, const shared_work &w, piece &db, piece &dc)
+{
+    tile_product<T, false, false>(dc, w.by_outputs, w.keys);
+    tile_product<T, true, false>(db, w.by_outputs, w.queries);
+    if (!s.delta)
+        return;
+    piece less = {};
+    tile_product<T, false, false>(less, w.by_errors, w.keys);
+    tile_product<T, true, false>(less, w.by_errors, w.keys);
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+        (&db.c[0][0][0])[i] -= (&less.c[0][0][0])[i];
 }
 
 static __device__ __forceinline__ shared_work work_memory(int64_t first)
@@ -261,12 +280,15 @@ static __device__ __forceinline__ void shared_gradients(const scan_shape &s, con
     piece db = {}, dc = {};
     fill_tile(w.keys, [&](int i, int n) { return feature_of<T>(s, k, at, false, i, w.first + n); });
     fill_tile(w.queries, [&](int i, int n) { return feature_of<T>(s, k, at, true, i, w.first + n); });
+    fill_tile(w.by_outputs, [](int, int) { return 0.0F; });
+    fill_tile(w.by_errors, [](int, int) { return 0.0F; });
     for (at.head = 0; at.head < s.heads; at.head++) {
         at.number = at.group * s.heads + at.head;
         add_head<T>(s, k, g, room, at, w, db, dc);
     }
     if (!g.all)
         return;
+    add_pairs<T>(s, w, db, dc);
     leave_shared<T>(s, g, room, at, w, db, false);
     leave_shared<T>(s, g, room, at, w, dc, true);
 }

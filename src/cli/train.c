@@ -137,12 +137,17 @@ done:
     return status;
 }
 
+static bool computes_on_host(const struct train_arguments *arguments)
+{
+    const char *device = arguments->training.device;
+    return !device || strcmp(device, "cpu") == 0;
+}
+
 /* What the runtime does, so that what it holds is held against the right prediction: whether it measures the norm of all
  * gradients; on a GPU the facts of its own software, and gradients in fp32 whatever the policy says. */
 static void take_own_facts(const struct train_arguments *arguments, struct plan *plan)
 {
-    const char *device = arguments->training.device;
-    bool cpu = !device || strcmp(device, "cpu") == 0;
+    bool cpu = computes_on_host(arguments);
     if (!cpu && software_is_default(&plan->software))
         software_from_text("weft-cuda", &plan->software);
     if (!cpu && plan->policy == POLICY_MIXED)
@@ -187,7 +192,7 @@ static int run(struct train_arguments *arguments, struct plan *plan)
     take_signals();
     bool launched = launched_rank() && !arguments->ranks;
     weft_status status = WEFT_OK;
-    if (rank_speaks())
+    if (rank_speaks() && computes_on_host(arguments))
         status = tell_memory(plan, launched ? launched_here() : cluster_devices(plan->cluster));
     if (rank_speaks() && teller.out)
         expect(plan, &teller);

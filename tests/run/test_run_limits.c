@@ -222,11 +222,49 @@ static void test_failures_at_any_time(void **state)
     assert_true(failed > 0);
 }
 
+/* Opens one rank, and closes it. */
+static weft_status open_once(void *context)
+{
+    const struct run_options *options = context;
+    struct rank *rank = NULL;
+    weft_status status = run_open(options, &rank);
+    run_close(rank);
+    return status;
+}
+
+/* What ranks are predicted to hold counts as this process's memory where it is that, and not on a device that has its own. */
+static void test_memory_of_devices_apart_is_their_own(void **state)
+{
+    (void)state;
+    struct row row = {"", GPT, 1, {.micro_batch = 2048, .global_batch = 2048}, NULL};
+    struct plan *plan = plan_of_row(&row);
+    struct compute_device device = CPU_DEVICE;
+    struct kernels kernels = CPU_KERNELS;
+    device.shared = false;
+    request_limit(32 << 20);
+    for (int apart = 0; apart < 2; apart++) {
+        struct hub *hub = hub_new(1, NULL);
+        struct run_options options = lab_options(plan->model);
+        kernels.device = apart ? &device : &CPU_DEVICE;
+        options.plan = plan;
+        options.kernels = &kernels;
+        options.transport = transport_threads(hub, 0);
+        assert_int_equal(request_run(open_once, &options), apart ? WEFT_OK : WEFT_FAILURE);
+        if (!apart)
+            assert_non_null(strstr(weft_last_error()->message, "this needs more than 32.0 MiB"));
+        options.transport->kind->close(options.transport);
+        hub_free(hub);
+    }
+    request_limit(0);
+    plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_is_counted),
         cmocka_unit_test(test_memory_is_as_predicted),
+        cmocka_unit_test(test_memory_of_devices_apart_is_their_own),
         cmocka_unit_test(test_trace_keeps_the_order_of_the_graph),
         cmocka_unit_test(test_refusals_say_why),
         cmocka_unit_test(test_a_failure_ends_all_ranks),

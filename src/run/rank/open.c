@@ -127,7 +127,9 @@ weft_status run_open(const struct run_options *options, struct rank **out)
         options->plan,
         &(struct compile_options){FOLD_NEVER, .executed = true, .norm = measures_norm(r)}, &graph));
     r->graph = graph;
-    TRY(request_reserve(stage_peak_bytes(graph, graph->device[options->transport->rank].stage)));
+    if (rank_device(r)->shared) /* a GPU's own memory says when it is full */
+        TRY(request_reserve(
+            stage_peak_bytes(graph, graph->device[options->transport->rank].stage)));
     r->instances = options->plan->instances;
     r->uses = graph->uses->use_first[r->instances];
     r->micro_batches = (int32_t)plan_micro_batches(options->plan);

@@ -19,13 +19,18 @@ import time
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
-# name: family, layers, hidden, heads, key/value heads, feed-forward, vocabulary, sequence, samples, Weft's model
+# name: family, layers, hidden, heads, key/value heads, feed-forward, vocabulary, sequence, samples, Weft's model and flags; with
+# --recompute full, PyTorch recomputes every layer, too
 MODELS = {
     "gpt2": ("gpt", 12, 768, 12, 12, 3072, 50257, 1024, 16, ["gpt2"]),
     "gpt2-xl": ("gpt", 48, 1600, 25, 25, 6400, 50257, 1024, 8, ["gpt2-xl"]),
     "llama-1b": ("llama", 16, 2048, 32, 8, 8192, 128256, 2048, 4, ["llama3.2-1b"]),
+    "llama-1b-8k": ("llama", 16, 2048, 32, 8, 8192, 128256, 8192, 1, ["llama3.2-1b"]),
     "llama-8b-4": ("llama", 4, 4096, 32, 8, 14336, 128256, 4096, 1, ["llama3-8b", "--set", "layers=4"]),
+    "llama-8b-24": ("llama", 24, 4096, 32, 8, 14336, 128256, 2048, 2,
+                    ["llama3-8b", "--set", "layers=24", "--recompute", "full"]),
 }
 
 
@@ -63,8 +68,9 @@ def turned(x, turns):
 
 
 class Model(nn.Module):
-    def __init__(self, family, layers, hidden, heads, kv_heads, feed, vocabulary, seq):
+    def __init__(self, family, layers, hidden, heads, kv_heads, feed, vocabulary, seq, recomputed):
         super().__init__()
+        self.recomputed = recomputed
         self.tokens = nn.Embedding(vocabulary, hidden)
         self.positions = nn.Embedding(seq, hidden) if family == "gpt" else None
         self.blocks = nn.ModuleList(Block(family, hidden, heads, kv_heads, feed) for _ in range(layers))
@@ -83,15 +89,16 @@ class Model(nn.Module):
             x = x + self.positions.weight[: ids.shape[1]]
         turns = None if self.positions is not None else (self.cos, self.sin)
         for block in self.blocks:
-            x = block(x, turns)
+            x = checkpoint(block, x, turns, use_reentrant=False) if self.recomputed else block(x, turns)
         logits = self.head(self.norm(x))
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1))
 
 
 def torch_rate(row, steps, compiled):
-    family, layers, hidden, heads, kv_heads, feed, vocabulary, seq, samples, _ = row
+    family, layers, hidden, heads, kv_heads, feed, vocabulary, seq, samples, weft_model = row
     torch.manual_seed(1)
-    model = Model(family, layers, hidden, heads, kv_heads, feed, vocabulary, seq).cuda()
+    with torch.device("cuda"):
+        model = Model(family, layers, hidden, heads, kv_heads, feed, vocabulary, seq, "--recompute" in weft_model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     run = torch.compile(model) if compiled else model
     ids = torch.randint(vocabulary, (samples, seq), device="cuda")

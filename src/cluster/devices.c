@@ -50,7 +50,15 @@
 #define V100_RATES   RATES(15.7, 0, 125, 0, 0, 0)
 #define A100_RATES   RATES(19.5, 156, 312, 312, 0, 0)
 #define HOPPER_RATES RATES(66.9, 494.7, 989.4, 989.4, 1978.9, 0)
-#define CDNA3_RATES  RATES(163.4, 653.7, 1307.4, 1307.4, 2614.9, 0)
+/* One of the two dies (GCDs) of an MI250X, each of which is a device of its own: half of what its datasheet says of both. Products of
+ * fp32 have matrix units, twice as fast as vectors; there is neither TF32 nor fp8. */
+#define CDNA2_RATES                                                                                \
+    .flops = {[DTYPE_FP32] = 47.85 * TERA,                                                         \
+              [DTYPE_TF32] = 47.85 * TERA,                                                         \
+              [DTYPE_FP16] = 191.5 * TERA,                                                         \
+              [DTYPE_BF16] = 191.5 * TERA},                                                        \
+    .vector_flops = 23.95 * TERA
+#define CDNA3_RATES RATES(163.4, 653.7, 1307.4, 1307.4, 2614.9, 0)
 
 /* A row: name, architecture, memory and its bandwidth, rates, bandwidth to the host, L2 (of AMD's devices the Infinity
  * Cache), units (streaming multiprocessors, compute units), source. */
@@ -144,6 +152,9 @@ static const struct device DEVICES[] = {
     GPU("RTX-PRO-6000", "blackwell-rtx", MIB(97887), 1597 * GB_PER_S,
         RATES(120, 250, 500, 500, 1000, 2000), HOST_PCIE5, MIB(128), 188,
         "NVIDIA RTX PRO 6000 Blackwell Server Edition datasheet"),
+    /* Of its memory, what ROCm shows of a die; the L2 of a die (CDNA 2 whitepaper). */
+    GPU("MI250X-GCD", "cdna2", MIB(65520), 1638.4 * GB_PER_S, CDNA2_RATES, HOST_PCIE4, MIB(8), 110,
+        "AMD Instinct MI250X datasheet, half of a module"),
     GPU("MI300X", "cdna3", MIB(196592), 5300 * GB_PER_S, CDNA3_RATES, HOST_PCIE5, MIB(256), 304,
         "AMD Instinct MI300X datasheet"),
     GPU("MI325X", "cdna3", MIB(262128), 6000 * GB_PER_S, CDNA3_RATES, HOST_PCIE5, MIB(256), 304,

@@ -16,6 +16,7 @@ static const char *const LINK_KINDS[] = {
 _Static_assert(COUNT_OF(LINK_KINDS) == LINK_KIND_COUNT, "a link kind without a name");
 
 static const struct wire_words WIRES[] = {
+    {"cdna2", "xgmi", "XG", "xGMI", "xGMI links"},
     {"cdna3", "xgmi", "XG", "xGMI", "xGMI links"},
     {"cdna4", "xgmi", "XG", "xGMI", "xGMI links"},
     {NULL, "nvlink", "NV", "NVLink", "NVLinks"},

@@ -141,15 +141,16 @@ static bool pools_fault(struct finding *f)
         int32_t last = cluster_pool_of(cluster, stage->first_device + stage->devices - 1);
         if (first == last && !f->plan->stage_run)
             continue;
-        if (f->plan->stage_run)
+        if (f->plan->stage_run) {
             fault(f, FAULT_STAGE, s, "the device order spreads every stage over all pools");
-        else
-            fault(f, FAULT_STAGE, s,
-                  arena_printf(f->keep,
-                               "stage %d lies on %s and on %s: a stage computes on devices "
-                               "of one type",
-                               s, cluster_pool_name(cluster, first),
-                               cluster_pool_name(cluster, last)));
+            return with_hint(f, "leave the order out: stages then follow each other, each on "
+                                "devices of one pool");
+        }
+        fault(f, FAULT_STAGE, s,
+              arena_printf(f->keep,
+                           "stage %d lies on %s and on %s: a stage computes on devices "
+                           "of one type",
+                           s, cluster_pool_name(cluster, first), cluster_pool_name(cluster, last)));
         return with_hint(f, arena_printf(f->keep,
                                          "use --pp %lld or a multiple of it, for stages of %lld "
                                          "devices or fewer, one after the other",

@@ -283,6 +283,11 @@ static void test_every_device_is_complete(void **state)
         assert_true(device->source && device->arch);
         assert_ptr_equal(device_find(device->name), device);
     }
+    /* A die of an MI250X: no fp8, and half of the module's 383 TFLOP/s, 3.2768 TB/s and 220 units. */
+    const struct device *die = device_find("MI250X-GCD");
+    assert_true(die->flops[DTYPE_FP8] == 0 && die->flops[DTYPE_BF16] == 191.5e12);
+    assert_true(die->memory_bytes_per_s == 1638.4e9 && die->units == 110);
+    assert_string_equal(link_name(die, LINK_NVLINK), link_name(device_find("MI300X"), LINK_NVLINK));
     assert_ptr_equal(device_find("a100-sxm4-80gb"), device_find("A100-SXM4-80GB"));
     assert_null(device_find("A100"));
 }

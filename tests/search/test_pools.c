@@ -217,6 +217,14 @@ static void stages_stay_in_a_pool(void **state)
                         "use --pp 2 or a multiple of it, for stages of 2 devices or fewer, one "
                         "after the other");
     plan_free(plan);
+    plan = plan_of(&o, (struct degrees){.dp = 2, .pp = 2, .global_batch = 8, .order = "tp-pp-dp"});
+    assert_int_equal(plan_check(plan), WEFT_BAD_INPUT);
+    assert_string_equal(weft_last_error()->message,
+                        "the device order spreads every stage over all pools");
+    assert_string_equal(weft_last_error()->hint,
+                        "leave the order out: stages then follow each other, each on devices of "
+                        "one pool");
+    plan_free(plan);
     close_both(&o);
 }
 

@@ -6,6 +6,20 @@
 
 enum { MOST_AXES = 3 };
 
+/* Whether the device is the first of those that hold the same. */
+static inline bool layout_is_first_copy(const struct layout *layout, int64_t device)
+{
+    for (int64_t i = layout->digits - 1; i >= 0; i--) {
+        const struct layout_digit *digit = &layout->digit[i];
+        if (digit->hold == HOLD_COPY && device % digit->degree)
+            return false;
+        if (digit->hold <= HOLD_ON && device % digit->degree != HOLD_ON - digit->hold)
+            return false; /* it has none of it */
+        device /= digit->degree;
+    }
+    return true;
+}
+
 static inline int64_t shape_elements(int64_t axes, const int64_t *shape)
 {
     int64_t elements = 1;

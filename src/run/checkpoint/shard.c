@@ -69,19 +69,6 @@ struct shard shard_of_operand(const struct op *op, const struct operand *operand
     return shard_of_layout(operand->axes, operand->size, padded, &layout, device);
 }
 
-bool layout_is_first_copy(const struct layout *layout, int64_t device)
-{
-    for (int64_t i = layout->digits - 1; i >= 0; i--) {
-        const struct layout_digit *digit = &layout->digit[i];
-        if (digit->hold == HOLD_COPY && device % digit->degree)
-            return false;
-        if (digit->hold <= HOLD_ON && device % digit->degree != HOLD_ON - digit->hold)
-            return false; /* it has none of it */
-        device /= digit->degree;
-    }
-    return true;
-}
-
 static const char *shape_fault(const struct shard *shard, int64_t *elements)
 {
     *elements = 1;

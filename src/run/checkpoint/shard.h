@@ -38,8 +38,6 @@ struct shard shard_of_layout(int64_t axes, const int64_t *shape, const int64_t *
 /* A weight's, or another operand's without samples, under its operator's split. */
 struct shard shard_of_operand(const struct op *op, const struct operand *operand,
                               const struct split *split, int64_t device);
-/* Whether the device is the first of those that hold the same: the one that saves it. */
-bool layout_is_first_copy(const struct layout *layout, int64_t device);
 /* NULL, or what is wrong with it: "has a digit that ...". */
 const char *shard_fault(const struct shard *shard);
 

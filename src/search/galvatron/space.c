@@ -189,21 +189,6 @@ bool strategy_equal(const struct strategy *a, const struct strategy *b)
     return same;
 }
 
-const int WAY_DIMS[WAY_COUNT] = {
-    [WAY_TP] = SPLIT_COPY, [WAY_DP] = DIM_BATCH,  [WAY_SDP] = DIM_BATCH,
-    [WAY_CP] = DIM_SEQ,    [WAY_EP] = DIM_EXPERT,
-};
-
-struct choice strategy_choice(const struct strategy *strategy, const int dim_of[WAY_COUNT])
-{
-    _Static_assert((int)WAY_COUNT <= (int)MAX_SPLIT_PARTS, "a strategy longer than a split");
-    struct choice choice = {
-        .split = split_none(), .shard = strategy->shard, .recompute = strategy->recompute};
-    for (int32_t i = 0; i < strategy->levels; i++)
-        split_add(&choice.split, dim_of[strategy->level[i].way], strategy->level[i].degree);
-    return choice;
-}
-
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* "4f*"; the empty text if the way is not used. */

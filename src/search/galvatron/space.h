@@ -59,13 +59,6 @@ bool strategy_equal(const struct strategy *a, const struct strategy *b);
  * SDP, the third field is their sum, "1-1-2+4f*". */
 const char *strategy_text(struct arena *keep, const struct strategy *strategy, int64_t pp);
 
-/* One operator's choice: every way is a split of the dim it has for this operator (SPLIT_COPY: its
- * devices hold the same). What TP splits depends on the operator: out, in, head, vocab. */
-struct choice strategy_choice(const struct strategy *strategy, const int dim_of[WAY_COUNT]);
-/* The dim that each way splits in any operator; TP, which differs between operators, is
- * SPLIT_COPY. */
-extern const int WAY_DIMS[WAY_COUNT];
-
 /* ---- spaces ---------------------------------------------------------------------------------- */
 
 enum space_flag {

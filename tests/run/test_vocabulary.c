@@ -517,9 +517,27 @@ static void a_text_is_encoded_when_opened(void **state)
     assert_refused(token_source_open(path, &options, &source), WEFT_BAD_INPUT, "is not text");
 }
 
+/* Every code point is of the class that Python's unicodedata 14.0.0 gives it: the counts, and FNV-1a of all classes. */
+static void code_points_are_of_their_class(void **state)
+{
+    (void)state;
+    int64_t count[CLASS_SPACE + 1] = {0};
+    uint32_t hash = 2166136261U;
+    for (uint32_t code = 0; code < 0x110000; code++) {
+        enum letter_class class = letter_class_of(code);
+        count[class]++;
+        hash = (hash ^ (uint32_t)class) * 16777619U;
+    }
+    assert_int_equal(count[CLASS_LETTER], 131756);
+    assert_int_equal(count[CLASS_NUMBER], 1791);
+    assert_int_equal(count[CLASS_SPACE], 25);
+    assert_int_equal(hash, 0xc296ad08U);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(code_points_are_of_their_class),
         cmocka_unit_test(text_is_cut_into_pieces),
         cmocka_unit_test(pieces_are_pythons),
         cmocka_unit_test(classes_are_unicodes),

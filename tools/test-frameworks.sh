@@ -6,7 +6,8 @@
 #
 #   tools/test-frameworks.sh WEFT FOLDER [--against RELEASE=SOURCE_TREE]...
 #
-# What the index lacks is read from a source tree: megatron-0.16.1, torchtitan-main, galvatron-2.4.0, galvatron-3.0.
+# What the index lacks is read from a source tree: megatron-0.16.1, torchtitan-main, galvatron-2.4.0, galvatron-3.0,
+# aceso-2024 (microsoft/SuperScaler, branch Aceso).
 # FOLDER is kept, so that a second run installs nothing.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/frameworks" && pwd)

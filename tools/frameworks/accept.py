@@ -15,7 +15,8 @@ import sys
 from cases import EXPORTED, PLANS, ROOT, cases, list_of, target_of
 
 HERE = pathlib.Path(__file__).resolve().parent
-INSTALLED = ("deepspeed", "fsdp")  # in the virtual environment; the others come apart
+INSTALLED = ("deepspeed", "fsdp", "dtensor")  # in the virtual environment; the others come apart
+READERS = {"dtensor": "fsdp"}  # scripts that are run alike
 ENVIRONMENT = {"torchtitan-main": "newer"}  # with a newer PyTorch
 
 
@@ -45,7 +46,7 @@ def accepted(framework, release, folder, tree, files):
         return {name: f"not tried: --against {release}=SOURCE_TREE" for name in files}
     rows = "".join(f"{name} {devices} {path}\n" for name, (devices, path) in files.items())
     with open(folder / f"{release}.log", "w") as log:
-        done = subprocess.run([folder / ENVIRONMENT.get(release, "venv") / "bin/python", "-B", HERE / f"accept_{framework}.py", *([str(tree)] if tree else [])],
+        done = subprocess.run([folder / ENVIRONMENT.get(release, "venv") / "bin/python", "-B", HERE / f"accept_{READERS.get(framework, framework)}.py", *([str(tree)] if tree else [])],
                               input=rows, stdout=subprocess.PIPE, stderr=log, text=True)
     return dict(row.split("\t", 1) for row in done.stdout.splitlines()) or {
         name: f"the reader ended with {done.returncode}: see {release}.log" for name in files}

@@ -1,4 +1,4 @@
-"""The script for FSDP2: run for some steps on CPUs, with gloo in place of NCCL; a larger plan is run dry.
+"""The scripts for FSDP2 and DTensor: run for some steps on CPUs, with gloo in place of NCCL; a larger plan is run dry.
 
     accept_fsdp.py < list
 """

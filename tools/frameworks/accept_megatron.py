@@ -68,11 +68,25 @@ def groups(args):
         expert_tensor_parallel_size=args.expert_tensor_parallel_size, create_gloo_process_groups=False)
 
 
+def layers_by_pattern(args):
+    """Every part of a pattern with bars has layers that HybridModel builds."""
+    from megatron.core.models.hybrid.hybrid_layer_allocation import parse_hybrid_pattern, validate_segment_layers
+
+    parts = parse_hybrid_pattern(args.hybrid_layer_pattern).main_pattern.split("|")
+    dealt = sum(len(validate_segment_layers(part)) for part in parts)
+    pieces = args.virtual_pipeline_model_parallel_size or 1
+    assert len(parts) == args.pipeline_model_parallel_size * pieces, f"{len(parts)} parts"
+    assert dealt == args.num_layers, f"{dealt} of {args.num_layers} layers are in some part"
+
+
 def layers_of_parts(args, config):
     """Every piece of every stage has its layers, and all have all; a layout was checked with the configuration."""
     from megatron.core.transformer.transformer_block import get_num_layers_to_build
 
     if args.pipeline_model_parallel_layout:
+        return
+    if getattr(args, "hybrid_layer_pattern", None):
+        layers_by_pattern(args)
         return
     pieces = args.virtual_pipeline_model_parallel_size
     dealt = sum(get_num_layers_to_build(config, vp_stage=piece, pp_rank=stage)

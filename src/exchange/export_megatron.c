@@ -56,17 +56,32 @@ static bool all_equal(const int64_t *values, int64_t count)
     return true;
 }
 
-static void add_pipeline(struct lines *a, const struct plan *plan, const struct degrees *d)
+/* "M-M*|-M-M/ME/ME": a bar ends a part, a slash begins a depth that predicts another token. */
+static const char *pattern_text(struct arena *keep, const struct plan *plan,
+                                const struct model_shape *s, const int64_t *layers)
+{
+    const char *text = "", *at = s->pattern;
+    for (int32_t p = 0; p < plan->parts; at += layers[p++])
+        text = arena_printf(keep, "%s%s%.*s", text, p ? "|" : "", (int)layers[p], at);
+    for (int64_t depth = 0; depth < s->mtp; depth++)
+        text = arena_printf(keep, "%s/%s", text, s->mtp_pattern);
+    return text;
+}
+
+static void add_pipeline(struct lines *a, const struct plan *plan, const struct degrees *d,
+                         const struct model_shape *s)
 {
     const int64_t *layers = layers_before_loss(a->keep, plan);
     add_above_one(a, "pipeline-model-parallel-size", d->pp);
     if (d->stage_run)
         add_flag(a, "use-tp-pp-dp-mapping");
+    if (s->pattern[0])
+        add_word(a, "hybrid-layer-pattern", pattern_text(a->keep, plan, s, layers));
     if (d->pp == 1)
         return;
-    if (!all_equal(layers, plan->parts))
+    if (!s->pattern[0] && !all_equal(layers, plan->parts))
         add_word(a, "pipeline-model-parallel-layout", parts_text(a->keep, plan, layers));
-    else
+    else if (!s->pattern[0])
         add_above_one(a, "num-virtual-stages-per-pipeline-rank", d->pieces);
     if (d->pieces > 1 && plan_round(plan) != d->pp)
         add_int(a, "microbatch-group-size-per-virtual-pipeline-stage", plan_round(plan));
@@ -232,9 +247,10 @@ static void add_precision(struct lines *a, const struct plan *plan)
 }
 
 /* Whether exchanges of tokens overlap with computation; Megatron-LM refuses that with full recomputation. */
-static bool hides_tokens(const struct plan *plan, const struct degrees *d)
+static bool hides_tokens(const struct plan *plan, const struct degrees *d,
+                         const struct model_shape *s)
 {
-    return plan_schedule(plan)->ahead && d->recompute != RECOMPUTE_FULL;
+    return plan_schedule(plan)->ahead && d->recompute != RECOMPUTE_FULL && !s->pattern[0];
 }
 
 /* megatron/core/transformer/transformer_config.py, cp_comm_type */
@@ -260,7 +276,7 @@ static void add_context(struct lines *a, const struct plan *plan, const struct d
                                 (long long)d->cp_heads, (long long)(d->cp / d->cp_heads)));
 }
 
-static void add_plan(struct lines *a, const struct recognised *r)
+static void add_plan(struct lines *a, const struct recognised *r, const struct model_shape *s)
 {
     const struct degrees *d = &r->degrees;
     const struct plan *plan = r->plan;
@@ -276,11 +292,11 @@ static void add_plan(struct lines *a, const struct recognised *r)
     add_above_one(a, "expert-model-parallel-size", d->ep);
     if (d->etp && d->etp != d->tp)
         add_int(a, "expert-tensor-parallel-size", d->etp);
-    if (hides_tokens(plan, d))
+    if (hides_tokens(plan, d, s))
         add_flag(a, "overlap-moe-expert-parallel-comm");
     if ((plan->overlap & OVERLAP_SHARED) && plan_could_hide_shared(plan))
         add_flag(a, "moe-shared-expert-overlap");
-    add_pipeline(a, plan, d);
+    add_pipeline(a, plan, d, s);
     add_recompute(a, r);
     add_offload(a, &r->degrees);
     add_sharding(a, plan, d);
@@ -349,7 +365,7 @@ weft_status megatron_lines(struct export_job *job, const char **out)
         shape.copies = (enum token_copies)software_word(&job->plan->software,
                                                         FACT_DISPATCH); /* as it is told */
     add_model(&a, &shape, job->found.degrees.tp);
-    add_plan(&a, &job->found);
+    add_plan(&a, &job->found, &shape);
     add_training(&a);
     const char *lines = arena_printf(job->keep, "%s%s", join(job->keep, &a.lines),
                                      implementation_comment(job->keep, &shape));
@@ -366,7 +382,10 @@ done:
 const char *megatron_script(const struct export_job *job)
 {
     const struct release_words *words = &job->target->words;
-    return strcmp(job->plan->model->family, "bert") == 0 ? words->encoder_program : words->program;
+    const char *family = job->plan->model->family;
+    return strcmp(family, "bert") == 0     ? words->encoder_program
+           : strcmp(family, "hybrid") == 0 ? words->pattern_program
+                                           : words->program;
 }
 
 /* A tokenizer without words numbers the end of a text after its vocabulary; BERT has no data of its own making. */

@@ -43,7 +43,7 @@ static void add_attention(struct lines *a, const struct model_shape *s)
             add_flag(a, "group-query-attention");
             add_int(a, "num-query-groups", s->kv_heads);
         }
-        if (s->head_dim * s->heads != s->hidden)
+        if (s->heads && s->head_dim * s->heads != s->hidden)
             add_int(a, "kv-channels", s->head_dim);
     }
     add_word(a, "attention-backend", flash ? "flash" : "unfused");
@@ -150,10 +150,32 @@ static void add_experts(struct lines *a, const struct model_shape *s)
         add_flag(a, "moe-enable-deepep");
 }
 
+/* The specification of its layers has no default (hybrid_builders.py); a depth is run again for each further token. */
+static void add_pattern(struct lines *a, const struct model_shape *s)
+{
+    if (s->family != SHAPE_HYBRID)
+        return;
+    add_flag(a, "is-hybrid-model");
+    add_flag(a, "spec megatron.core.models.hybrid.hybrid_layer_specs hybrid_stack_spec");
+    if (s->scan_heads) {
+        add_int(a, "mamba-num-heads", s->scan_heads);
+        add_int(a, "mamba-head-dim", s->scan_depth);
+        add_int(a, "mamba-num-groups", s->scan_groups);
+        add_int(a, "mamba-state-dim", s->scan_state);
+    }
+    if (s->latent)
+        add_int(a, "moe-latent-size", s->latent);
+    if (s->mtp)
+        add_flag(a, "mtp-use-repeated-layer");
+    if (s->relu)
+        add_flag(a, "squared-relu");
+}
+
 static void add_blocks(struct lines *a, const struct model_shape *s)
 {
     bool decoder = s->family == SHAPE_LLAMA || s->family == SHAPE_MOE;
-    if (decoder)
+    bool pattern = s->family == SHAPE_HYBRID;
+    if (decoder || (pattern && !s->layer_norm))
         add_word(a, "normalization", "RMSNorm");
     if (s->clamped) {
         add_flag(a, "quick-geglu");
@@ -183,12 +205,14 @@ void add_model(struct lines *a, const struct model_shape *s, int64_t tp)
 {
     add_int(a, "num-layers", s->layers);
     add_int(a, "hidden-size", s->hidden);
-    add_int(a, "ffn-hidden-size", s->ffn ? s->ffn : s->expert_ffn);
-    add_int(a, "num-attention-heads", s->heads);
+    int64_t ffn = s->ffn ? s->ffn : s->expert_ffn;
+    add_int(a, "ffn-hidden-size", ffn ? ffn : 4 * s->hidden);
+    add_int(a, "num-attention-heads", s->heads ? s->heads : 1); /* demanded of all models */
     add_attention(a, s);
     add_latent(a, s);
     add_positions(a, s);
     add_blocks(a, s);
+    add_pattern(a, s);
     add_experts(a, s);
     if (s->mtp)
         add_int(a, "mtp-num-layers", s->mtp);

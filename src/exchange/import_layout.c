@@ -83,6 +83,8 @@ weft_status layout_read(struct arena *keep, const struct arguments *a, int64_t l
     *part_layers = NULL;
     *pieces = argument_int(a, "num-virtual-stages-per-pipeline-rank", 1);
     int64_t per_part = argument_int(a, "num-layers-per-virtual-pipeline-stage", 0);
+    if (pattern_argument(a) && strchr(argument_word(a, pattern_argument(a), ""), '|'))
+        return pattern_parts(keep, a, pp, pieces, part_layers);
     if (argument_given(a, "pipeline-model-parallel-layout"))
         return read_layout(keep, a, layers, pp, pieces, part_layers);
     if (per_part > 0 && pp > 0)

@@ -2,6 +2,7 @@
  *
  *   LayerNorm               gpt, with --swiglu or --multi-latent-attention or neither; bert under pretrain_bert.py
  *   RMSNorm with SwiGLU     llama; with --num-experts moe
+ *   layers by a pattern     hybrid (import_pattern.c)
  *
  * A feature that the family lacks becomes a note if it costs little (biases or dropout of a llama); one
  * that changes the model is refused.
@@ -63,12 +64,10 @@ static weft_status read_family(struct shape_reading *r)
         if (has(r, MISSING[i].argument))
             return argument_error(r->a, MISSING[i].argument, NULL, "--%s: no model of Weft has %s",
                                   MISSING[i].argument, MISSING[i].what);
-    static const char *const PATTERNS[] = {"hybrid-override-pattern", "hybrid-layer-pattern"};
-    for (size_t i = 0; i < COUNT_OF(PATTERNS); i++)
-        if (has(r, PATTERNS[i]))
-            return argument_error(r->a, PATTERNS[i], "write a model file of the family hybrid",
-                                  "--%s: layers by a pattern are not read from arguments",
-                                  PATTERNS[i]);
+    if (pattern_argument(r->a)) {
+        r->s->family = SHAPE_HYBRID;
+        return WEFT_OK;
+    }
     bool rms = is(r, "normalization", "RMSNorm"), gated = is_gated(r);
     bool clamped = has(r, "quick-geglu");
     if (rms ? !gated : clamped)
@@ -108,7 +107,10 @@ static weft_status read_sizes(struct shape_reading *r)
 {
     struct model_shape *s = r->s;
     weft_status status;
-    TRY(need(r, "num-layers", &s->layers));
+    if (s->family == SHAPE_HYBRID)
+        TRY(pattern_read(r->a, s));
+    else
+        TRY(need(r, "num-layers", &s->layers));
     TRY(need(r, "hidden-size", &s->hidden));
     TRY(need(r, "num-attention-heads", &s->heads));
     TRY(need(r, "seq-length", &s->seq));
@@ -332,7 +334,8 @@ static void read_latent(struct shape_reading *r)
 static weft_status read_experts(struct shape_reading *r)
 {
     struct model_shape *s = r->s;
-    if (s->family != SHAPE_MOE && s->family != SHAPE_GPT)
+    bool pattern = s->family == SHAPE_HYBRID;
+    if (s->family != SHAPE_MOE && s->family != SHAPE_GPT && !pattern)
         return WEFT_OK;
     s->experts = argument_int(r->a, "num-experts", 0);
     s->top_k = argument_int(r->a, "moe-router-topk", 2);
@@ -344,6 +347,8 @@ static weft_status read_experts(struct shape_reading *r)
         return WEFT_OK;
     s->capacity = s->family == SHAPE_MOE ? real_of(r, "moe-expert-capacity-factor", 0) : 0;
     read_routing(r);
+    if (pattern)
+        return WEFT_OK; /* which says what layers have experts */
     weft_status status = frequency_read(r->keep, r->a, s);
     if (!status && s->family == SHAPE_GPT && (s->first_dense || s->moe_every > 1))
         status = argument_error(r->a, "moe-layer-freq", NULL,
@@ -364,8 +369,10 @@ weft_status shape_of_arguments(struct arena *keep, const struct arguments *argum
     read_positions(&r);
     read_blocks(&r);
     read_latent(&r);
-    out->mtp = argument_int(arguments, "mtp-num-layers", 0);
+    out->mtp = argument_int(arguments, "mtp-num-layers", out->mtp);
     TRY(read_experts(&r));
+    if (out->family == SHAPE_HYBRID)
+        TRY(pattern_blocks_read(arguments, out));
     TRY(read_window(&r));
 done:
     return status;

@@ -364,6 +364,7 @@ const char *argument_unread(const struct arguments *arguments)
                                          "no-gradient-accumulation-fusion",
                                          "ckpt-format",
                                          "exp-avg-sq-dtype",
+                                         "is-hybrid-model",
                                          "fp4-recipe"};
     for (size_t i = 0; i < arguments->list.len; i++) {
         const struct argument *argument = &arguments->list.data[i];

@@ -96,6 +96,15 @@ weft_status argument_error(const struct arguments *arguments, const char *name, 
 /* The number of layers of each part; NULL if all have the same number (import_layout.c). */
 weft_status layout_read(struct arena *keep, const struct arguments *arguments, int64_t layers,
                         int64_t pp, int64_t *pieces, int64_t **part_layers);
+/* The argument with layers by a pattern, in any release; NULL: there is none (import_pattern.c). */
+const char *pattern_argument(const struct arguments *arguments);
+/* Reads "M-M*|-M-M/ME/ME": letters, those of one depth, and how many depths. */
+weft_status pattern_read(const struct arguments *arguments, struct model_shape *shape);
+/* The letters of each part that a bar ends; NULL: there are no bars. */
+weft_status pattern_parts(struct arena *keep, const struct arguments *arguments, int64_t pp,
+                          int64_t *pieces, int64_t **part_layers);
+/* State space, norm and activation of such layers. */
+weft_status pattern_blocks_read(const struct arguments *arguments, struct model_shape *shape);
 /* Reads "([0]*3+[1]*58)" or a number into first_dense and moe_every. */
 weft_status frequency_read(struct arena *scratch, const struct arguments *arguments,
                            struct model_shape *shape);

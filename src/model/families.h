@@ -61,6 +61,21 @@ enum {
         {"document_spread", FIELD_REAL, offsetof(type, document_spread), .min = 0, .max = 100}
 #define OPTION_SKEW(type)                                                                          \
     {"expert_skew", FIELD_REAL, offsetof(type, expert_skew), .min = 0, .max = 10}
+/* How experts are chosen and balanced: the `routing` of an options' struct. */
+#define OPTION_ROUTING(type)                                                                       \
+    {"router", FIELD_CHOICE, offsetof(type, routing.scores), .choices = ROUTER_WORDS},             \
+        {"router_groups", FIELD_INT, offsetof(type, routing.groups), .min = 0,                     \
+         .max = MOST_EXPERTS},                                                                     \
+        {"router_group_top_k", FIELD_INT, offsetof(type, routing.group_top_k), .min = 0,           \
+         .max = MOST_EXPERTS},                                                                     \
+        {"router_scale", FIELD_REAL, offsetof(type, routing.scale), .min = 0, .max = 1e6},         \
+        {"expert_skew", FIELD_REAL, offsetof(type, routing.skew), .min = 0, .max = 10},            \
+        {"balance", FIELD_CHOICE, offsetof(type, routing.balance), .choices = BALANCE_WORDS},      \
+        {"balance_weight", FIELD_REAL, offsetof(type, routing.balance_weight), .min = 0,           \
+         .max = 1e6},                                                                              \
+    {                                                                                              \
+        "balance_bias", FIELD_BOOL, offsetof(type, routing.balance_bias)                           \
+    }
 #define OPTION_SHARE(type, name) {#name, FIELD_REAL, offsetof(type, name), .min = 0, .max = 1}
 
 /* The rows that the option table of a plain transformer begins with. */

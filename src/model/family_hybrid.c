@@ -29,7 +29,8 @@ struct hybrid_options {
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
     int64_t mamba_heads, mamba_dim, state, groups, expand, conv, chunk;
     int64_t document, experts, top_k, expert_ffn, shared_ffn, latent, mtp;
-    double document_spread, expert_skew, dropout;
+    double document_spread, dropout;
+    struct routing routing;
     bool tied, bias;
     int dispatch; /* enum token_copies */
     int norm, positions, activation, attention, loss, dtype;
@@ -46,6 +47,7 @@ static const struct hybrid_options DEFAULTS = {.mtp_pattern = "*E",
                                                .conv = 4,
                                                .chunk = 128,
                                                .top_k = 2,
+                                               .routing = {ROUTING_DEFAULTS},
                                                .dtype = DTYPE_BF16};
 
 static const char *const NORMS[] = {"rms", "layer", NULL};
@@ -76,7 +78,7 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct hybrid_options, top_k, MOST_EXPERTS),
     OPTION_COUNT(struct hybrid_options, expert_ffn, MOST_HIDDEN),
     OPTION_COUNT(struct hybrid_options, shared_ffn, MOST_HIDDEN),
-    OPTION_SKEW(struct hybrid_options),
+    OPTION_ROUTING(struct hybrid_options),
     OPTION_COUNT(struct hybrid_options, latent, MOST_HIDDEN),
     {"mtp", FIELD_INT, offsetof(struct hybrid_options, mtp), .min = 0, .max = MOST_DEPTHS},
     {"mtp_pattern", FIELD_TEXT, offsetof(struct hybrid_options, mtp_pattern)},
@@ -165,8 +167,7 @@ static int experts(struct builder *b, const struct hybrid_options *o, int x)
                              activation_of(o),
                              .copies = (enum token_copies)o->dispatch,
                              .latent = o->latent,
-                             .routing = {ROUTING_DEFAULTS}};
-    e.routing.skew = o->expert_skew;
+                             .routing = o->routing};
     return block_experts(b, x, &e);
 }
 

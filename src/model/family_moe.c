@@ -50,18 +50,7 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct moe_options, moe_every, MOST_LAYERS),
     OPTION_CHOICE(struct moe_options, dispatch, COPIES_WORDS),
     {"capacity", FIELD_REAL, offsetof(struct moe_options, capacity), .min = 0, .max = 1e3},
-    {"router", FIELD_CHOICE, offsetof(struct moe_options, routing.scores), .choices = ROUTER_WORDS},
-    {"router_groups", FIELD_INT, offsetof(struct moe_options, routing.groups), .min = 0,
-     .max = MOST_EXPERTS},
-    {"router_group_top_k", FIELD_INT, offsetof(struct moe_options, routing.group_top_k), .min = 0,
-     .max = MOST_EXPERTS},
-    {"router_scale", FIELD_REAL, offsetof(struct moe_options, routing.scale), .min = 0, .max = 1e6},
-    {"expert_skew", FIELD_REAL, offsetof(struct moe_options, routing.skew), .min = 0, .max = 10},
-    {"balance", FIELD_CHOICE, offsetof(struct moe_options, routing.balance),
-     .choices = BALANCE_WORDS},
-    {"balance_weight", FIELD_REAL, offsetof(struct moe_options, routing.balance_weight), .min = 0,
-     .max = 1e6},
-    {"balance_bias", FIELD_BOOL, offsetof(struct moe_options, routing.balance_bias)},
+    OPTION_ROUTING(struct moe_options),
 };
 
 /* ---- experts --------------------------------------------------------------------------------- */

@@ -41,6 +41,10 @@
 /* Nemotron-4's reports, Table 1 of each: LayerNorm, squared ReLU, half of each head rotated. */
 #define NEMOTRON4                                                                                  \
     ", kv_heads: 8, vocab: 256000, seq: 4096, norm: layer, activation: relu2, rotary_share: 0.5"
+/* Their config.json, and Megatron-Bridge's nemotron_h_bridge.py for the loss. */
+#define NEMOTRON3                                                                                  \
+    ", router: sigmoid, balance: sequence, balance_weight: 0.0001, "                               \
+    "balance_bias: true"
 #define NEMOTRON                                                                                   \
     ", heads: 32, kv_heads: 2, head_dim: 128, activation: relu2, vocab: 131072, seq: 8192"
 #define DEEPSEEK                                                                                   \
@@ -281,22 +285,25 @@ const struct preset TRANSFORMER_PRESETS[] = {
      PUBLIC},
     {"nemotron-3-nano", "hybrid",
      "pattern: MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME, hidden: 2688, ffn: 1856, "
-     "mamba_heads: 64, experts: 128, top_k: 6, expert_ffn: 1856, shared_ffn: 3712" NEMOTRON,
+     "mamba_heads: 64, experts: 128, top_k: 6, expert_ffn: 1856, shared_ffn: 3712" NEMOTRON
+         NEMOTRON3,
      PUBLIC},
     {"nemotron-3.5-lightning", "hybrid",
      "pattern: MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME, hidden: 2688, ffn: 1856, "
-     "mamba_heads: 64, experts: 128, top_k: 6, expert_ffn: 1856, shared_ffn: 3712, mtp: 2" NEMOTRON,
+     "mamba_heads: 64, experts: 128, top_k: 6, expert_ffn: 1856, shared_ffn: 3712, mtp: 2" NEMOTRON
+         NEMOTRON3,
      PUBLIC},
     {"nemotron-3-super", "hybrid",
      "pattern: MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*"
      "EMEMEMEME, hidden: 4096, ffn: 2688, mamba_heads: 128, experts: 512, top_k: 22, "
-     "expert_ffn: 2688, shared_ffn: 5376, latent: 1024, mtp: 2" NEMOTRON,
+     "expert_ffn: 2688, shared_ffn: 5376, latent: 1024, mtp: 2" NEMOTRON NEMOTRON3
+     ", router_scale: 5",
      PUBLIC},
     {"nemotron-3-ultra", "hybrid",
      "pattern: MEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*"
      "EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME, hidden: 8192, ffn: 5120, mamba_heads: 256, "
      "experts: 512, top_k: 22, expert_ffn: 5120, shared_ffn: 10240, latent: 2048, mtp: 2, "
-     "heads: 64, kv_heads: 2, head_dim: 128",
+     "heads: 64, kv_heads: 2, head_dim: 128" NEMOTRON3,
      PUBLIC},
     {"codestral-mamba-7b", "hybrid",
      "pattern: M, layers: 64, hidden: 4096, vocab: 32768, chunk: 256, seq: 4096", PUBLIC},

@@ -23,6 +23,12 @@ static bool hides_recomputed_tokens(const struct decided_plan *of)
     return plan_schedule(of->plan)->ahead && of->d->recompute == RECOMPUTE_FULL;
 }
 
+/* Of models by a pattern there is no build_schedule_plan (core/models/gpt/gpt_model.py has it alone). */
+static bool hides_tokens_by_pattern(const struct decided_plan *of)
+{
+    return plan_schedule(of->plan)->ahead && of->shape->pattern[0];
+}
+
 static bool waits_for_tensors(const struct decided_plan *of)
 {
     return of->d->tp > 1 && !overlaps(of, OVERLAP_TENSOR);
@@ -107,6 +113,8 @@ const struct decision MEGATRON_DECIDES[] = {
      "--tp-comm-overlap needs the devices of a tensor-parallel group in one node"},
     {hides_recomputed_tokens,
      "--overlap-moe-expert-parallel-comm does not go with full recomputation; the plan has both"},
+    {hides_tokens_by_pattern,
+     "--overlap-moe-expert-parallel-comm does not go with layers by a pattern; the plan has both"},
     {waits_for_tensors,
      "Megatron-LM overlaps tensor exchanges with weight gradients; the plan does not"},
     {overlaps_sends_of_a_piece, "Megatron-LM's 1f1b waits for its sends; the plan overlaps them"},

@@ -24,7 +24,8 @@ static bool same_op(const struct op *a, const struct op *b)
            a->value_depth == b->value_depth && a->top_k == b->top_k && a->copies == b->copies &&
            a->window == b->window && a->chunked == b->chunked && a->capacity == b->capacity &&
            a->shared_depth == b->shared_depth && a->sinks == b->sinks && a->gate == b->gate &&
-           a->squared == b->squared && same_weights(a, b);
+           a->squared == b->squared && a->scan_heads == b->scan_heads &&
+           a->scan_state == b->scan_state && a->scan_chunk == b->scan_chunk && same_weights(a, b);
 }
 
 static bool same_free(const struct op *a, const struct op *b)

@@ -3,9 +3,26 @@
 
 #include "target/room.h"
 
+static const char BY_PATTERN[] = "layers by a pattern";
+
+/* 0.16's stack of Mamba layers (core/ssm/mamba_block.py) recomputes nothing, has no pieces and predicts one token. */
+const char *megatron16_lacks(struct arena *keep, const struct model_shape *s)
+{
+    return s->family == SHAPE_HYBRID ? BY_PATTERN : megatron_lacks(keep, s);
+}
+
+/* validate_args: layers that predict more tokens have rotary positions or none. */
+static const char *megatron_pattern_lacks(const struct model_shape *s)
+{
+    return s->mtp && s->positions ? "learned positions beside layers that predict more tokens"
+                                  : NULL;
+}
+
 const char *megatron_lacks(struct arena *keep, const struct model_shape *s)
 {
     (void)keep;
+    if (s->family == SHAPE_HYBRID)
+        return megatron_pattern_lacks(s);
     if (s->geglu || s->end_norm)
         return s->geglu ? "gates of GELU" : "norms after attention and after the MLP";
     if (s->local_rope_base > 0 || s->rope_base != (double)(int64_t)s->rope_base)
@@ -22,7 +39,7 @@ const char *megatron_lacks(struct arena *keep, const struct model_shape *s)
 const char *torchtitan_lacks(struct arena *keep, const struct model_shape *s)
 {
     if (s->family != SHAPE_LLAMA && s->family != SHAPE_MOE)
-        return "no RMSNorm and no gates";
+        return s->family == SHAPE_HYBRID ? BY_PATTERN : "no RMSNorm and no gates";
     if (shape_rarity(s) || s->qkv_bias)
         return s->qkv_bias ? "biases of queries, keys and values" : shape_rarity(s);
     if (s->kv_lora && !s->experts)
@@ -38,6 +55,8 @@ const char *torchtitan_lacks(struct arena *keep, const struct model_shape *s)
 const char *fsdp_lacks(struct arena *keep, const struct model_shape *s)
 {
     (void)keep;
+    if (s->family == SHAPE_HYBRID)
+        return BY_PATTERN;
     if (shape_rarity(s) && !s->geglu && !s->end_norm)
         return shape_rarity(s);
     return s->window                 ? "a window of attention"
@@ -55,9 +74,10 @@ const char *fsdp_lacks(struct arena *keep, const struct model_shape *s)
 /* What the decoder of the script for DTensor has not. */
 const char *dtensor_lacks(struct arena *keep, const struct model_shape *s)
 {
-    return s->experts    ? "experts"
-           : s->end_norm ? "norms after attention and after the MLP"
-                         : fsdp_lacks(keep, s);
+    return s->family == SHAPE_HYBRID ? BY_PATTERN
+           : s->experts              ? "experts"
+           : s->end_norm             ? "norms after attention and after the MLP"
+                                     : fsdp_lacks(keep, s);
 }
 
 /* Its runtime builds GPT by sizes alone: runtime/megatron/model/ops. */
@@ -79,18 +99,20 @@ const char *aceso_lacks(struct arena *keep, const struct model_shape *s)
 const char *galvatron2_lacks(struct arena *keep, const struct model_shape *s)
 {
     (void)keep;
-    return s->experts   ? "experts"
-           : s->kv_lora ? "latent attention"
-           : s->mtp     ? "layers that predict more tokens"
-                        : NULL;
+    return s->family == SHAPE_HYBRID ? BY_PATTERN
+           : s->experts              ? "experts"
+           : s->kv_lora              ? "latent attention"
+           : s->mtp                  ? "layers that predict more tokens"
+                                     : NULL;
 }
 
 const char *galvatron3_lacks(struct arena *keep, const struct model_shape *s)
 {
     (void)keep;
-    return s->family == SHAPE_BERT ? "an encoder"
-           : s->mtp                ? "layers that predict more tokens"
-                                   : NULL;
+    return s->family == SHAPE_BERT     ? "an encoder"
+           : s->family == SHAPE_HYBRID ? BY_PATTERN
+           : s->mtp                    ? "layers that predict more tokens"
+                                       : NULL;
 }
 
 /* Kinds without kernels in src/run. */
@@ -206,8 +228,10 @@ weft_status target_has_model(const struct target *target, const struct model *mo
     if (!lacks)
         goto done;
     const char *hint = others ? arena_printf(scratch, "%s can train it", others) : NULL;
-    status = bad_argument(hint, "%s has %s, which no model of %s has", model->name, lacks,
-                          target->title);
+    status = own_program(target, model, hint);
+    if (!status)
+        status = bad_argument(hint, "%s has %s, which no model of %s has", model->name, lacks,
+                              target->title);
 done:
     arena_free(scratch);
     return status;

@@ -6,13 +6,22 @@
 
 /* What a model of this shape has that no model of the framework has, in words; NULL: nothing (models.c). */
 typedef const char *lacking(struct arena *keep, const struct model_shape *shape);
-lacking megatron_lacks, torchtitan_lacks, fsdp_lacks, dtensor_lacks, aceso_lacks, galvatron2_lacks,
-    galvatron3_lacks;
+lacking megatron_lacks, megatron16_lacks, torchtitan_lacks, fsdp_lacks, dtensor_lacks, aceso_lacks,
+    galvatron2_lacks, galvatron3_lacks;
 const char *runtime_lacks_op(const struct op *op);
 bool has_experts(const struct model *model);
 bool has_frozen_weights(const struct model *model);
 /* Qwen 3 without latent attention: torchtitan 0.2.2 has no stages for it (models/qwen3/__init__.py). */
 bool is_qwen3(const struct model *model);
+
+/* ---- shapes (shape.c, shape_hybrid.c) ------------------------------------------------------------ */
+
+/* The first operator of this name, in a module of that name unless it is NULL; NULL: there is none. */
+const struct op *op_named(const struct model *model, const char *module, const char *name);
+int64_t size_of(const struct op *op, enum dim dim); /* 0: it has no such dim, or is NULL */
+/* What layers by a pattern have beside what all decoders do. */
+weft_status read_hybrid(struct arena *scratch, const struct model *model, struct model_shape *s);
+const char *hybrid_options(struct arena *keep, const struct model_shape *s);
 
 /* ---- facts of releases (releases/, decisions.c) -------------------------------------------------- */
 

@@ -18,12 +18,13 @@ static const struct {
     [SHAPE_LLAMA] = {"llama", "llama3-8b"},
     [SHAPE_MOE] = {"moe", "mixtral-8x7b"},
     [SHAPE_BERT] = {"bert", "bert-large"},
+    [SHAPE_HYBRID] = {"hybrid", "nemotron-h-8b"},
 };
 _Static_assert(COUNT_OF(FAMILIES) == SHAPE_COUNT, "a family without a preset");
 
 /* ---- reading operators ----------------------------------------------------------------------- */
 
-static const struct op *op_named(const struct model *model, const char *module, const char *name)
+const struct op *op_named(const struct model *model, const char *module, const char *name)
 {
     for (int32_t i = 0; i < model->ops; i++) {
         const struct op *op = &model->op[i];
@@ -34,7 +35,7 @@ static const struct op *op_named(const struct model *model, const char *module, 
     return NULL;
 }
 
-static int64_t size_of(const struct op *op, enum dim dim)
+int64_t size_of(const struct op *op, enum dim dim)
 {
     int at = op ? op_find_dim(op->kind, dim) : -1;
     return at >= 0 ? op->size[at] : 0;
@@ -319,8 +320,8 @@ static const char *routing_options(struct arena *keep, const struct model_shape 
 
 const char *shape_free_options(struct arena *keep, const struct model_shape *s)
 {
-    const char *text = s->rotary ? rotary_option(keep, s) : "";
-    if (s->family == SHAPE_MOE)
+    const char *text = s->rotary && s->family != SHAPE_HYBRID ? rotary_option(keep, s) : "";
+    if (s->family == SHAPE_MOE || (s->family == SHAPE_HYBRID && s->experts))
         text = arena_printf(keep, "%s%s", text, routing_options(keep, s));
     return text;
 }
@@ -379,12 +380,12 @@ static const char *bert_options(struct arena *keep, const struct model_shape *s)
 const char *shape_options(struct arena *keep, const struct model_shape *s)
 {
     static const char *(*const REST[])(struct arena *, const struct model_shape *) = {
-        [SHAPE_GPT] = gpt_options,
-        [SHAPE_LLAMA] = decoder_options,
-        [SHAPE_MOE] = moe_options,
-        [SHAPE_BERT] = bert_options,
+        [SHAPE_GPT] = gpt_options,   [SHAPE_LLAMA] = decoder_options, [SHAPE_MOE] = moe_options,
+        [SHAPE_BERT] = bert_options, [SHAPE_HYBRID] = hybrid_options,
     };
     _Static_assert(COUNT_OF(REST) == SHAPE_COUNT, "a family without its options");
+    if (s->family == SHAPE_HYBRID)
+        return hybrid_options(keep, s);
     const char *text =
         arena_printf(keep,
                      "layers: %lld, hidden: %lld, heads: %lld, seq: %lld, vocab: %lld, "
@@ -421,7 +422,7 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out)
     while (family < SHAPE_COUNT && strcmp(model->family, FAMILIES[family].family) != 0)
         family++;
     if (family == SHAPE_COUNT)
-        TRY(bad_argument("models of the families gpt, llama, moe and bert have them",
+        TRY(bad_argument("models of the families gpt, llama, moe, bert and hybrid have them",
                          "%s is of the family %s, for which there are no launch arguments",
                          model->name, model->family));
     out->family = (enum shape_family)family;
@@ -433,6 +434,8 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out)
     read_mlp(model, out);
     read_experts(scratch, model, out);
     read_window(scratch, model, out);
+    if (out->family == SHAPE_HYBRID)
+        TRY(read_hybrid(scratch, model, out));
     TRY(model_open(shape_preset(out), shape_options(scratch, out), &again));
     const char *difference = model_difference(scratch, model, again); /* I1 */
     if (difference)

@@ -23,7 +23,8 @@ void add_text(struct arena *keep, struct texts *texts, const char *text);
 
 /* ---- shapes: the sizes of a family's model, read from its operators -------------------------- */
 
-enum shape_family { SHAPE_GPT, SHAPE_LLAMA, SHAPE_MOE, SHAPE_BERT, SHAPE_COUNT };
+enum shape_family { SHAPE_GPT, SHAPE_LLAMA, SHAPE_MOE, SHAPE_BERT, SHAPE_HYBRID, SHAPE_COUNT };
+enum { MOST_LETTERS = 512, MOST_DEPTH_LETTERS = 32 };
 
 /* In every field 0 means "none", or the default of the family. */
 struct model_shape {
@@ -39,7 +40,7 @@ struct model_shape {
     /* The keys that attention sees, and every which layer sees all of them; 0: all. */
     int64_t window, full_every;
     bool sinks, proj_bias, expert_bias, clamped;
-    bool gated;       /* of a GPT: its MLP has SwiGLU */
+    bool gated;       /* of a GPT and of layers by a pattern: MLPs have SwiGLU */
     bool bare_latent; /* of latent attention: without norms */
     enum token_copies copies;
     bool geglu, end_norm;   /* gates of GELU; norms also after attention and after the MLP */
@@ -48,6 +49,11 @@ struct model_shape {
     double rope_scaling;    /* struct op has it */
     struct routing routing;
     double capacity; /* of an expert, in even shares of the tokens; 0: no token is dropped */
+    /* Layers by a pattern: a letter for each (family_hybrid.c), those of one depth of mtp; the state space of M; the width
+     * that experts work in, if it is not the hidden size. */
+    char pattern[MOST_LETTERS], mtp_pattern[MOST_DEPTH_LETTERS];
+    int64_t scan_heads, scan_depth, scan_state, scan_groups, latent;
+    bool layer_norm; /* in place of RMSNorm */
 };
 /* An error where the model is of no such family, or is not what its sizes make. */
 weft_status shape_of_model(const struct model *model, struct model_shape *out);
@@ -136,9 +142,10 @@ struct listed_flag {
 };
 /* What a release is told with, where releases differ; NULL: it is not told so. */
 struct release_words {
-    const char *program, *encoder_program; /* within a checkout: they train decoders, encoders */
-    const char *vocabulary_shards;         /* Galvatron's key for ZeRO-3 of embedding and head */
-    bool python;                           /* a function in Python configures it, no file */
+    /* within a checkout: they train decoders, encoders, layers by a pattern */
+    const char *program, *encoder_program, *pattern_program;
+    const char *vocabulary_shards; /* Galvatron's key for ZeRO-3 of embedding and head */
+    bool python;                   /* a function in Python configures it, no file */
 };
 /* A program of a framework for models that Weft writes no arguments for. */
 struct own_program {

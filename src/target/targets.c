@@ -72,7 +72,7 @@ static const char *const GALVATRON_2_FAMILIES[] = {"t5", "vit", "swin", NULL};
 /* The root and examples/ of Megatron-LM at core_v0.19.0 and core_v0.16.1; Megatron-Bridge, src/megatron/bridge/recipes. Its
  * own pretrain_vlm.py joins an encoder to a decoder as LLaVA does, with sizes of its own. */
 static const struct own_program MEGATRON_19_PROGRAMS[] = {
-    {"hybrid", "pretrain_hybrid.py and --hybrid-layer-pattern"}, {"t5", "examples/t5/pretrain_t5.py"},
+    {"t5", "examples/t5/pretrain_t5.py"},
     {"images", "pretrain_vlm.py, or recipes of Megatron-Bridge (Qwen2.5-VL, Qwen3-VL)"}, {NULL, NULL}};
 static const struct own_program MEGATRON_16_PROGRAMS[] = {
     {"hybrid", "pretrain_mamba.py and --hybrid-override-pattern"}, {"t5", "pretrain_t5.py"},
@@ -82,11 +82,12 @@ static const struct own_program MEGATRON_16_PROGRAMS[] = {
 static const struct target TARGETS[] = {
     {"megatron", "0.19", "Megatron-Core 0.19", MEGATRON_ABILITIES,
      .lacks = megatron_lacks, .software = "megatron-core-0.19", .flags = MEGATRON_0_19_2,
-     .words = {.program = "pretrain_gpt.py", .encoder_program = "examples/bert/pretrain_bert.py"},
+     .words = {.program = "pretrain_gpt.py", .encoder_program = "examples/bert/pretrain_bert.py",
+               .pattern_program = "pretrain_hybrid.py"},
      .programs = MEGATRON_19_PROGRAMS,
      .decides = MEGATRON_DECIDES},
     {"megatron", "0.16", "Megatron-Core 0.16", MEGATRON_ABILITIES,
-     .lacks = megatron_lacks, .software = "megatron-core-0.16", .flags = MEGATRON_0_16_1,
+     .lacks = megatron16_lacks, .software = "megatron-core-0.16", .flags = MEGATRON_0_16_1,
      .words = {.program = "pretrain_gpt.py", .encoder_program = "pretrain_bert.py"},
      .programs = MEGATRON_16_PROGRAMS,
      .decides = MEGATRON_DECIDES},

@@ -149,10 +149,13 @@ static void the_program_says_what_it_cannot_write(void **state)
         {"export resnet-50 dgx-a100 --to megatron",
          "weft: resnet-50 is of the family resnet, for which there are no launch arguments\n"
          "hint: deepspeed, weft can train it"},
-        {"export nemotron-h-8b dgx-h100 --to megatron",
-         "weft: nemotron-h-8b is of the family hybrid: Megatron-Core 0.19 trains such models with "
-         "pretrain_hybrid.py and --hybrid-layer-pattern, whose arguments Weft does not write\n"
-         "hint: deepspeed, weft can train it"},
+        {"export nemotron-h-8b dgx-h100 --to megatron@0.16",
+         "weft: nemotron-h-8b is of the family hybrid: Megatron-Core 0.16 trains such models with "
+         "pretrain_mamba.py and --hybrid-override-pattern, whose arguments Weft does not write\n"
+         "hint: megatron, deepspeed, weft can train it"},
+        {"export nemotron-h-8b dgx-h100 --to fsdp",
+         "weft: nemotron-h-8b has layers by a pattern, which no model of PyTorch's FSDP2 has\n"
+         "hint: megatron, deepspeed, weft can train it"},
         {"export qwen3-vl-8b dgx-h100 --to megatron@0.16",
          "qwen3-vl-8b has an encoder of images: Megatron-Core 0.16 trains such models with "
          "pretrain_vlm.py, or recipes of Megatron-Bridge (Qwen2.5-VL, Qwen3-VL)"},

@@ -152,7 +152,8 @@ def table(rows):
         best = mark(row["best"])
         if row["best"] is not None:
             best += f" ({row['over'] * 100:+.2f} % of {row['grid']:,})"
-        print(f"| {row['problem']} | {row['target']} | {row['plan']} | {seconds(row['iteration_s'])} | {mark(row['exact'])} | "
+        plan = row["plan"].replace("|", "\\|")
+        print(f"| {row['problem']} | {row['target']} | {plan} | {seconds(row['iteration_s'])} | {mark(row['exact'])} | "
               f"{mark(row['fits'])} | {mark(row['back'])} | {best} |")
 
 
@@ -164,7 +165,7 @@ with the margin, by what the allocator reserves. *back*: the file, read by `weft
 predicts the same iteration and the same memory. *best*: within 0.5 % of the fastest of all combinations of degrees, micro-batch,
 pieces, state sharding and recomputation that the framework's rules allow, of which `tools/target_grid` simulated as many as the
 column says; "-": the grid was not tried out whole, because it is too large for that (more than 16 devices, or more than
-45 seconds), or because the framework has a strategy for each layer or operator.
+90 seconds), or because the framework has a strategy for each layer or operator.
 """
 
 
@@ -189,7 +190,7 @@ def page(files):
     for row in rows:
         if row.get("no_model"):
             print(f"- {row['problem']}, {row['target']}: {row['refused']}.")
-    print("\nThe command of this page is `tools/targets-table.py --quick --seconds 45 --log cells.jsonl`, then "
+    print("\nThe command of this page is `tools/targets-table.py --quick --seconds 90 --log cells.jsonl`, then "
           "`tools/targets-table.py --page cells.jsonl`.")
 
 

@@ -53,6 +53,7 @@ static const struct device_tariff {
     {"GB200", 1200, "as NVIDIA configures it (glennklockwood.com, B200)"},
     {"GB300", 1400, "at most (glennklockwood.com, B300)"},
     {"RTX-PRO-6000", 600, "its announcement of March 2025 (gpu.name)"},
+    {"MI250X-GCD", 280, "AMD Instinct MI250X datasheet: 560 W at most, half of a module"},
     {"MI300X", 750, "AMD Instinct MI300X datasheet"},
     {"MI325X", 1000, "AMD Instinct MI325X datasheet"},
     {"MI350X", 1000, "AMD Instinct MI350X datasheet"},

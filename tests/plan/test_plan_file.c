@@ -243,7 +243,8 @@ static void overlap_is_read(void **state)
         {HEAD "overlap: all\nbucket: 0\n", OVERLAP_ALL, 0},
         {HEAD "overlap: []\nbucket: 40MiB\n", 0, 40 << 20},
         {HEAD "overlap: products\n", OVERLAP_PRODUCTS, DEFAULT_BUCKET_BYTES},
-        {HEAD "overlap: [products, all, experts]\n", OVERLAP_EVERY, DEFAULT_BUCKET_BYTES},
+        {HEAD "overlap: [products, all, experts, shared]\n", OVERLAP_EVERY, DEFAULT_BUCKET_BYTES},
+        {HEAD "overlap: shared\n", OVERLAP_SHARED, DEFAULT_BUCKET_BYTES},
         {HEAD "overlap: pipeline\nbucket: 1000\n", OVERLAP_PIPELINE, 1000},
         {"model: gpt3-13b\ncluster: dgx-v100:4\ndegrees: {tp: 8}\n"
          "overlap: [tensor, gradients]\nbucket: 1MB\n",

@@ -11,14 +11,15 @@
  *       best did and both are estimated to (of the allocator estimates know little), the half of the changes that gains least
  *       is undone.
  *   I3  Only where nothing about splits is pinned and the answer need not run in a framework, which has no such plans.
- *   I4  The effort is counted, so that the answer is the same on any machine.
+ *   I4  The effort is counted, so that the answer is the same on any machine; where the operators with most copies gained
+ *       less than half of what is worth a trial, the others are not tried.
  */
 #include <stdlib.h>
 
 #include "search/auto/room.h"
 
-/* I4: instances of all plans that are estimated, of which a million take 3 s; trials. */
-enum { MOST_ESTIMATED = 1000000, MOST_TRIALS = 3 };
+/* I4: instances of all plans that are estimated, of which a million take 3 s, and of those that must show a gain; trials. */
+enum { MOST_ESTIMATED = 1000000, MOST_FRUITLESS = 60000, MOST_TRIALS = 3 };
 /* Of the iteration: less is not worth a plan that is harder to read. */
 static const double WORTH_A_TRIAL = 0.005;
 
@@ -34,7 +35,7 @@ struct resplit {
     struct join *join;
     struct plan *plan; /* a copy, which is changed */
     struct arena *scratch;
-    struct estimate now; /* of the plan */
+    struct estimate first, now; /* of the plan, as it came and as it is */
     int64_t estimates;
     ARRAY(struct alike) groups;
 };
@@ -80,6 +81,19 @@ done:
     return status;
 }
 
+static double gain_so_far(const struct resplit *r)
+{
+    return 1 - (double)r->now.iteration_ns / (double)r->first.iteration_ns;
+}
+
+/* I4 */
+static bool is_spent(const struct resplit *r)
+{
+    int64_t estimated = r->estimates * r->plan->instances;
+    return estimated > MOST_ESTIMATED ||
+           (estimated > MOST_FRUITLESS && gain_so_far(r) < WORTH_A_TRIAL / 2);
+}
+
 static weft_status try_pair(struct resplit *r, struct alike *group, const struct split *forward,
                             const struct split *back)
 {
@@ -89,7 +103,7 @@ static weft_status try_pair(struct resplit *r, struct alike *group, const struct
     weft_status status = WEFT_OK;
     choice.split = *forward;
     choice_set_back(&choice, back);
-    if (choice_equal(&choice, &before) || r->estimates * r->plan->instances > MOST_ESTIMATED ||
+    if (choice_equal(&choice, &before) || is_spent(r) ||
         (choice.own_back && back_refusal(model, &model->op[group->op], &choice)))
         return WEFT_OK;
     TRY(choose_all(r, group, &choice));
@@ -168,7 +182,8 @@ static weft_status split_all_again(struct resplit *r)
 {
     const struct plan *plan = r->plan;
     weft_status status = WEFT_OK;
-    TRY(join_estimate(r->join, plan, r->scratch, &r->now));
+    TRY(join_estimate(r->join, plan, r->scratch, &r->first));
+    r->now = r->first;
     for (int64_t i = 0; i < plan->instances; i++)
         if (op_turns(plan->model, &plan->model->op[plan->instance[i].op]))
             count_copy(r, plan->instance[i].op, plan->choice_of[i]);
@@ -252,16 +267,13 @@ done:
 static weft_status resplit(struct join *join, const struct plan *before, const char *found_by)
 {
     struct resplit r = {.join = join, .scratch = arena_new()};
-    struct estimate estimate;
     size_t left = 1;
     bool fits = false;
     weft_status status;
     TRY(plan_copy(before, &r.plan));
-    TRY(join_estimate(join, before, r.scratch, &estimate));
     TRY(split_all_again(&r));
     join->out->candidates += r.estimates;
-    double gain = 1 - (double)r.now.iteration_ns / (double)estimate.iteration_ns;
-    if (gain < WORTH_A_TRIAL || plan_forbidden(&join->request->forbids, r.plan))
+    if (gain_so_far(&r) < WORTH_A_TRIAL || plan_forbidden(&join->request->forbids, r.plan))
         goto done;
     for (int i = 0; i < MOST_TRIALS && left && !fits && !join_over(join); i++) {
         TRY(try_it(&r, before, found_by, &fits));

@@ -25,10 +25,10 @@
 
 #include <cmocka.h>
 
+#include "folded.h"
 #include "random_plan.h"
 #include "search/estimate/candidate.h"
 #include "search/planner/planner.h"
-#include "sim/sim.h"
 
 /* ---- Q1 -------------------------------------------------------------------------------------- */
 
@@ -189,23 +189,6 @@ static struct plan *lower(const struct setting *s, struct rng *rng, struct degre
     error_clear();
     plan_free(plan);
     return NULL;
-}
-
-static struct prediction *predict(const struct plan *plan, enum fold fold)
-{
-    struct prediction *p;
-    if (simulate(plan, &(struct simulate_options){.fold = fold}, &p) != WEFT_OK)
-        fail_msg("%s", weft_last_error()->message);
-    return p;
-}
-
-static int64_t iteration_ns(struct plan *plan, unsigned overlap)
-{
-    plan->overlap = overlap;
-    struct prediction *p = predict(plan, FOLD_AUTO);
-    int64_t ns = p->iteration_ns;
-    prediction_free(p);
-    return ns;
 }
 
 /* ---- Q2 -------------------------------------------------------------------------------------- */
@@ -444,8 +427,8 @@ static void nothing_to_hide_nothing_changes(void **state)
             told += strncmp(warnings.data[i], "overlap: experts", 16) == 0;
         assert_int_equal(told, !hides);
         if (!hides) {
-            assert_int_equal(iteration_ns(plan, overlap),
-                             iteration_ns(plan, overlap & ~(unsigned)OVERLAP_EXPERTS));
+            assert_int_equal(iteration_with(plan, overlap),
+                             iteration_with(plan, overlap & ~(unsigned)OVERLAP_EXPERTS));
             same++;
         }
         plan_free(plan);
@@ -462,8 +445,8 @@ static void one_stage_is_never_slower(void **state)
         struct plan *plan = lower(*state, &rng, &d);
         if (plan && plan_schedule(plan)->ahead && d.pp == 1) {
             unsigned overlap = plan->overlap;
-            int64_t with = iteration_ns(plan, overlap);
-            int64_t without = iteration_ns(plan, overlap & ~(unsigned)OVERLAP_EXPERTS);
+            int64_t with = iteration_with(plan, overlap);
+            int64_t without = iteration_with(plan, overlap & ~(unsigned)OVERLAP_EXPERTS);
             double most = d.shard < 2 ? 1.001 : 1.05;
             if ((double)with > most * (double)without)
                 fail_msg("%lld ns with, %lld without", (long long)with, (long long)without);
@@ -485,7 +468,7 @@ static void micro_batches_take_the_same(void **state)
         struct plan *plan;
         d.global_batch = 8 * m;
         assert_int_equal(plan_from_degrees(s->model[0], s->cluster[1], &d, &plan), WEFT_OK);
-        ns[m] = iteration_ns(plan, d.overlap);
+        ns[m] = iteration_with(plan, d.overlap);
         plan_free(plan);
     }
     assert_true(labs(ns[6] - ns[5] - (ns[5] - ns[4])) <= 16); /* ns: ends are rounded up */

@@ -15,9 +15,9 @@
 
 #include <cmocka.h>
 
+#include "folded.h"
 #include "random_plan.h"
 #include "search/estimate/candidate.h"
-#include "sim/sim.h"
 
 enum { LAYERS = 3 }; /* with experts, after a dense one */
 static const struct small_model SHARED = {
@@ -35,23 +35,6 @@ static struct plan *plan_on(const struct model *model, const struct cluster *clu
     if (plan_from_degrees(model, cluster, &d, &plan) || plan_check(plan))
         fail_msg("%s", weft_last_error()->message);
     return plan;
-}
-
-static struct prediction *predict(const struct plan *plan, enum fold fold)
-{
-    struct prediction *p;
-    if (simulate(plan, &(struct simulate_options){.fold = fold}, &p) != WEFT_OK)
-        fail_msg("%s", weft_last_error()->message);
-    return p;
-}
-
-static int64_t iteration_ns(struct plan *plan, unsigned overlap)
-{
-    plan->overlap = overlap;
-    struct prediction *p = predict(plan, FOLD_AUTO);
-    int64_t ns = p->iteration_ns;
-    prediction_free(p);
-    return ns;
 }
 
 /* ---- Q1 -------------------------------------------------------------------------------------- */
@@ -111,7 +94,7 @@ static void check_useless(struct plan *plan, unsigned overlap, const char *why)
 {
     struct warnings warnings = {0};
     size_t told = 0;
-    assert_int_equal(iteration_ns(plan, overlap), iteration_ns(plan, overlap | OVERLAP_SHARED));
+    assert_int_equal(iteration_with(plan, overlap), iteration_with(plan, overlap | OVERLAP_SHARED));
     plan_warnings(plan->arena, plan, &warnings);
     for (size_t i = 0; i < warnings.len; i++)
         told += strcmp(warnings.data[i], why) == 0;
@@ -163,8 +146,8 @@ static void gains_no_more_than_it_hides(void **state)
     struct model *model = open_small(&SHARED);
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
         struct plan *plan = plan_on(model, *state, ROWS[i]);
-        int64_t without = iteration_ns(plan, OVERLAP_ALL);
-        int64_t with = iteration_ns(plan, OVERLAP_ALL | OVERLAP_SHARED);
+        int64_t without = iteration_with(plan, OVERLAP_ALL);
+        int64_t with = iteration_with(plan, OVERLAP_ALL | OVERLAP_SHARED);
         struct prediction *each = predict(plan, FOLD_NEVER), *folded = predict(plan, FOLD_AUTO);
         if (folded->graph->folded && !folded->folded_unalike)
             assert_int_equal(each->iteration_ns, with);

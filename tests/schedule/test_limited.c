@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
+#include "folded.h"
 #include "plan_text.h"
 #include "schedule/schedule.h"
-#include "sim/sim.h"
 
 enum { MOST = 9 };
 
@@ -93,13 +93,6 @@ static void test_any_limits(void **state)
 
 static const char FILE_START[] = "model: gpt2\noptions: {layers: 4}\ncluster: dgx-a100\n"
                                  "batch: {global: 64, step: 8}\ndegrees: {tp: 2}\n";
-
-static struct prediction *predict(const struct plan *plan, enum fold fold)
-{
-    struct prediction *p = NULL;
-    assert_int_equal(simulate(plan, &(struct simulate_options){.fold = fold}, &p), WEFT_OK);
-    return p;
-}
 
 static const char *two_stages(struct arena *arena, const char *setting)
 {

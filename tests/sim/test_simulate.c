@@ -22,9 +22,9 @@
 
 #include <cmocka.h>
 
+#include "folded.h"
 #include "random_plan.h"
 #include "sim/room.h"
-#include "sim/sim.h"
 
 static struct model *models[SMALL_MODEL_COUNT];
 
@@ -42,14 +42,6 @@ static int close_all(void **state)
     for (int i = 0; i < SMALL_MODEL_COUNT; i++)
         model_free(models[i]);
     return 0;
-}
-
-static struct prediction *predict(const struct plan *plan, enum fold fold)
-{
-    struct prediction *prediction = NULL;
-    if (simulate(plan, &(struct simulate_options){.fold = fold}, &prediction) != WEFT_OK)
-        fail_msg("%s, %s: %s", plan->model->name, plan->schedule, weft_last_error()->message);
-    return prediction;
 }
 
 static void check_sums(const struct prediction *p)

@@ -116,7 +116,8 @@ static weft_status staged_start(struct transport *t, const struct transfer *tran
         if (leaves)
             device_download(s->device, s->stream, w->from, transfer->from,
                             leaves * (int64_t)sizeof *w->from);
-        inner.from = leaves || transfer->kind != TRANSFER_BROADCAST ? w->from : NULL;
+        bool comes_here = transfer->kind == TRANSFER_BROADCAST && !transfer->from;
+        inner.from = comes_here ? NULL : w->from;
         inner.to = w->to;
     }
     TRY(s->inner->kind->start(s->inner, &inner, &w->inner));

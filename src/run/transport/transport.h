@@ -36,8 +36,8 @@ struct transfer {
     enum transfer_kind kind;
     enum reduce op;
     int32_t group; /* of a collective; with `follow`, also of the pair */
-    int32_t peer,
-        tag; /* of a send or receive; of a broadcast the number of the member that has it */
+    int32_t peer;  /* of a send or receive; of a broadcast the number of the member that has it */
+    int32_t tag;   /* of a send or receive */
     enum dtype dtype; /* fp32 or, by a narrow transport, bf16 (I7) */
     const void *from; /* of a broadcast NULL where it comes to */
     void *to;

@@ -289,7 +289,8 @@ int op_dims(enum op_kind kind)
 
 int op_find_dim(enum op_kind kind, enum dim dim)
 {
-    for (int i = 0; i < op_dims(kind); i++)
+    const int dims = op_dims(kind);
+    for (int i = 0; i < dims; i++)
         if (OP_KINDS[kind].dims[i].dim == dim)
             return i;
     return -1;

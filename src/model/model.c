@@ -44,7 +44,8 @@ double operand_elements(const struct op *op, const struct operand *operand, cons
         elements *= (double)operand->size[a];
         for (int k = 0; k < MAX_AXIS_DIMS && operand->dims[a][k] >= 0; k++) {
             int dim = operand->dims[a][k];
-            elements *= (double)local[dim] / (double)op->size[dim];
+            if (local[dim] != op->size[dim]) /* most are whole, and a division is slow */
+                elements *= (double)local[dim] / (double)op->size[dim];
         }
     }
     return elements;

@@ -168,6 +168,32 @@ static bool have_devices(const struct plan_request *request)
     return wanted <= (double)cluster_devices(request->cluster);
 }
 
+/* Whether the target gives each device samples of its own and splits nothing else. */
+static bool splits_samples_alone(const struct plan_request *request)
+{
+    static const struct degrees OTHERS[] = {{.tp = 2}, {.pp = 2}, {.cp = 2}};
+    bool splits = !request->target;
+    for (size_t i = 0; i < COUNT_OF(OTHERS) && !splits; i++)
+        splits = target_runs_degrees(request->target, request->model, &OTHERS[i]);
+    return !splits;
+}
+
+/* That samples are too few for the devices, or not a multiple of them, where the target needs one for each. */
+static weft_status explain_samples(const struct plan_request *request)
+{
+    int64_t devices = cluster_devices(request->cluster), samples = request->pins.global_batch;
+    struct arena *scratch = arena_new();
+    const char *hint = arena_printf(
+        scratch, "take a global batch of %lld or a multiple of it, or another framework",
+        (long long)devices);
+    weft_status status = no_answer(
+        hint,
+        "%s has samples of its own for each of %lld devices, and %s cannot be shared out equally",
+        request->target->title, (long long)devices, counted(samples, "sample").s);
+    arena_free(scratch);
+    return status;
+}
+
 /* Explains why nothing was found: because of the pins, or for the reason the planner gave, if it
  * gave one. */
 static weft_status explain_nothing(const struct plan_request *request, bool said,
@@ -181,6 +207,9 @@ static weft_status explain_nothing(const struct plan_request *request, bool said
         return status;
     if (*message)
         return no_answer(hint, "%s", message);
+    if (request->pins.global_batch % cluster_devices(request->cluster) &&
+        splits_samples_alone(request))
+        return explain_samples(request);
     return no_answer("try another global batch, pin fewer dimensions or take another planner",
                      "no combination of degrees makes a plan of %s on %s", request->model->name,
                      counted(cluster_devices(request->cluster), "device").s);

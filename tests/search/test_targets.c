@@ -292,6 +292,36 @@ static void new_plans_scale_as_the_device_can(void **state)
     model_free(model);
 }
 
+/* FSDP2 splits samples alone: where they do not go round, that is the reason; Megatron splits other things. */
+static void samples_that_do_not_go_round_are_the_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *target;
+        int64_t samples;
+        const char *words; /* of the error; NULL: there is an answer */
+    } CASES[] = {{"fsdp", 12, "each of 8 devices, and 12 samples cannot be shared out equally"},
+                 {"fsdp", 4, "and 4 samples cannot be shared out equally"},
+                 {"fsdp", 16, NULL},
+                 {"megatron", 12, NULL}};
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        const struct question q = {"llama3-8b", "layers: 2, seq: 512", "dgx-h100:1",
+                                   CASES[i].samples};
+        struct opened_plan opened = {0};
+        struct plan_request request;
+        struct planned *planned = ask(&q, CASES[i].target, "auto", 0, &opened, &request);
+        if (CASES[i].words) {
+            assert_int_equal(plan_search(planner_find("auto"), &request, &planned), WEFT_NO_ANSWER);
+            assert_non_null(strstr(weft_last_error()->message, CASES[i].words));
+            assert_non_null(strstr(weft_last_error()->hint, "a global batch of 8 or a multiple"));
+            error_clear();
+        }
+        assert_int_equal(planned != NULL, !CASES[i].words);
+        planned_free(planned);
+        plan_close(&opened);
+    }
+}
+
 static void targets_are_found_by_name_and_release(void **state)
 {
     (void)state;
@@ -375,6 +405,7 @@ int main(void)
         cmocka_unit_test(every_framework_has_its_row),
         cmocka_unit_test(a_row_has_the_settings_of_its_framework),
         cmocka_unit_test(new_plans_scale_as_the_device_can),
+        cmocka_unit_test(samples_that_do_not_go_round_are_the_reason),
         cmocka_unit_test(targets_are_found_by_name_and_release),
         cmocka_unit_test(flags_are_those_of_a_release),
         cmocka_unit_test(decisions_are_the_targets),

@@ -6,7 +6,8 @@
  *   I1  Every operator whose backward pass may have a split of its own (op_turns) gets the pair of a forward and a backward
  *       split with which the plan's estimate is shortest, if that is shorter than it was: any with one part of its forward
  *       split along another dim, and one part of its backward split. Where the forward split changes, it is the same part:
- *       these devices are laid otherwise, once or twice. Copies of an operator with the same choice change together.
+ *       these devices are laid otherwise, once or twice. Pairs of which neither is the forward split, and which differ, are
+ *       tried where a simpler one gained. Copies of an operator with the same choice change together.
  *   I2  The plan is a trial if all changes together are worth one; the simulation decides. Where it does not fit, though the
  *       best did and both are estimated to (of the allocator estimates know little), the half of the changes that gains least
  *       is undone.
@@ -19,7 +20,7 @@
 #include "search/auto/room.h"
 
 /* I4: instances of all plans that are estimated, of which a million take 3 s, and of those that must show a gain; trials. */
-enum { MOST_ESTIMATED = 1000000, MOST_FRUITLESS = 60000, MOST_TRIALS = 3 };
+enum { MOST_ESTIMATED = 1000000, MOST_FRUITLESS = 80000, MOST_TRIALS = 3 };
 /* Of the iteration: less is not worth a plan that is harder to read. */
 static const double WORTH_A_TRIAL = 0.005;
 
@@ -143,16 +144,43 @@ done:
     return status;
 }
 
-static weft_status split_again(struct resplit *r, struct alike *group)
+/* One pass alone and both alike, along each dim. */
+static weft_status try_simple(struct resplit *r, struct alike *group, const struct split *split,
+                              int32_t part)
 {
     enum op_kind kind = r->plan->model->op[group->op].kind;
+    weft_status status = WEFT_OK;
+    for (int place = 0; place <= op_dims(kind); place++) {
+        struct split other = with_part(split, part, dim_at(kind, place));
+        TRY(try_pair(r, group, &other, &other));
+        TRY(try_pair(r, group, split, &other));
+    }
+done:
+    return status;
+}
+
+static weft_status try_all(struct resplit *r, struct alike *group, const struct split *split,
+                           int32_t part)
+{
+    enum op_kind kind = r->plan->model->op[group->op].kind;
+    weft_status status = WEFT_OK;
+    for (int place = 0; place <= op_dims(kind); place++) {
+        struct split forward = with_part(split, part, dim_at(kind, place));
+        TRY(try_backs(r, group, split, part, &forward));
+    }
+done:
+    return status;
+}
+
+static weft_status split_again(struct resplit *r, struct alike *group)
+{
     const struct split split = r->plan->choice[group->choice].split;
+    int64_t ns = r->now.iteration_ns;
     weft_status status = WEFT_OK;
     for (int32_t part = 0; part < split.parts; part++)
-        for (int place = 0; place <= op_dims(kind); place++) {
-            struct split forward = with_part(&split, part, dim_at(kind, place));
-            TRY(try_backs(r, group, &split, part, &forward));
-        }
+        TRY(try_simple(r, group, &split, part));
+    for (int32_t part = 0; r->now.iteration_ns < ns && part < split.parts; part++)
+        TRY(try_all(r, group, &split, part));
 done:
     return status;
 }

@@ -322,6 +322,33 @@ static void samples_that_do_not_go_round_are_the_reason(void **state)
     }
 }
 
+/* Tokens of a mixture are hidden by another overlap where that is shorter, unless the overlap is pinned. */
+static void a_pinned_overlap_stays(void **state)
+{
+    (void)state;
+    const struct question q = {"deepseek-v2-lite", "layers: 4, seq: 2048", "dgx-h100:1", 32};
+    struct opened_plan opened = {0};
+    struct plan_request request;
+    planned_free(ask(&q, NULL, "auto", 0, &opened, &request));
+    request.pins.ep = 8;
+    request.pins.overlap = OVERLAP_ALL;
+    for (int pinned = 0; pinned < 2; pinned++) {
+        struct planned *planned;
+        int others = 0;
+        request.pins.has_overlap = pinned;
+        assert_int_equal(plan_search(planner_find("auto"), &request, &planned), WEFT_OK);
+        for (size_t i = 0; i < planned->trials.len; i++) {
+            struct plan *plan;
+            assert_int_equal(trial_take(&request, &planned->trials.data[i], &plan), WEFT_OK);
+            others += plan->overlap != OVERLAP_ALL;
+            plan_free(plan);
+        }
+        assert_int_equal(others > 0, !pinned);
+        planned_free(planned);
+    }
+    plan_close(&opened);
+}
+
 static void targets_are_found_by_name_and_release(void **state)
 {
     (void)state;
@@ -406,6 +433,7 @@ int main(void)
         cmocka_unit_test(a_row_has_the_settings_of_its_framework),
         cmocka_unit_test(new_plans_scale_as_the_device_can),
         cmocka_unit_test(samples_that_do_not_go_round_are_the_reason),
+        cmocka_unit_test(a_pinned_overlap_stays),
         cmocka_unit_test(targets_are_found_by_name_and_release),
         cmocka_unit_test(flags_are_those_of_a_release),
         cmocka_unit_test(decisions_are_the_targets),

@@ -118,6 +118,7 @@ int32_t begin_beside(struct block_writer *w)
     w->brought = -1;
     return waits;
 }
+
 void end_beside(struct block_writer *w, int32_t waits)
 {
     w->beside = false;

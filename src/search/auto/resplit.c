@@ -144,29 +144,20 @@ done:
     return status;
 }
 
-/* One pass alone and both alike, along each dim. */
-static weft_status try_simple(struct resplit *r, struct alike *group, const struct split *split,
-                              int32_t part)
+/* One part along each dim: all pairs, or first the backward pass alone and both passes alike. */
+static weft_status try_part(struct resplit *r, struct alike *group, const struct split *split,
+                            int32_t part, bool all_pairs)
 {
     enum op_kind kind = r->plan->model->op[group->op].kind;
     weft_status status = WEFT_OK;
     for (int place = 0; place <= op_dims(kind); place++) {
         struct split other = with_part(split, part, dim_at(kind, place));
-        TRY(try_pair(r, group, &other, &other));
-        TRY(try_pair(r, group, split, &other));
-    }
-done:
-    return status;
-}
-
-static weft_status try_all(struct resplit *r, struct alike *group, const struct split *split,
-                           int32_t part)
-{
-    enum op_kind kind = r->plan->model->op[group->op].kind;
-    weft_status status = WEFT_OK;
-    for (int place = 0; place <= op_dims(kind); place++) {
-        struct split forward = with_part(split, part, dim_at(kind, place));
-        TRY(try_backs(r, group, split, part, &forward));
+        if (all_pairs) {
+            TRY(try_backs(r, group, split, part, &other));
+        } else {
+            TRY(try_pair(r, group, &other, &other));
+            TRY(try_pair(r, group, split, &other));
+        }
     }
 done:
     return status;
@@ -178,9 +169,9 @@ static weft_status split_again(struct resplit *r, struct alike *group)
     int64_t ns = r->now.iteration_ns;
     weft_status status = WEFT_OK;
     for (int32_t part = 0; part < split.parts; part++)
-        TRY(try_simple(r, group, &split, part));
+        TRY(try_part(r, group, &split, part, false));
     for (int32_t part = 0; r->now.iteration_ns < ns && part < split.parts; part++)
-        TRY(try_all(r, group, &split, part));
+        TRY(try_part(r, group, &split, part, true));
 done:
     return status;
 }

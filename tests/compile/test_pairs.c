@@ -25,9 +25,9 @@
 
 #include <cmocka.h>
 
+#include "estimated.h"
 #include "folded.h"
 #include "random_plan.h"
-#include "search/estimate/candidate.h"
 #include "search/planner/planner.h"
 
 /* ---- Q1 -------------------------------------------------------------------------------------- */
@@ -619,14 +619,8 @@ static void first_passes_wait(void **state)
         d.has_overlap = true;
         d.overlap = OVERLAP_ALL | OVERLAP_EXPERTS;
         assert_int_equal(plan_from_degrees(s->model[0], s->cluster[1], &d, &plan), WEFT_OK);
-        struct estimate_settings settings = estimate_settings_of(plan);
         struct arena *scratch = arena_new();
-        struct estimator *estimator;
-        struct estimate e;
-        assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
-        assert_int_equal(estimate_plan(estimator, plan, scratch, &e), WEFT_OK);
-        assert_true(e.stage[0].first_more_ns > 0);
-        estimator_free(estimator);
+        assert_true(estimate_of(scratch, plan).stage[0].first_more_ns > 0);
         arena_free(scratch);
         plan_free(plan);
     }

@@ -17,10 +17,10 @@
 
 #include "autoddl_problem.h"
 #include "compile/compile.h"
+#include "estimated.h"
 #include "plan_text.h"
 #include "run_alone.h"
 #include "search/autoddl/layout_room.h"
-#include "search/estimate/estimate.h"
 #include "sim/sim.h"
 
 #define ON(devices)                                                                                \
@@ -243,15 +243,10 @@ static void test_times(void **state)
     struct prediction *folded = predicted(opened.plan, FOLD_AUTO),
                       *all = predicted(opened.plan, FOLD_NEVER);
     assert_int_equal(folded->iteration_ns, all->iteration_ns);
-    struct estimate_settings settings = estimate_settings_of(opened.plan);
     struct arena *arena = arena_new();
-    struct estimator *estimator;
-    struct estimate estimate;
-    assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
-    assert_int_equal(estimate_plan(estimator, opened.plan, arena, &estimate), WEFT_OK);
+    struct estimate estimate = estimate_of(arena, opened.plan);
     assert_int_equal(estimate.stage[0].peak_bytes, folded->stage[0].memory.peak);
     assert_true(fabs((double)estimate.iteration_ns / (double)folded->iteration_ns - 1) < 0.02);
-    estimator_free(estimator);
     arena_free(arena);
     prediction_free(folded);
     prediction_free(all);

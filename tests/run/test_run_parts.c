@@ -16,10 +16,10 @@
 #include <cmocka.h>
 
 #include "compile/compile.h"
+#include "estimated.h"
 #include "plan_text.h"
 #include "run_lab.h"
 #include "run_models.h"
-#include "search/estimate/estimate.h"
 #include "sim/sim.h"
 
 /* ---- by hand (P1) ---------------------------------------------------------------------------- */
@@ -225,19 +225,14 @@ static void test_estimated(void **state)
     struct opened_plan opened =
         parsed("model: gpt2\ncluster: dgx-a100\nbatch: {global: 64, micro: 2}\n"
                "degrees: {tp: 4, pp: 2, recompute: full}\ntree: {layers: {memory: parts}}\n");
-    struct estimate_settings settings = estimate_settings_of(opened.plan);
     struct arena *arena = arena_new();
-    struct estimator *estimator;
-    struct estimate estimate;
+    struct estimate estimate = estimate_of(arena, opened.plan);
     struct prediction *p;
-    assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
-    assert_int_equal(estimate_plan(estimator, opened.plan, arena, &estimate), WEFT_OK);
     assert_int_equal(simulate(opened.plan, &(struct simulate_options){0}, &p), WEFT_OK);
     for (int32_t s = 0; s < opened.plan->stages; s++)
         assert_int_equal(estimate.stage[s].peak_bytes, p->stage[s].memory.peak);
     assert_true(fabs((double)estimate.iteration_ns / (double)p->iteration_ns - 1) < 0.02);
     prediction_free(p);
-    estimator_free(estimator);
     plan_close(&opened);
     arena_free(arena);
 }

@@ -9,20 +9,9 @@
 #include <cmocka.h>
 
 #include "compile/compile.h"
+#include "estimated.h"
 #include "made_plan.h"
-#include "search/estimate/estimator.h"
 #include "sim/sim.h"
-
-static struct estimate estimate_of(struct arena *keep, const struct plan *plan)
-{
-    struct estimate_settings settings = estimate_settings_of(plan);
-    struct estimator *estimator;
-    struct estimate out;
-    assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
-    assert_int_equal(estimate_plan(estimator, plan, keep, &out), WEFT_OK);
-    estimator_free(estimator);
-    return out;
-}
 
 /* Both of one plan, within a share of each other. */
 struct both {

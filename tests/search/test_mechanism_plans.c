@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "checked_plan.h"
+#include "estimated.h"
 #include "rounds.h"
 
 static const struct {
@@ -109,12 +110,7 @@ static void draw_tower(struct rng *rng, struct degrees *d)
 static double estimated_s(const struct plan *plan)
 {
     struct arena *arena = arena_new();
-    struct estimate_settings settings = estimate_settings_of(plan);
-    struct estimator *estimator;
-    struct estimate estimate;
-    assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
-    assert_int_equal(estimate_plan(estimator, plan, arena, &estimate), WEFT_OK);
-    estimator_free(estimator);
+    struct estimate estimate = estimate_of(arena, plan);
     arena_free(arena);
     return (double)estimate.iteration_ns / 1e9;
 }

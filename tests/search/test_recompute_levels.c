@@ -22,6 +22,7 @@
 #include <cmocka.h>
 
 #include "checked_plan.h"
+#include "estimated.h"
 #include "search/auto/grid.h"
 #include "search/planner/recompute_levels.h"
 
@@ -47,18 +48,13 @@ static struct measured measure_level(const struct opened *o, const struct plan_r
 {
     struct degrees d = request->pins;
     struct arena *arena = arena_new();
-    struct estimate estimate;
-    struct estimator *estimator;
     d.dp = 8;
     d.ep = 8;
     d.recompute = level->recompute;
     d.modules = level->modules;
     struct plan *plan = plan_of(o, d);
-    struct estimate_settings settings = estimate_settings_of(plan);
-    assert_int_equal(estimator_new(&settings, &estimator), WEFT_OK);
-    assert_int_equal(estimate_plan(estimator, plan, arena, &estimate), WEFT_OK);
-    struct measured out = {plan_stage_memory(plan, 0, 1).activations, estimate.iteration_ns};
-    estimator_free(estimator);
+    struct measured out = {plan_stage_memory(plan, 0, 1).activations,
+                           estimate_of(arena, plan).iteration_ns};
     plan_free(plan);
     arena_free(arena);
     return out;

@@ -46,7 +46,9 @@ static void add_attention(struct lines *a, const struct model_shape *s)
         if (s->heads && s->head_dim * s->heads != s->hidden)
             add_int(a, "kv-channels", s->head_dim);
     }
-    add_word(a, "attention-backend", flash ? "flash" : "unfused");
+    /* Transformer Engine then takes flash attention on Ampere, cuDNN's kernel from Hopper on and wherever there are
+     * sinks, which flash attention has not (attention/dot_product_attention/utils.py, get_attention_backend). */
+    add_word(a, "attention-backend", flash ? "auto" : "unfused");
     bool local = strcmp(s->attention, "local") == 0;
     if (local || strcmp(s->attention, "eager") == 0)
         add_flag(a, "no-masked-softmax-fusion");

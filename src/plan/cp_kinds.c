@@ -17,11 +17,11 @@
 
 static const struct {
     const char *name;
-    int64_t heads; /* cp_heads */
+    int64_t heads; /* cp_heads; never 0, which leaves the kind open */
     bool ring;     /* what is not taken by heads goes round a ring */
 } KINDS[] = {
-    [CP_RING] = {"ring", 0, true},
-    [CP_GATHER] = {"gather", 0, false},
+    [CP_RING] = {"ring", 1, true},
+    [CP_GATHER] = {"gather", 1, false},
     [CP_A2A] = {"a2a", CP_HEADS_ALL, true},
     [CP_A2A_RING] = {"a2a+ring", CP_HEADS_SOME, true},
 };

@@ -68,6 +68,74 @@ static void mend_cp_heads(struct numbers *n)
     n->d->cp_heads = 0;
 }
 
+/* The kinds of cp that a target has for a model, as bits of enum cp_kind. */
+static unsigned cp_kinds(const struct numbers *n)
+{
+    unsigned kinds = can(n)->cp ? ~0U : 0;
+    for (int32_t i = 0; i < n->model->ops; i++) {
+        const struct op *op = &n->model->op[i];
+        if (op->kind == OP_ATTENTION && op->window && can(n)->window_cp)
+            kinds &= can(n)->window_cp;
+        if (op->sinks && can(n)->sink_cp)
+            kinds &= can(n)->sink_cp;
+    }
+    return kinds;
+}
+static enum cp_kind kind_of_cp(const struct numbers *n)
+{
+    struct degrees d = *n->d;
+    d.cp_heads = cp_heads_of(&d, n->model);
+    return cp_kind_of(&d, d.has_overlap ? d.overlap : OVERLAP_ALL);
+}
+static bool broken_cp_kind(const struct numbers *n)
+{
+    return n->d->cp > 1 && !(cp_kinds(n) >> kind_of_cp(n) & 1);
+}
+static const char *text_cp_kind(struct arena *keep, const struct numbers *n)
+{
+    bool sinks = cp_kinds(n) == can(n)->sink_cp;
+    return arena_printf(keep, "cp %lld by %s: %s has attention with %s only by %s",
+                        (long long)n->d->cp, cp_kind_name(kind_of_cp(n)), framework(n),
+                        sinks ? "sinks" : "windows", sinks ? "a2a" : "gather or a2a");
+}
+
+/* Whether so many devices of cp can each take key/value heads of their own, of those that a device of tp has. */
+static bool takes_whole_heads(const struct numbers *n, int64_t devices)
+{
+    for (int32_t i = 0; i < n->model->ops; i++) {
+        const struct op *op = &n->model->op[i];
+        int64_t own = op->kind == OP_ATTENTION ? size_of(op, DIM_HEAD) / n->d->tp : 0;
+        if (op->kind == OP_ATTENTION && op->place != PLACE_TOWER && (own ? own : 1) % devices)
+            return false;
+    }
+    return true;
+}
+static bool broken_shared_heads(const struct numbers *n)
+{
+    return can(n)->whole_heads && !takes_whole_heads(n, cp_heads_of(n->d, n->model));
+}
+static const char *text_shared_heads(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep,
+                        "cp-heads %lld with tp %lld: %s gives each device key/value heads of its "
+                        "own, and there are fewer",
+                        (long long)cp_heads_of(n->d, n->model), (long long)n->d->tp, framework(n));
+}
+/* By ring, by heads or gathered, whichever there is. */
+static void mend_cp_kind(struct numbers *n)
+{
+    unsigned kinds = cp_kinds(n);
+    n->d->cp_heads = 0;
+    if (!broken_cp_kind(n))
+        return;
+    if (kinds >> CP_A2A & 1 && takes_whole_heads(n, n->d->cp))
+        n->d->cp_heads = n->d->cp;
+    else if (kinds >> CP_GATHER & 1)
+        cp_kind_set(CP_GATHER, n->d);
+    else
+        mend_cp(n);
+}
+
 static void without_pieces(struct numbers *n)
 {
     n->d->pieces = n->d->segments = 1;
@@ -274,6 +342,8 @@ static const struct target_rule ALL[] = {
     {broken_tp, text_tp, mend_tp},
     {broken_cp, text_cp, mend_cp},
     {broken_cp_heads, text_cp_heads, mend_cp_heads},
+    {broken_cp_kind, text_cp_kind, mend_cp_kind},
+    {broken_shared_heads, text_shared_heads, mend_cp_kind},
     {broken_unit, text_unit, mend_unit},
     {broken_pp, text_pp, mend_pp},
     {broken_one_stage, text_one_stage, mend_pp},

@@ -88,6 +88,9 @@ enum { SHARD_0 = 1, SHARD_1 = 2, SHARD_2 = 4, SHARD_3 = 8 };
 struct abilities {
     bool tp, pp, cp, ep;
     bool cp_heads;        /* devices of cp that take heads: a2a, a2a+ring */
+    /* kinds of cp where attention has windows, and where it has sinks, as bits of enum cp_kind; 0: all of the above */
+    unsigned window_cp, sink_cp;
+    bool whole_heads; /* devices of cp that take heads have key/value heads of their own */
     unsigned experts;     /* tensor degrees of experts beside tp, as EXPERTS_ bits */
     bool tp_in_pipeline;  /* tp and pp together */
     bool pieces;          /* several model pieces per stage */

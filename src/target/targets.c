@@ -23,9 +23,12 @@ enum {
 /* Of Megatron-LM, megatron/training/arguments.py (validate_args) and megatron/core: sequences are cut in
  * zig-zag halves per rank of cp; with experts and tp > 1 MoELayer wants sequence parallelism; levels 2 and 3
  * are Megatron-FSDP, which is documented and tested without a pipeline only. Tensor exchanges always overlap
- * with weight gradients (core/tensor_parallel/layers.py), sends of several pieces alone (schedules.py). */
+ * with weight gradients (core/tensor_parallel/layers.py), sends of several pieces alone (schedules.py). No ring has
+ * windows, and only a2a has sinks (Transformer Engine, get_attention_backend of attention/.../utils.py), which wants
+ * whole key/value heads on each device (context_parallel.py, AttnFuncWithCPAndQKVOA2A). */
 #define MEGATRON_ABILITIES                                                                         \
     {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
+     .window_cp = 1U << CP_GATHER | 1U << CP_A2A, .sink_cp = 1U << CP_A2A, .whole_heads = true,    \
      .tp_in_pipeline = true, .pieces = true, .groups = true, .stage_runs = true, .uneven = true, .sequence = true,     \
      .plain = true,                                                                                                    \
      .selective = true, .block = true, .offload_modules = true, .cp_pieces = 2, .replicates = true,                    \

@@ -429,6 +429,28 @@ static void test_experts_stay_where_they_are_pinned(void **state)
     close_problem(&p);
 }
 
+/* "ring" is a choice like any other, though plans need not say it. */
+static void test_kinds_of_context_stay_where_they_are_pinned(void **state)
+{
+    (void)state;
+    for (enum cp_kind kind = CP_RING; kind <= CP_A2A; kind++) {
+        struct degrees pins = {.cp = 4, .global_batch = 4};
+        cp_kind_set(kind, &pins);
+        struct problem p = open_problem("llama3.2-1b", "layers: 2", "dgx-h100:1x4", pins);
+        p.request.options = usual_effort(p.request.options);
+        struct planned *planned = plan_with("auto", &p.request);
+        assert_non_null(planned);
+        for (size_t t = 0; t < planned->trials.len; t++) {
+            const struct trial *trial = &planned->trials.data[t];
+            unsigned overlap = pins.has_overlap ? pins.overlap : OVERLAP_ALL;
+            assert_true(trial->plan || cp_kind_of(&trial->degrees, overlap) == kind);
+            assert_true(!trial->plan || (plan_cp_heads(trial->plan, 4) > 1) == (kind == CP_A2A));
+        }
+        planned_free(planned);
+        close_problem(&p);
+    }
+}
+
 static void open_gpt(struct problem *p, const char *cluster, struct degrees pins)
 {
     *p = (struct problem){.arena = arena_new()};
@@ -767,6 +789,7 @@ int main(void)
         cmocka_unit_test(test_what_is_forbidden),
         cmocka_unit_test(test_pins_and_forbids_hold),
         cmocka_unit_test(test_experts_stay_where_they_are_pinned),
+        cmocka_unit_test(test_kinds_of_context_stay_where_they_are_pinned),
         cmocka_unit_test(test_same_question_same_answer),
         cmocka_unit_test(test_stopped_searches_answer),
         cmocka_unit_test(test_what_would_fit),

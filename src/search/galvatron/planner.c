@@ -94,7 +94,7 @@ static weft_status check_pins(const struct degrees *pins)
         what = "one piece of the model per stage";
     else if (pins->schedule && strcmp(pins->schedule, schedule_default(1, 1)->name) != 0)
         what = "the schedule 1f1b";
-    else if (pins->cp_heads)
+    else if (pins->cp_heads && pins->cp_heads != 1)
         what = "context parallelism by ring or gather";
     if (!what)
         return WEFT_OK;

@@ -35,6 +35,10 @@ static const struct cli_option OPTIONS[] = {
      "errors by model and machine, of those that nothing was fitted to, and how many runs lie in "
      "their intervals",
      OPTION_FLAG, AT(validation.list_groups)},
+    {"refit", NULL,
+     "fit the parameters of each device anew, without the runs of each model, machine and source "
+     "in turn, and predict these by what the others say; takes minutes",
+     OPTION_FLAG, AT(validation.refitted)},
     {"plan", NULL, "plan every run anew, on its model, cluster and batch, and list what is gained",
      OPTION_FLAG, AT(validation.plan)},
     {"half", "HALF", "fit, held-out or both (default both)", OPTION_TAKE, .take = take_half},
@@ -341,6 +345,8 @@ int cmd_validate(int argc, char **argv)
     TRY(choose_datasets(&options));
     TRY(read_datasets(v));
     TRY(predict(v));
+    if (v->refitted)
+        TRY(refit_sense(v, &v->refit));
     if (options.residuals)
         TRY(residuals_write(v, options.residuals));
     code = print_answer(v, options.json);

@@ -18,16 +18,31 @@ struct peer_predictions {
     size_t len, cap;
 };
 
+/* A published run, and how its time falls as parts of the machine get faster (validate_refit.c). */
+struct refit_run {
+    const struct published *row;
+    const char *device, *arch;
+    double parameters;        /* of the model */
+    double share;             /* of the device's peak that large products reach in long runs */
+    double error;             /* r (runs.h) */
+    double slope[PACE_COUNT]; /* - d ln(time) / d ln(pace) */
+};
+struct refit_runs {
+    struct refit_run *data;
+    size_t len, cap;
+};
+
 struct validation {
     struct arena *arena;
     const struct sources *sources;
     const struct dataset *dataset[MAX_DATASETS];
     size_t datasets;
     bool half[HALF_COUNT]; /* which halves were run */
-    bool list_rows, list_groups, plan;
+    bool list_rows, list_groups, plan, refitted;
     struct published_rows rows;      /* of these datasets and halves */
     struct peer_predictions peers;   /* for some of them */
     struct replanned_list replanned; /* with `plan`: for rows that are predicted */
+    struct refit_runs refit;         /* with `refitted`: those with a time */
     const struct search_table *searched[MAX_DATASETS];
     size_t searches;
     struct search_cells cells; /* of these tables */
@@ -98,6 +113,31 @@ struct coverage {
 struct coverage validation_coverage(const struct validation *v, const struct dataset *dataset);
 void coverage_print(const struct validation *v);
 json_t *coverage_json(const struct validation *v, const struct dataset *dataset);
+/* validate_refit.c: devices fitted anew without the runs that are predicted */
+weft_status refit_sense(const struct validation *v, struct refit_runs *out);
+struct refit_paces {
+    const struct refit_run *device; /* one of its runs */
+    int64_t runs;
+    double x[PACE_COUNT], spread[PACE_COUNT]; /* logarithms of paces, and their standard errors */
+    bool taken[PACE_COUNT];
+};
+struct refit_list {
+    struct refit_paces *data;
+    size_t len, cap;
+};
+/* Each device by its runs in the half to fit; those with too few are not listed. */
+void refit_devices(struct arena *keep, const struct refit_runs *runs, struct refit_list *out);
+/* A run's error by what the runs found that share no model, machine or source with it; false if none says anything. */
+bool refit_error(const struct refit_runs *runs, const struct refit_run *one, enum without way,
+                 double *error);
+struct refit_sum {
+    int64_t runs, known[WITHOUT_COUNT];
+    double shipped, error[WITHOUT_COUNT], bias[WITHOUT_COUNT]; /* sums */
+};
+/* Of a dataset's runs; NULL: of all. */
+struct refit_sum refit_sum(const struct refit_runs *runs, const struct dataset *dataset);
+void refit_print(const struct validation *v);
+json_t *refit_json(const struct validation *v, const struct dataset *dataset);
 /* validate_peers.c: other programs on the same rows. Predictions for rows that are not there are passed over. */
 weft_status peers_read(struct arena *keep, const struct published_rows *rows,
                        struct peer_predictions *out);

@@ -141,6 +141,8 @@ static json_t *dataset_json(const struct validation *v, const struct dataset *da
     }
     if (v->list_groups)
         json_object_set_new(json, "intervals", coverage_json(v, dataset));
+    if (v->refitted)
+        json_object_set_new(json, "refitted", refit_json(v, dataset));
     if (v->plan)
         json_object_set_new(json, "planned", replanned_json(v, dataset));
     if (v->list_rows)

@@ -3,7 +3,7 @@
  *   table     rows of a CSV file with forgiving headings (run_table.c, run_fields.c)
  *   cases     a row as a plan that can be simulated, on its cluster or on one with other paces (run_cases.c)
  *   pattern   how the errors depend on devices, degrees and type (run_pattern.c)
- *   fit       the paces of a cluster that explain the runs best (run_fit.c)
+ *   fit       the paces of a cluster that explain the runs best (run_fit.c, run_linear.c)
  *   interval  how far off predictions of runs like a plan's were (run_interval.c)
  *   logs      what Megatron-LM and torchtitan print (run_log.c)
  *
@@ -125,6 +125,27 @@ weft_status run_explain(const struct run_case *one, double measured_s, double pr
 /* The text of a cluster file that calibrates this cluster, in `keep`. */
 weft_status run_fit_file(struct arena *keep, const struct run_fit *fit, const char *cluster,
                          const char *runs, char **out);
+
+/* ---- the same for errors that are linear in the paces (run_linear.c) --------------------------- */
+
+enum { LEAST_RUNS = 3 }; /* that a fit needs */
+/* Equation (1) of run_fit.c with r linear around `at`. */
+struct linear_fit {
+    size_t rows;
+    const double *error, *slope; /* r and S at `at`; PACE_COUNT slopes per row */
+    double at[PACE_COUNT];
+    bool open[PACE_COUNT];                    /* the parts that are fitted */
+    const bool *left_out;                     /* by row; NULL: all count */
+    double x[PACE_COUNT], spread[PACE_COUNT]; /* the answer, and the roots of C's diagonal */
+};
+/* r of a row at other paces than `at`. */
+double linear_error(const struct linear_fit *fit, size_t row, const double *x);
+/* `scratch` has room for a number per row. The second closes the parts that the rows do not determine. */
+void linear_solve(struct linear_fit *fit, double *scratch);
+void linear_solve_determined(struct linear_fit *fit, double *scratch);
+/* S of one case that takes time_s at these paces, by differences. */
+weft_status run_slopes(const struct run_case *one, const struct paces *at, double time_s,
+                       double slope[static PACE_COUNT]);
 
 /* ---- a framework's log (run_log.c) ----------------------------------------------------------- */
 

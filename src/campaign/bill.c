@@ -35,6 +35,7 @@ static const struct device_tariff {
     {"RTX-4090", 450, "NVIDIA Ada whitepaper"},
     {"L40S", 350, "NVIDIA L40S datasheet"},
     {"L4", 72, "NVIDIA L4 as sold: no more than a slot gives"},
+    {"A10G", 300, "NVIDIA A10G datasheet (AWS, 2022)"},
     {"A100-SXM4-40GB", 400, "NVIDIA A100 datasheet"},
     {"A100-SXM4-80GB", 400, "NVIDIA A100 datasheet", 1.30, PRICES},
     {"A100-PCIe-80GB", 300, "NVIDIA A100 datasheet"},

@@ -104,6 +104,9 @@ static const struct device DEVICES[] = {
     /* Of its memory, the share that an L40S shows. Units: 7,424 lanes of 128. */
     GPU("L4", "ada", MIB(23034), 300 * GB_PER_S, RATES(30.3, 60, 121, 121, 242.5, 0), HOST_PCIE4,
         MIB(48), 58, "NVIDIA L4 datasheet, rates without sparsity"),
+    /* Of its memory, what nvidia-smi shows of AWS's instances. Units: 9,216 lanes of 128, as in GA102. */
+    GPU("A10G", "ampere", MIB(23028), 600 * GB_PER_S, RATES(35, 35, 70, 70, 0, 0), HOST_PCIE4,
+        MIB(6), 72, "NVIDIA A10G datasheet (AWS, 2022), rates without sparsity"),
     GPU("A100-SXM4-40GB", "ampere", MIB(40536), 1555 * GB_PER_S, A100_RATES, HOST_PCIE4, MIB(40),
         108, "NVIDIA A100 datasheet"),
     GPU("A100-SXM4-80GB", "ampere", MIB(81251), 2039 * GB_PER_S, A100_RATES, HOST_PCIE4, MIB(40),

@@ -30,6 +30,12 @@ static const struct nvlink_pair FULL_MESH[] = {
     {1, 2, 1}, {1, 3, 1}, {1, 4, 1}, {1, 5, 1}, {1, 6, 1}, {1, 7, 1}, {2, 3, 1},
     {2, 4, 1}, {2, 5, 1}, {2, 6, 1}, {2, 7, 1}, {3, 4, 1}, {3, 5, 1}, {3, 6, 1},
     {3, 7, 1}, {4, 5, 1}, {4, 6, 1}, {4, 7, 1}, {5, 6, 1}, {5, 7, 1}, {6, 7, 1}};
+/* Four modules of two dies, as rocm-smi numbers them: four wires between the dies of a module, one or two to others
+ * (Pearson, "Interconnect Bandwidth Heterogeneity on AMD MI250x and Infinity Fabric", 2023, Fig. 1). Of a die's eight
+ * wires one goes to the CPU, and of odd ones another to a NIC. */
+static const struct nvlink_pair DIES[] = {{0, 1, 4}, {2, 3, 4}, {4, 5, 4}, {6, 7, 4},
+                                          {0, 6, 2}, {2, 4, 2}, {0, 2, 1}, {1, 3, 1},
+                                          {1, 5, 1}, {3, 7, 1}, {4, 6, 1}, {5, 7, 1}};
 /* Four GH200 with six NVLinks to each other (Alps). */
 static const struct nvlink_pair QUAD[] = {{0, 1, 6}, {0, 2, 6}, {0, 3, 6},
                                           {1, 2, 6}, {1, 3, 6}, {2, 3, 6}};
@@ -43,6 +49,7 @@ static const struct nvlink_pair BRIDGES[] = {{0, 1, 12}, {2, 3, 12}, {4, 5, 12},
 
 #define NVLINK2 (25 * GB_PER_S)   /* NVLink 2 to 4: V100, A100, H100 */
 #define NVLINK5 (50 * GB_PER_S)   /* B200 */
+#define XGMI2   (50 * GB_PER_S)   /* MI250X: x16 at 25 GT/s */
 #define XGMI3   (64 * GB_PER_S)   /* MI300X, MI325X: x16 at 32 GT/s */
 #define XGMI4   (76.8 * GB_PER_S) /* MI350X, MI355X: x16 at 38.4 GT/s */
 
@@ -110,9 +117,10 @@ static const struct tier_plan ZONE[] = {{"zone", 0, 0, 0, 25000}, {0}};
 #define NVSWITCH_NODE(name, cpus, gt, links, rate)                                                 \
     .device = (name), .devices = 8, .sockets = 2, .cpu = (cpus), .pci_gt_per_s = (gt),             \
     .pci_switches = 4, .nvswitch_links = (links), .nvlink_bytes_per_s = (rate)
-#define EC2_P3DN                                                                                   \
-    V100_CUBE_MESH, NICS(1, 100), .nics_on_sockets = true, .fabric = FABRIC_SWITCH,                \
-        .fabric_source = "EC2 placement group, full bisection: assumed", .tiers = PLACEMENT_GROUP
+#define EC2_PLACEMENT                                                                              \
+    .fabric = FABRIC_SWITCH, .fabric_source = "EC2 placement group, full bisection: assumed",      \
+    .tiers = PLACEMENT_GROUP
+#define EC2_P3DN V100_CUBE_MESH, NICS(1, 100), .nics_on_sockets = true, EC2_PLACEMENT
 #define DGX_A100 NVSWITCH_NODE("A100-SXM4-80GB", CPU_ZEN2, PCIE4, 12, NVLINK2)
 
 static const struct machine TITAN_XP = {
@@ -320,22 +328,20 @@ static const struct machine H100_NVL = {
              "servers; the number of NICs is assumed",
     BRIDGED_CARDS("H100-NVL-94GB"),
 };
+#define EC2_CARDS(name, count) CARDS(name, CPU_ZEN2, PCIE4), NICS(count, 100), EC2_PLACEMENT
 static const struct machine G6E = {
     .notes = "AWS EC2 g6e.48xlarge: 8 L40S on PCIe 4, 400 Gb/s EFA",
-    CARDS("L40S", CPU_ZEN2, PCIE4),
-    NICS(4, 100),
-    .fabric = FABRIC_SWITCH,
-    .fabric_source = "EC2 placement group, full bisection: assumed",
-    .tiers = PLACEMENT_GROUP,
+    EC2_CARDS("L40S", 4),
 };
 static const struct machine G6 = {
     .notes = "AWS EC2 g6.48xlarge: 8 L4 on PCIe 4, 100 Gb/s",
-    CARDS("L4", CPU_ZEN2, PCIE4),
-    NICS(1, 100),
+    EC2_CARDS("L4", 1),
     .nics_on_sockets = true,
-    .fabric = FABRIC_SWITCH,
-    .fabric_source = "EC2 placement group, full bisection: assumed",
-    .tiers = PLACEMENT_GROUP,
+};
+static const struct machine G5 = {
+    .notes = "AWS EC2 g5.48xlarge: 8 A10G on PCIe 4, 100 Gb/s EFA",
+    EC2_CARDS("A10G", 1),
+    .nics_on_sockets = true,
 };
 static const struct machine RTX_4090 = {
     .notes = "eight RTX 4090 on PCIe 4, one 100 Gb/s NIC: assumed",
@@ -356,6 +362,11 @@ static const struct machine GH200 = {
     GRACE_HOPPER(1),
     RAILS(1, 400, "one rail of 400 Gb/s, units of 32: assumed", 32),
 };
+/* How nodes of Cray EX are joined. */
+#define CRAY_EX                                                                                    \
+    NICS(4, 200), .fabric = FABRIC_SWITCH,                                                         \
+        .fabric_source = "Slingshot dragonfly, taken as full bisection: assumed",                  \
+        .tiers = SLINGSHOT
 static const struct machine GH200_QUAD = {
     .notes =
         "four GH200 a node, six NVLinks between each two, Slingshot 11 of 200 Gb/s each: CSCS Alps",
@@ -363,10 +374,24 @@ static const struct machine GH200_QUAD = {
     .nvlink_bytes_per_s = NVLINK2,
     .pairs = QUAD,
     .pair_count = COUNT_OF(QUAD),
-    NICS(4, 200),
-    .fabric = FABRIC_SWITCH,
-    .fabric_source = "Slingshot dragonfly, taken as full bisection: assumed",
-    .tiers = SLINGSHOT,
+    CRAY_EX,
+};
+/* 36 GB/s each way between a die and its CPU, EPYC 7A53. Its NICs are on the dies; here they are on the socket, which is as
+ * near: a die reaches it faster than a NIC sends. */
+static const struct machine MI250X = {
+    .notes =
+        "OLCF Frontier user guide: HPE Cray EX235a, four MI250X as eight devices, Slingshot 11",
+    .device = "MI250X-GCD",
+    .devices = 8,
+    .sockets = 1,
+    .cpu = CPU_ZEN2,
+    .pci_gt_per_s = PCIE4,
+    .socket_link_bytes_per_s = 36 * GB_PER_S,
+    .nvlink_bytes_per_s = XGMI2,
+    .pairs = DIES,
+    .pair_count = COUNT_OF(DIES),
+    .nics_on_sockets = true,
+    CRAY_EX,
 };
 /* Eight devices, each joined to each other by one xGMI link, one 400 Gb/s NIC each. */
 #define INSTINCT_NODE(name, rate)                                                                  \
@@ -442,8 +467,10 @@ static const struct cluster_preset PRESETS[] = {
     {"h100-nvl", "8 H100 NVL, NVLink bridges, four 400 Gb/s rails", "NVIDIA", &H100_NVL},
     {"g6e", "AWS g6e: 8 L40S on PCIe, 400 Gb/s EFA", "AWS", &G6E},
     {"g6", "AWS g6: 8 L4 on PCIe, 100 Gb/s", "AWS", &G6},
+    {"g5", "AWS g5: 8 A10G on PCIe, 100 Gb/s", "AWS", &G5},
     {"rtx-4090", "8 RTX 4090 on PCIe, 100 Gb/s", "assumed", &RTX_4090},
     {"rtx-pro-6000", "8 RTX PRO 6000 on PCIe, eight 400 Gb/s rails", "NVIDIA", &RTX_PRO_SERVER},
+    {"mi250x", "4 MI250X of two dies each, four 200 Gb/s NICs", "OLCF Frontier", &MI250X},
     {"mi300x", "8 MI300X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI300X},
     {"mi325x", "8 MI325X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI325X},
     {"mi350x", "8 MI350X, xGMI between all, eight 400 Gb/s rails", "AMD", &MI350X},

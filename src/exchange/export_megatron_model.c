@@ -88,6 +88,8 @@ static void add_positions(struct lines *a, const struct model_shape *s)
         if (!s->positions) /* latent attention has rotary positions beside learned ones */
             add_word(a, "position-embedding-type", "rope");
         add_real(a, "rotary-base", s->rope_base);
+        if (s->rotary_share > 0)
+            add_real(a, "rotary-percent", s->rotary_share);
         if (s->rope_scaling > 0) {
             add_flag(a, "use-rope-scaling");
             add_real(a, "rope-scaling-factor", s->rope_scaling);
@@ -183,8 +185,8 @@ static void add_blocks(struct lines *a, const struct model_shape *s)
         add_flag(a, "quick-geglu");
         add_word(a, "activation-func-clamp-value", "7.0");
         add_word(a, "glu-linear-offset", "1.0");
-    } else if (decoder || s->gated) {
-        add_flag(a, "swiglu");
+    } else if (s->ungated ? strcmp(s->ungated, "relu2") == 0 : decoder || s->gated) {
+        add_flag(a, s->ungated ? "squared-relu" : "swiglu");
     }
     if (!s->bias && !s->expert_bias)
         add_flag(a, "disable-bias-linear");

@@ -1,7 +1,7 @@
 /* import_shape.c - Megatron's model arguments as a shape of one of Weft's families.
  *
  *   LayerNorm               gpt, with --swiglu or --multi-latent-attention or neither; bert under pretrain_bert.py
- *   RMSNorm with SwiGLU     llama; with --num-experts moe
+ *   RMSNorm                 llama; with --num-experts moe
  *   layers by a pattern     hybrid (import_pattern.c)
  *
  * A feature that the family lacks becomes a note if it costs little (biases or dropout of a llama); one
@@ -69,11 +69,9 @@ static weft_status read_family(struct shape_reading *r)
         return WEFT_OK;
     }
     bool rms = is(r, "normalization", "RMSNorm"), gated = is_gated(r);
-    bool clamped = has(r, "quick-geglu");
-    if (rms ? !gated : clamped)
-        return argument_error(r->a, rms ? "normalization" : "quick-geglu", NULL,
-                              "%s: no model of Weft has it",
-                              rms ? "RMSNorm without --swiglu" : "--quick-geglu with LayerNorm");
+    if (!rms && has(r, "quick-geglu"))
+        return argument_error(r->a, "quick-geglu", NULL,
+                              "--quick-geglu with LayerNorm: no model of Weft has it");
     bool experts = argument_int(r->a, "num-experts", 0) > 0;
     static const char *const RMS_ONLY[] = {"window-size", "mtp-num-layers"};
     for (size_t i = 0; i < COUNT_OF(RMS_ONLY); i++)
@@ -227,6 +225,9 @@ static void read_positions(struct shape_reading *r)
         s->rope_base = (double)argument_int(r->a, "rotary-base", ROPE_BASE);
         s->positions = 0;
     }
+    double share = real_of(r, "rotary-percent", 1);
+    if ((s->family == SHAPE_LLAMA || s->family == SHAPE_MOE) && share < 1)
+        s->rotary_share = share;
 }
 
 static bool drops(const struct shape_reading *r, const char *name)
@@ -247,7 +248,10 @@ static void read_blocks(struct shape_reading *r)
     s->dropout = drops(r, "hidden-dropout");
     s->loss = s->family == SHAPE_BERT ? "plain" : loss_of(r);
     s->pooler = !has(r, "bert-no-binary-head");
-    s->relu = has(r, "squared-relu");
+    bool squared = has(r, "squared-relu");
+    s->relu = !decoder && squared;
+    if (decoder && !is_gated(r))
+        s->ungated = squared ? "relu2" : "gelu";
     s->clamped = has(r, "quick-geglu");
     s->sinks = is(r, "softmax-type", "learnable");
     s->proj_bias = s->expert_bias = s->family == SHAPE_MOE && s->bias;

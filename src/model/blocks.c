@@ -55,7 +55,7 @@ int block_open(struct builder *b, const char *module, int x, const struct block_
     build_module(b, module);
     if (style->streams)
         x = streams_in(b, x, style->streams);
-    return style->post_norm ? x : block_norm(b, "norm", x, style->norm);
+    return style->post_norm || style->no_norm ? x : block_norm(b, "norm", x, style->norm);
 }
 
 int block_close(struct builder *b, int y, int x, const struct block_style *style)
@@ -168,6 +168,15 @@ static bool is_apart(const struct attention_block *a)
     return a->qk_norm || a->apart || a->rotated || a->output_gate;
 }
 
+/* The RMS norm of each head, or of all as one vector. */
+static int query_norm(struct builder *b, const char *name, int x, int64_t heads,
+                      const struct attention_block *a)
+{
+    if (!a->qk_norm)
+        return x;
+    return a->wide_qk_norm ? build_rms_norm(b, name, x, true) : build_head_norm(b, name, x, heads);
+}
+
 static int apart_core(struct builder *b, int x, const struct block_style *style,
                       const struct attention_block *a)
 {
@@ -175,10 +184,8 @@ static int apart_core(struct builder *b, int x, const struct block_style *style,
     int q = build_linear(b, "q", x, a->shape.heads * depth, a->qkv_bias);
     int k = build_linear(b, "k", x, kv, a->qkv_bias);
     int v = build_linear(b, "v", x, kv, a->qkv_bias);
-    if (a->qk_norm) {
-        q = build_head_norm(b, "q_norm", q, a->shape.heads);
-        k = build_head_norm(b, "k_norm", k, a->shape.kv_heads);
-    }
+    q = query_norm(b, "q_norm", q, a->shape.heads, a);
+    k = query_norm(b, "k_norm", k, a->shape.kv_heads, a);
     q = rotated(b, "q_rotary", q, a, 1, 1);
     k = rotated(b, "k_rotary", k, a, 1, 1);
     int y = block_core(b, q, k, v, style, a);

@@ -55,6 +55,7 @@ struct block_style {
     bool dropout;    /* before each residual, and on the probabilities */
     bool post_norm;  /* the norm comes after the residual */
     bool end_norm;   /* another norm after the work, before the residual */
+    bool no_norm;    /* none before the work (OLMo 2) */
     bool branch;     /* the caller adds the residual */
     bool gated;      /* the work is multiplied by the tanh of a learned number (Llama 3.2) */
     int64_t streams; /* of the residual (streams.c); 0: it is one */
@@ -71,6 +72,7 @@ struct attention_block {
     double rope_scaling;
     /* RMS norm of each head's query and key; q, k and v are then separate tensors */
     bool qk_norm;
+    bool wide_qk_norm;  /* of all heads' queries, and keys, as one vector instead (OLMo 2) */
     bool apart;         /* separate products for q, k and v, even without norms */
     int64_t rotated;    /* features of each head that are rotated; 0: all. Others make it apart */
     bool output_gate;   /* the output is multiplied by the sigmoid of another product; apart, too */

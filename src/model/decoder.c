@@ -134,6 +134,7 @@ struct block_style decoder_style(const struct decoder *d, int64_t layer)
 {
     return (struct block_style){.norm = d->norm ? NORM_LAYER : NORM_RMS,
                                 .end_norm = d->end_norm,
+                                .no_norm = !d->pre_norm,
                                 .streams = d->streams,
                                 .gated = crosses(d, layer)};
 }
@@ -188,7 +189,8 @@ struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
         .qkv_bias = d->qkv_bias,
         .proj_bias = d->proj_bias,
         .sinks = d->sinks,
-        .qk_norm = d->qk_norm,
+        .qk_norm = d->qk_norm || d->wide_qk_norm,
+        .wide_qk_norm = d->wide_qk_norm,
         .apart = d->apart,
         .rotary = has_rotary(d, layer),
         .rotated = d->rotary_share < 1 ? (int64_t)(d->rotary_share * (double)depth) / 2 * 2 : 0,

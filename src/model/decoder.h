@@ -17,7 +17,10 @@ struct decoder {
     double rope_scaling;    /* struct op has it */
     double rotary_share;    /* of a head's features are rotated, the first ones */
     bool tied, qkv_bias, proj_bias, qk_norm, end_norm, sinks, apart;
-    bool chunked; /* the window is a chunk: a query sees the keys of its own from the first on */
+    bool
+        wide_qk_norm; /* one norm of all heads' queries, and of all keys, in place of one for each head */
+    bool pre_norm; /* attention and MLP have a norm before them */
+    bool chunked;  /* the window is a chunk: a query sees the keys of its own from the first on */
     bool full_rotary; /* layers that see all keys have positions, too */
     bool latent_norm; /* the narrow vectors of latent attention have norms */
     bool output_gate; /* what attention computes is multiplied by a sigmoid of the layer's input */
@@ -47,8 +50,8 @@ struct decoder {
 #define LATENT_DIMS .nope_dim = 128, .rope_dim = 64, .value_dim = 128
 #define DECODER_DEFAULTS                                                                           \
     .seq = 4096, .vocab = 32000, .rope_base = ROPE_BASE, .rotary_share = 1, .full_rotary = true,   \
-    .latent_norm = true, LATENT_DIMS, .index_heads = 64, .index_dim = 128, .delta_dim = 128,       \
-    .delta_key_dim = 128, .delta_chunk = 64, .conv = 4, .dtype = DTYPE_BF16,                       \
+    .latent_norm = true, .pre_norm = true, LATENT_DIMS, .index_heads = 64, .index_dim = 128,       \
+    .delta_dim = 128, .delta_key_dim = 128, .delta_chunk = 64, .conv = 4, .dtype = DTYPE_BF16,     \
     .vision = {VISION_DEFAULTS}
 
 enum { MOST_DEPTHS = 16, MOST_TAPS = 64 }; /* of layers that predict more tokens */
@@ -79,6 +82,7 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
         OPTION_BASE(struct decoder, rope_scaling), OPTION_BOOL(struct decoder, sinks),             \
         OPTION_BOOL(struct decoder, tied), OPTION_BOOL(struct decoder, qkv_bias),                  \
         OPTION_BOOL(struct decoder, proj_bias), OPTION_BOOL(struct decoder, qk_norm),              \
+        OPTION_BOOL(struct decoder, wide_qk_norm), OPTION_BOOL(struct decoder, pre_norm),          \
         OPTION_BOOL(struct decoder, end_norm), OPTION_BOOL(struct decoder, apart),                 \
         OPTION_BOOL(struct decoder, chunked), OPTION_BOOL(struct decoder, full_rotary),            \
         OPTION_BOOL(struct decoder, latent_norm), OPTION_BOOL(struct decoder, output_gate),        \

@@ -429,6 +429,7 @@ static const struct hf_architecture ARCHITECTURES[] = {
     {"gemma3_text", "llama", GEMMA3_TEXT, COUNT_OF(GEMMA3_TEXT)},
     {"phi3", "llama", PHI3, COUNT_OF(PHI3)},
     {"smollm3", "llama", SMOLLM3, COUNT_OF(SMOLLM3)},
+    {"olmo2", "llama", OLMO2, COUNT_OF(OLMO2)},
     {"granite", "llama", GRANITE, COUNT_OF(GRANITE)},
     {"granitemoe", "moe", GRANITE_MOE, COUNT_OF(GRANITE_MOE)},
     {"glm4_moe", "moe", GLM4_MOE, COUNT_OF(GLM4_MOE)},

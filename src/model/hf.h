@@ -68,7 +68,7 @@ bool hf_vision(const struct doc *root, const struct doc *vision, struct hf_rows 
 /* hf_deepseek.c */
 extern const struct hf_row DEEPSEEK_V2[30], DEEPSEEK_V3[33], DEEPSEEK_V32[36], DEEPSEEK_V4[38];
 /* hf_decoders.c */
-extern const struct hf_row SMOLLM3[21], GRANITE[18], GRANITE_MOE[20], GLM4_MOE[28];
+extern const struct hf_row SMOLLM3[21], OLMO2[16], GRANITE[18], GRANITE_MOE[20], GLM4_MOE[28];
 size_t hf_architectures(const struct hf_architecture **out);
 /* Whether a key without a row need not be mentioned. */
 bool hf_is_silent(const char *key);

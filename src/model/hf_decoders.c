@@ -17,6 +17,18 @@ const struct hf_row SMOLLM3[] = {
     ROPE("2000000"),
 };
 
+/* Norms after attention and after the MLP, and one of all heads' queries, or keys, as one vector. */
+const struct hf_row OLMO2[] = {
+    DECODER("32", "4096", "32", "11008", "50304", "2048"),
+    KV_HEADS(NULL),
+    ATTENTION_BIAS("false"),
+    {NULL, "pre_norm", RULE_FIXED, "false"},
+    {NULL, "end_norm", RULE_FIXED, "true"},
+    {NULL, "wide_qk_norm", RULE_FIXED, "true"},
+    TIED("false"),
+    ROPE("10000"),
+};
+
 /* Numbers that embeddings, residuals, scores and logits are multiplied by, which models here are not. */
 #define MULTIPLIERS                                                                                \
     {"embedding_multiplier", NULL, RULE_EXPECTED, "1"},                                            \

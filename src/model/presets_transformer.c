@@ -38,6 +38,10 @@
 #define LLAMA32 LLAMA3 ", rope_scaling: 32"
 #define QWEN    ", qkv_bias: true, seq: 4096, rope_base: 1000000"
 #define QWEN3   ", vocab: 151936, qk_norm: true, rope_base: 1000000"
+/* Norms after attention and MLP alone, and of all heads' queries and keys as one vector: its config.json. */
+#define OLMO2                                                                                      \
+    ", vocab: 100352, seq: 4096, rope_base: 500000, pre_norm: false, end_norm: true, "             \
+    "wide_qk_norm: true"
 /* Nemotron-4's reports, Table 1 of each: LayerNorm, squared ReLU, half of each head rotated. */
 #define NEMOTRON4                                                                                  \
     ", kv_heads: 8, vocab: 256000, seq: 4096, norm: layer, activation: relu2, rotary_share: 0.5"
@@ -51,8 +55,12 @@
     ", kv_lora: 512, nope_dim: 128, rope_dim: 64, value_dim: 128, seq: 4096, balance: sequence"
 /* Mixture-of-experts settings of the models' public config.json; the balance of DeepSeek-V3 is that of its report,
  * section 4.2. */
-#define MIXTRAL     ", experts: 8, top_k: 2, rope_base: 1000000"
-#define QWEN3_MOE   ", experts: 128, top_k: 8, balance_weight: 0.001" QWEN3
+#define MIXTRAL   ", experts: 8, top_k: 2, rope_base: 1000000"
+#define QWEN3_MOE ", experts: 128, top_k: 8, balance_weight: 0.001" QWEN3
+#define GLM45                                                                                      \
+    ", heads: 96, kv_heads: 8, head_dim: 128, top_k: 8, shared_experts: 1, vocab: 151552, "        \
+    "seq: 4096, qkv_bias: true, rotary_share: 0.5, rope_base: 1000000, router: sigmoid, "          \
+    "balance: sequence, balance_bias: true"
 #define DEEPSEEK_V2 ", router: softmax-of-all, balance_weight: 0.001" DEEPSEEK
 
 /* DeepSeek-V3's structure, and what Kimi K2 has in common with it: their config.json. */
@@ -179,6 +187,11 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "layers: 40, hidden: 5120, heads: 40, kv_heads: 8, head_dim: 128, ffn: 17408" QWEN3, PUBLIC},
     {"qwen3-32b", "llama",
      "layers: 64, hidden: 5120, heads: 64, kv_heads: 8, head_dim: 128, ffn: 25600" QWEN3, PUBLIC},
+    {"olmo2-1b", "llama", "layers: 16, hidden: 2048, heads: 16, ffn: 8192" OLMO2, PUBLIC},
+    {"olmo2-7b", "llama", "layers: 32, hidden: 4096, heads: 32, ffn: 11008" OLMO2, PUBLIC},
+    {"olmo2-13b", "llama", "layers: 40, hidden: 5120, heads: 40, ffn: 13824" OLMO2, PUBLIC},
+    {"olmo2-32b", "llama", "layers: 64, hidden: 5120, heads: 40, kv_heads: 8, ffn: 27648" OLMO2,
+     PUBLIC},
     {"gemma-2b", "llama",
      "layers: 18, hidden: 2048, heads: 8, kv_heads: 1, head_dim: 256, ffn: 16384, vocab: 256000, "
      "tied: true, seq: 8192, activation: geglu",
@@ -236,6 +249,13 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "expert_ffn: 512, shared_experts: 1, vocab: 151936, qk_norm: true, output_gate: true, "
      "rotary_share: 0.25, rope_base: 10000000, delta_heads: 32, delta_key_heads: 16, "
      "full_every: 4, balance_weight: 0.001",
+     PUBLIC},
+    {"glm-4.5-air", "moe",
+     "layers: 46, hidden: 4096, ffn: 10944, experts: 128, expert_ffn: 1408, first_dense: 1" GLM45,
+     PUBLIC},
+    {"glm-4.5", "moe",
+     "layers: 92, hidden: 5120, ffn: 12288, experts: 160, expert_ffn: 1536, first_dense: 3, "
+     "qk_norm: true, router_scale: 2.5" GLM45,
      PUBLIC},
     {"llama4-scout", "moe", "experts: 16, qk_norm: true, " LLAMA4, PUBLIC},
     {"llama4-maverick", "moe", "experts: 128, moe_every: 2, " LLAMA4, PUBLIC},

@@ -28,8 +28,9 @@ const char *megatron_lacks(struct arena *keep, const struct model_shape *s)
     if (s->local_rope_base > 0 || s->rope_base != (double)(int64_t)s->rope_base)
         return s->local_rope_base > 0 ? "rotary positions of two bases"
                                       : "rotary positions whose base is no whole number";
-    if (s->relu || s->parallel)
-        return s->relu ? "ReLU" : "attention and MLP side by side";
+    bool relu = s->relu || (s->ungated && strcmp(s->ungated, "relu") == 0);
+    if (relu || s->parallel)
+        return relu ? "ReLU" : "attention and MLP side by side";
     return s->proj_bias != s->expert_bias || (s->expert_bias && !s->qkv_bias)
                ? "biases of some products and not of others"
                : NULL;
@@ -60,6 +61,8 @@ const char *fsdp_lacks(struct arena *keep, const struct model_shape *s)
     if (shape_rarity(s) && !s->geglu && !s->end_norm)
         return shape_rarity(s);
     return s->window                 ? "a window of attention"
+           : s->no_norm              ? "attention and MLPs without norms before them"
+           : s->wide_qk_norm         ? "norms of all heads' queries and keys as one vector"
            : s->gated                ? "gates beside LayerNorm"
            : s->family == SHAPE_BERT ? "an encoder"
            : s->kv_lora              ? "latent attention"

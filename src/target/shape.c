@@ -59,6 +59,23 @@ static const char *attention_of(const struct model *model)
     return softmax && (softmax->keep & (KEEP_INPUT_0 | KEEP_MASK)) ? "eager" : "fused";
 }
 
+/* Which share of each head is rotated; 0: all of it, or what latent attention has apart for it. */
+static double rotary_share(const struct model *model, int64_t head_dim)
+{
+    const struct op *rotary = model_op_of_kind(model, OP_ROTARY);
+    bool part = rotary && rotary->head_depth < head_dim && !op_named(model, "attn", "kv_a");
+    return part ? (double)rotary->head_depth / (double)head_dim : 0;
+}
+
+static void read_norms(const struct model *model, struct model_shape *s)
+{
+    const struct op *keys = op_named(model, "attn", "k_norm");
+    s->qk_norm = keys != NULL;
+    s->wide_qk_norm = keys && s->kv_heads > 1 && size_of(keys, DIM_HEAD) <= 1;
+    s->end_norm = op_named(model, "attn", "end_norm") != NULL;
+    s->no_norm = s->end_norm && !op_named(model, "attn", "norm");
+}
+
 static void read_attention(const struct model *model, struct model_shape *s)
 {
     const struct op *core = model_op_of_kind(model, OP_ATTENTION);
@@ -70,10 +87,11 @@ static void read_attention(const struct model *model, struct model_shape *s)
     s->attention = attention_of(model);
     const struct op *qkv = op_named(model, "attn", "qkv");
     s->qkv_bias = has_bias(qkv ? qkv : op_named(model, "attn", "q"));
-    s->qk_norm = op_named(model, "attn", "k_norm") != NULL;
-    s->end_norm = op_named(model, "attn", "end_norm") != NULL;
+    read_norms(model, s);
+    s->rotary_share = rotary_share(model, s->head_dim);
     s->apart = op_named(model, "mlp", "gate") || op_named(model, "shared", "gate") ||
-               (!s->qk_norm && op_named(model, "attn", "k") && !op_named(model, "attn", "kv_a"));
+               (!s->qk_norm && !(s->rotary_share > 0) && op_named(model, "attn", "k") &&
+                !op_named(model, "attn", "kv_a"));
 }
 
 static bool sees_all(const struct op *op)
@@ -207,14 +225,24 @@ static void read_experts(struct arena *scratch, const struct model *model, struc
     read_period(scratch, model, s);
 }
 
+static const char *ungated_word(const struct model *model)
+{
+    const struct op *relu = model_op_of_kind(model, OP_RELU);
+    if (model_op_of_kind(model, OP_GATED))
+        return NULL;
+    return !relu ? "gelu" : relu->squared ? "relu2" : "relu";
+}
+
 static void read_mlp(const struct model *model, struct model_shape *s)
 {
+    bool decoder = s->family == SHAPE_LLAMA || s->family == SHAPE_MOE;
     const struct op *up = op_named(model, "mlp", "up");
     s->ffn = up ? size_of(up, DIM_OUT) : size_of(op_named(model, "mlp", "gate_up"), DIM_OUT) / 2;
-    s->relu = model_op_of_kind(model, OP_RELU) != NULL;
+    s->relu = !decoder && model_op_of_kind(model, OP_RELU) != NULL;
+    s->ungated = decoder ? ungated_word(model) : NULL;
     s->gated = s->family == SHAPE_GPT && model_op_of_kind(model, OP_GATED) != NULL;
     s->bias = has_bias(op_named(model, "attn", "proj"));
-    s->proj_bias = s->bias && (s->family == SHAPE_LLAMA || s->family == SHAPE_MOE);
+    s->proj_bias = s->bias && decoder;
     s->bias &= !s->proj_bias;
     s->parallel = s->family == SHAPE_GPT && op_named(model, "layers", "sum") != NULL;
 }
@@ -289,11 +317,16 @@ static const char *window_options(struct arena *keep, const struct model_shape *
     const char *text = s->window ? arena_printf(keep, ", window: %lld", (long long)s->window) : "";
     if (s->full_every)
         text = arena_printf(keep, "%s, full_every: %lld", text, (long long)s->full_every);
-    return arena_printf(keep, "%s%s%s%s%s", text, s->end_norm ? ", end_norm: true" : "",
-                        s->sinks ? ", sinks: true" : "", s->proj_bias ? ", proj_bias: true" : "",
-                        s->clamped ? ", activation: clamped"
-                        : s->geglu ? ", activation: geglu"
-                                   : "");
+    text = arena_printf(keep, "%s%s%s%s%s%s", text, s->end_norm ? ", end_norm: true" : "",
+                        s->no_norm ? ", pre_norm: false" : "",
+                        s->wide_qk_norm ? ", wide_qk_norm: true" : "",
+                        s->sinks ? ", sinks: true" : "", s->proj_bias ? ", proj_bias: true" : "");
+    const char *activation = s->clamped ? "clamped" : s->geglu ? "geglu" : s->ungated;
+    if (activation)
+        text = arena_printf(keep, "%s, activation: %s", text, activation);
+    return s->rotary_share > 0
+               ? arena_printf(keep, "%s, rotary_share: %.12g", text, s->rotary_share)
+               : text;
 }
 
 static const char *rotary_option(struct arena *keep, const struct model_shape *s)
@@ -457,6 +490,9 @@ const char *shape_rarity(const struct model_shape *s)
            : s->gated                       ? "gates beside LayerNorm"
            : s->bare_latent                 ? "latent attention without norms"
            : s->geglu                       ? "gates of GELU"
+           : s->ungated                     ? "MLPs without gates beside RMSNorm"
+           : s->rotary_share > 0            ? "rotary positions in a part of each head"
+           : s->wide_qk_norm                ? "norms of all heads' queries and keys as one vector"
            : s->end_norm                    ? "norms after attention and after the MLP"
            : s->proj_bias || s->expert_bias ? "biases after attention or in experts"
                                             : NULL;

@@ -44,6 +44,10 @@ struct model_shape {
     bool bare_latent; /* of latent attention: without norms */
     enum token_copies copies;
     bool geglu, end_norm;   /* gates of GELU; norms also after attention and after the MLP */
+    bool no_norm;           /* none before attention and MLP */
+    bool wide_qk_norm;      /* all heads' queries, or keys, have one norm as one vector */
+    const char *ungated;    /* of decoders whose MLPs have no gate: gelu, relu, relu2 */
+    double rotary_share;    /* of each head's features that are rotated; 0: all of them */
     double rope_base;       /* of rotary positions */
     double local_rope_base; /* of layers with the window, where it is another; 0: it is not */
     double rope_scaling;    /* struct op has it */

@@ -60,6 +60,7 @@ static const struct {
     int32_t nics;
     double nic_gb_per_s; /* all together: Gb/s over 8 */
     int32_t pci_switches, sockets;
+    int32_t odd_less; /* wires that every other device lacks: its NIC has them */
 } PRESETS[] = {
     {"titan-xp", 8, 0, 0, 0, 0, 4, 2},
     {"titan-rtx", 8, 0, 0, 1, 12.5, 4, 2},
@@ -92,8 +93,10 @@ static const struct {
     {"h100-nvl", 8, 12, 300, 4, 200, 4, 2},
     {"g6e", 8, 0, 0, 4, 50, 4, 2},
     {"g6", 8, 0, 0, 1, 12.5, 4, 2},
+    {"g5", 8, 0, 0, 1, 12.5, 4, 2},
     {"rtx-4090", 8, 0, 0, 1, 12.5, 4, 2},
     {"rtx-pro-6000", 8, 0, 0, 8, 400, 4, 2},
+    {"mi250x", 8, 7, 350, 4, 100, 0, 1, 1},
     {"mi300x", 8, 7, 448, 8, 400, 4, 2},
     {"mi325x", 8, 7, 448, 8, 400, 4, 2},
     {"mi350x", 8, 7, 537.6, 8, 400, 4, 2},
@@ -122,8 +125,9 @@ static void test_presets(void **state)
         for (int32_t d = 0; d < node->devices; d++) {
             double rate;
             assert_int_equal(node->vertex[d].kind, VERTEX_DEVICE);
-            assert_int_equal(wires_at(node, LINK_NVLINK, d, &rate), PRESETS[i].nvlinks);
-            NEAR(rate, PRESETS[i].nvlink_gb_per_s * GB);
+            int32_t wires = PRESETS[i].nvlinks - d % 2 * PRESETS[i].odd_less;
+            assert_int_equal(wires_at(node, LINK_NVLINK, d, &rate), wires);
+            NEAR(rate * PRESETS[i].nvlinks, PRESETS[i].nvlink_gb_per_s * wires * GB);
         }
         assert_int_equal(node->nics, PRESETS[i].nics);
         NEAR(node->nic_bytes_per_s, PRESETS[i].nic_gb_per_s * GB);
@@ -153,6 +157,8 @@ static void test_nicknames(void **state)
         {"h200:1x2", "hgx-h200:1x2"},
         {"H100:2x4", "dgx-h100:2x4"},
         {"72xGB200", "gb200-nvl72:1"},
+        {"a10g:16", "g5:2"},
+        {"8xMI250X", "mi250x:1"},
         {"8xMI300X", "mi300x:1"}, /* devices, where the name of a device is a preset's */
         {"MI300X:8", "mi300x:8"},
         {"mi300x:8", "mi300x:8"},
@@ -211,7 +217,7 @@ static void test_hints_for_devices(void **state)
     static const struct {
         const char *name, *hint;
     } ROWS[] = {
-        {"16xMI250X", "devices that have a name: v100, a100, h100, "},
+        {"16xMI210", "devices that have a name: v100, a100, h100, "},
         {"13xH100", "its nodes have 8 devices"},
         {"8xdgx-h100", "dgx-h100:N is N nodes of it"},
         {"dgx-a10", "did you mean 'dgx-a100'?"},
@@ -288,6 +294,10 @@ static void test_every_device_is_complete(void **state)
     assert_true(die->flops[DTYPE_FP8] == 0 && die->flops[DTYPE_BF16] == 191.5e12);
     assert_true(die->memory_bytes_per_s == 1638.4e9 && die->units == 110);
     assert_string_equal(link_name(die, LINK_NVLINK), link_name(device_find("MI300X"), LINK_NVLINK));
+    /* NVIDIA's datasheet for AWS: 70 TFLOP/s of bf16, half of them of tf32; 600 GB/s. */
+    const struct device *card = device_find("A10G");
+    assert_true(card->flops[DTYPE_BF16] == 70e12 && card->flops[DTYPE_TF32] == 35e12);
+    assert_true(card->memory_bytes_per_s == 600e9 && card->units == 72);
     assert_ptr_equal(device_find("a100-sxm4-80gb"), device_find("A100-SXM4-80GB"));
     assert_null(device_find("A100"));
 }

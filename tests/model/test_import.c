@@ -77,6 +77,7 @@ static const struct {
     {"smollm3-3b", 3075098624},
     /* 106,852 million, and of a layer that predicts one token more 2,341 of its own and 34 that join two states. */
     {"glm-4.5-air", 109227310848},
+    {"olmo-2-1124-7b", 7298617344},
     {"bert-base-uncased", 109482240},
     {"t5-large", 737668096},
     {"vit-base-patch16-224", 86567656},

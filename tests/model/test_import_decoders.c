@@ -64,10 +64,26 @@ static void every_fourth_layer_has_no_positions(void **state)
     model_free(model);
 }
 
+/* A layer: 4 (64 x 64) of attention, norms of 64 queries and of 64 keys, 3 (64 x 96) of the MLP, a norm after each of
+ * them. The only norm of that name is the one before the head. */
+static void olmo_by_hand(void **state)
+{
+    (void)state;
+    struct model *model =
+        from_config("{\"model_type\": \"olmo2\", \"num_hidden_layers\": 2, \"hidden_size\": 64, "
+                    "\"num_attention_heads\": 4, \"intermediate_size\": 96, \"vocab_size\": 100}");
+    assert_true(parameters(model) == 2 * (4 * 4096 + 2 * 64 + 3 * 6144 + 2 * 64) + 2 * 6400 + 64);
+    for (int32_t i = 0; i < model->ops; i++)
+        assert_true(strcmp(model->op[i].name, "norm") != 0 || i + 3 == model->ops);
+    assert_int_equal(model->warnings.len, 0);
+    model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(granite_by_hand),
+        cmocka_unit_test(olmo_by_hand),
         cmocka_unit_test(every_fourth_layer_has_no_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

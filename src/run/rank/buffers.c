@@ -4,7 +4,8 @@
  * therefore kept for the next tensor of its size: pages that are new to a process cost as much time as a
  * kernel that fills them.
  *
- *   I1  The bytes held and the bytes kept together never exceed the most that was ever held.
+ *   I1  The bytes held and the bytes kept together never exceed the most that was ever held, of the device's memory and of
+ *       the host's: to give up memory of the host for the device's would stop the device, which waits for neither.
  */
 #include "run/rank/sends.h"
 
@@ -48,23 +49,31 @@ static struct buffer_shelf *shelf_for(struct rank *r, enum memory_side side, int
 
 static void *shelf_pop(struct buffers *b, struct buffer_shelf *shelf)
 {
-    b->spare -= shelf->bytes;
+    b->spare[shelf->side] -= shelf->bytes;
     return shelf->spares.data[--shelf->spares.len];
 }
 
 /* Of the size that was asked for longest ago; false: there is none. */
-static bool throw_away(struct rank *r)
+static bool throw_away(struct rank *r, enum memory_side side)
 {
     struct buffers *b = &r->buffers;
     struct buffer_shelf *oldest = NULL;
     for (size_t i = 0; i < b->shelves.len; i++) {
         struct buffer_shelf *shelf = &b->shelves.data[i];
-        if (shelf->spares.len && (!oldest || shelf->asked < oldest->asked))
+        if (shelf->side == side && shelf->spares.len && (!oldest || shelf->asked < oldest->asked))
             oldest = shelf;
     }
     if (oldest)
         release(r, oldest->side, shelf_pop(b, oldest));
     return oldest != NULL;
+}
+
+/* I1 */
+static bool is_too_much(const struct buffers *b, enum memory_side side, int64_t more)
+{
+    bool host = side == SIDE_HOST;
+    return (host ? b->host_now : b->now) + b->spare[side] + more >
+           (host ? b->most.host_peak : b->most.peak);
 }
 
 /* The caller of this and the next function holds the lock. */
@@ -76,7 +85,7 @@ static void *take(struct rank *r, enum memory_side side, int64_t size)
     shelf->asked = ++b->asked;
     if (shelf->spares.len && !r->replay.recording)
         return shelf_pop(b, shelf);
-    while (b->now + b->spare + bytes > b->most.peak && throw_away(r)) /* I1 */
+    while (is_too_much(b, side, bytes) && throw_away(r, side))
         ;
     void *memory = side == SIDE_HOST ? rank_device(r)->allocate_host(bytes)
                                      : rank_device(r)->allocate(r->work, bytes);
@@ -93,12 +102,12 @@ static void give(struct rank *r, enum memory_side side, void *memory, int64_t si
         return;
     }
     array_push(r->arena, &shelf->spares, memory);
-    r->buffers.spare += shelf->bytes;
+    r->buffers.spare[side] += shelf->bytes;
 }
 
 void buffers_clear(struct rank *r)
 {
-    while (throw_away(r))
+    while (throw_away(r, SIDE_DEVICE) || throw_away(r, SIDE_HOST))
         ;
 }
 
@@ -120,9 +129,11 @@ static int64_t bytes_of(int64_t elements)
     return elements * (int64_t)sizeof(float);
 }
 
-static int64_t value_bytes(const struct value *value)
+static void drop_host(struct rank *r, void *copy, int64_t bytes)
 {
-    return value->count * dtype_bytes((enum dtype)value->dtype);
+    if (copy)
+        r->buffers.host_now -= bytes;
+    give(r, SIDE_HOST, copy, bytes);
 }
 
 struct value *value_new(struct rank *r, enum memory_class memory, enum dtype dtype,
@@ -156,10 +167,8 @@ void value_drop(struct rank *r, struct value *value)
         return;
     if (value->data)
         count(r, (enum memory_class)value->memory, -value_bytes(value));
-    if (value->host)
-        r->buffers.host_now -= value_bytes(value);
     give(r, SIDE_DEVICE, value->data, value_bytes(value));
-    give(r, SIDE_HOST, value->host, value_bytes(value));
+    drop_host(r, value->host, value_bytes(value));
     free(value);
 }
 
@@ -217,25 +226,12 @@ void floats_free(struct rank *r, enum memory_class memory, float *floats, int64_
     pthread_mutex_unlock(&r->lock);
 }
 
-/* ---- to the host and back -------------------------------------------------------------------- */
+/* ---- in the host's memory --------------------------------------------------------------------- */
 
-/* The copy is complete on return: the calling thread is the one that works for the stream of copies. It
- * begins after what was computed so far: what it reads was made there, and what it fills may have been read. */
-static void move_bytes(struct rank *r, enum copy_way way, void *to, const void *from, int64_t bytes)
-{
-    const struct compute_device *device = rank_device(r);
-    device_await(device, r->copies, device_record(device, r->work));
-    device->copy(r->copies, way, to, from, bytes);
-    device_finish(device, device_record(device, r->copies));
-}
-
-void *host_copy(struct rank *r, const void *from, int64_t bytes)
+void *host_new(struct rank *r, int64_t bytes)
 {
     pthread_mutex_lock(&r->lock);
     void *host = take(r, SIDE_HOST, bytes);
-    pthread_mutex_unlock(&r->lock);
-    move_bytes(r, COPY_TO_HOST, host, from, bytes);
-    pthread_mutex_lock(&r->lock);
     r->buffers.host_now += bytes;
     if (r->buffers.host_now > r->buffers.most.host_peak)
         r->buffers.most.host_peak = r->buffers.host_now;
@@ -248,36 +244,31 @@ void host_free(struct rank *r, void *copy, int64_t bytes)
     if (!copy)
         return;
     pthread_mutex_lock(&r->lock);
-    r->buffers.host_now -= bytes;
-    give(r, SIDE_HOST, copy, bytes);
+    drop_host(r, copy, bytes);
     pthread_mutex_unlock(&r->lock);
 }
 
-void value_to_host(struct rank *r, struct value *value)
-{
-    int64_t bytes = value_bytes(value);
-    void *host = host_copy(r, value->data, bytes);
-    pthread_mutex_lock(&r->lock);
-    value->host = host;
-    count(r, (enum memory_class)value->memory, -bytes);
-    give(r, SIDE_DEVICE, value->data, bytes);
-    value->data = NULL;
-    pthread_mutex_unlock(&r->lock);
-}
-
-void value_from_host(struct rank *r, struct value *value)
+void value_come_back(struct rank *r, struct value *value)
 {
     int64_t bytes = value_bytes(value);
     pthread_mutex_lock(&r->lock);
-    void *data = take(r, SIDE_DEVICE, bytes);
+    value->data = take(r, SIDE_DEVICE, bytes);
     count(r, (enum memory_class)value->memory, bytes);
     pthread_mutex_unlock(&r->lock);
-    move_bytes(r, COPY_FROM_HOST, data, value->host, bytes);
+}
+
+void value_stay(struct rank *r, struct value *value, enum memory_side side)
+{
+    int64_t bytes = value_bytes(value);
     pthread_mutex_lock(&r->lock);
-    value->data = data;
-    r->buffers.host_now -= bytes;
-    give(r, SIDE_HOST, value->host, bytes);
-    value->host = NULL;
+    if (side == SIDE_HOST) {
+        count(r, (enum memory_class)value->memory, -bytes);
+        give(r, SIDE_DEVICE, value->data, bytes);
+        value->data = NULL;
+    } else {
+        drop_host(r, value->host, bytes);
+        value->host = NULL;
+    }
     pthread_mutex_unlock(&r->lock);
 }
 

@@ -36,7 +36,10 @@ static void follow_transfer(struct rank *r, struct pending_transfer *request)
 static void follow(struct rank *r, struct errand *w)
 {
     do
-        follow_transfer(r, w->request);
+        if (w->copying)
+            device_await(rank_device(r), r->work, w->copied);
+        else
+            follow_transfer(r, w->request);
     while (goes_further(r, w) && !has_failed(r));
 }
 

@@ -119,22 +119,6 @@ static struct store *store_of_job(const struct rank *r, const struct job *job)
     return &r->store[r->store_of[r->graph->task[job->task].about]];
 }
 
-static void copy_checkpoints(struct rank *r, const struct task *task)
-{
-    bool back = task->stream == STREAM_FROM_HOST;
-    const struct keys *keys = &r->offloads[task->about];
-    for (int32_t i = 0; i < keys->count; i++) {
-        pthread_mutex_lock(&r->lock);
-        struct value *value = *value_at(r, task->micro_batch, keys->key[i]);
-        bool alone = value && value->refs == 1; /* what is still read or sent stays */
-        pthread_mutex_unlock(&r->lock);
-        if (value && back && value->host)
-            value_from_host(r, value);
-        else if (alone && !back && value->data)
-            value_to_host(r, value);
-    }
-}
-
 /* The first transfer of a job, or the next; false: the job is over. */
 static bool next_transfer(struct rank *r, const struct job *job, struct errand *w, bool first)
 {
@@ -173,7 +157,9 @@ static bool next_transfer(struct rank *r, const struct job *job, struct errand *
     }
     case JOB_TO_HOST:
     case JOB_FROM_HOST:
-        copy_checkpoints(r, task);
+        if (first)
+            return checkpoints_begin(r, w);
+        checkpoints_end(r, w);
         return false;
     default:
         return false;
@@ -185,16 +171,36 @@ void fail_by_status(struct rank *r)
     rank_fail(r, "%s", weft_last_error()->message);
 }
 
-/* Starts the next transfer of a job; false: there is none. */
+static void start_transfer(struct rank *r, struct errand *w)
+{
+    bool waits = !w->ahead || w->marked; /* bucket_transfers.c, I1 */
+    if (r->transport->kind->start(r->transport, &w->transfer, waits ? &w->request : NULL) !=
+        WEFT_OK)
+        fail_by_status(r);
+}
+
+/* When copies are complete: a send's transfer begins, another job is over. */
+static bool copies_are_there(struct rank *r, struct errand *w)
+{
+    struct job *job = &r->program.job[w->job];
+    w->copied = NULL;
+    w->copying = false;
+    if (job->kind != JOB_SEND)
+        return next_transfer(r, job, w, false);
+    send_has_left(r, w);
+    start_transfer(r, w);
+    return true;
+}
+
+/* Starts the next transfer of a job, or copies; false: there is none. */
 static bool start_next(struct rank *r, struct errand *w, bool first)
 {
     struct job *job = &r->program.job[w->job];
     if (!next_transfer(r, job, w, first) || has_failed(r))
         return false;
-    bool waits = !w->ahead || w->marked; /* bucket_transfers.c, I1 */
-    if (r->transport->kind->start(r->transport, &w->transfer, waits ? &w->request : NULL) !=
-        WEFT_OK)
-        fail_by_status(r);
+    if (w->copying)
+        return !device_over(rank_device(r), w->copied) || copies_are_there(r, w);
+    start_transfer(r, w);
     return true;
 }
 
@@ -211,6 +217,7 @@ static void note_started(struct rank *r, struct job *job)
 {
     pthread_mutex_lock(&r->lock);
     job->started = true;
+    r->begun[job->stream] += job->kind != JOB_RECEIVE;
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -236,11 +243,17 @@ void start_job(struct rank *r, int32_t number)
         end_job(r, job);
 }
 
+bool errand_is_over(struct rank *r, struct errand *w)
+{
+    return w->copying ? device_over(rank_device(r), w->copied)
+                      : r->transport->kind->test(r->transport, w->request);
+}
+
 bool goes_further(struct rank *r, struct errand *w)
 {
     struct job *job = &r->program.job[w->job];
     w->request = NULL;
-    if (proceed(r, w, false))
+    if (w->copying ? copies_are_there(r, w) : proceed(r, w, false))
         return true;
     if (job->kind != JOB_SEND && !has_failed(r))
         end_job(r, job);

@@ -117,7 +117,8 @@ weft_status run_open(const struct run_options *options, struct rank **out)
         r->loss_scale.scale = FIRST_LOSS_SCALE;
     r->started_s = wall_seconds();
     r->work = device_stream(rank_device(r));
-    r->copies = device_stream(rank_device(r));
+    r->copies[0] = device_stream(rank_device(r));
+    r->copies[1] = device_stream(rank_device(r));
     pthread_mutex_init(&r->lock, NULL);
     pthread_mutex_init(&r->driving, NULL);
     pthread_cond_init(&r->called, NULL);
@@ -173,7 +174,8 @@ void run_close(struct rank *r)
     if (r->transport != r->options->transport)
         r->transport->kind->close(r->transport);
     rank_device(r)->release(r->work, r->loss_sum);
-    device_stream_free(rank_device(r), r->copies);
+    device_stream_free(rank_device(r), r->copies[0]);
+    device_stream_free(rank_device(r), r->copies[1]);
     device_stream_free(rank_device(r), r->work);
     pthread_mutex_destroy(&r->lock);
     pthread_mutex_destroy(&r->driving);

@@ -12,7 +12,15 @@
  */
 #include "run/rank/room.h"
 
-static const double PATIENCE_S = 0.0005; /* between looks at a slowed transport's clock */
+static const double PATIENCE_S = 0.0005; /* between looks at a transport that tells of nothing */
+static const double COPY_PATIENCE_S =
+    0.00002; /* at copies, whose end nobody tells: what small ones take */
+
+static void wait_a_while(struct rank *r, bool idle)
+{
+    double patience_s = copies_go_on(r) ? COPY_PATIENCE_S : PATIENCE_S;
+    r->transport->kind->wait(r->transport, patience_s, idle);
+}
 
 void call_communicator(struct rank *r)
 {
@@ -57,7 +65,7 @@ static void drive(struct rank *r, const struct rank_wait *wait)
     pthread_mutex_lock(&r->driving);
     while (!is_over(r, wait))
         if (!look(r))
-            r->transport->kind->wait(r->transport, PATIENCE_S, true);
+            wait_a_while(r, true);
     bool leaves = look(r) || r->active.len > 0;
     pthread_mutex_unlock(&r->driving);
     set_drives(r, false);
@@ -130,6 +138,38 @@ void await_begun(struct rank *r)
         drive(r, &wait);
 }
 
+static bool begins_beside(const struct job *job)
+{
+    return job->kind == JOB_SEND || job->kind == JOB_TO_HOST;
+}
+
+/* A send, or a copy to the host, that could begin. */
+static bool could_begin(const struct rank *r, enum stream_kind stream)
+{
+    const struct program *p = &r->program;
+    int32_t at = r->begun[stream];
+    if (at == p->queued[stream])
+        return false;
+    const struct job *job = &p->job[p->queue[stream][at]];
+    return job->waits == 0 && begins_beside(job) &&
+           (at == 0 || begins_beside(&p->job[p->queue[stream][at - 1]]));
+}
+
+static bool all_began(const struct rank *r, const struct rank_wait *wait)
+{
+    (void)wait;
+    return !could_begin(r, STREAM_NEXT) && !could_begin(r, STREAM_PREVIOUS) &&
+           !could_begin(r, STREAM_TO_HOST);
+}
+
+/* What begins later also waits for what the device was given meanwhile. */
+void await_started(struct rank *r)
+{
+    struct rank_wait wait = {.is_over = all_began};
+    if (rank_device(r)->record)
+        drive(r, &wait);
+}
+
 /* ---- the communicator ------------------------------------------------------------------------ */
 
 static int64_t calls_so_far(struct rank *r)
@@ -174,7 +214,7 @@ void communicate(struct rank *r)
         bool moved = look(r), nothing = r->active.len == 0;
         done = is_all_done(r);
         if (!moved && !nothing && !done)
-            r->transport->kind->wait(r->transport, PATIENCE_S, has_ended(r));
+            wait_a_while(r, has_ended(r));
         pthread_mutex_unlock(&r->driving);
         await_call(r, calls, !moved && nothing);
     }

@@ -6,7 +6,7 @@
  *
  *   I1  Streams are looked at in the order of PRIORITY: what holds up computation first, gradient
  *       buckets last, and of these one slice at a time (bucket_transfers.c, I1).
- *   I2  A stream's next task starts when the one before it is over; a send when it has started (jobs.c).
+ *   I2  A stream's next task starts when the one before it is over; a send and a copy to the host when it has started.
  *   I3  When anything fails, here or elsewhere, both threads leave their loops.
  */
 #include "run/rank/scales.h"
@@ -84,6 +84,7 @@ static void *execute(void *context)
         if (has_failed(r))
             break;
         await_begun(r);
+        await_started(r);
         if (goes_on(r, i + 1))
             call_communicator(r);
     }
@@ -129,6 +130,12 @@ static bool is_ready(struct rank *r, int32_t number)
     return ready;
 }
 
+/* Copies to the host keep their order by themselves (host_copies.c, I2). */
+static bool lets_next_begin(const struct job *job)
+{
+    return job->over || (job->kind == JOB_TO_HOST && job->started);
+}
+
 static bool start_streams(struct rank *r)
 {
     const struct program *p = &r->program;
@@ -136,7 +143,7 @@ static bool start_streams(struct rank *r)
     for (size_t i = 0; i < COUNT_OF(PRIORITY); i++) {
         enum stream_kind s = PRIORITY[i];
         int32_t at = r->next[s];
-        bool free_now = at == 0 || p->job[p->queue[s][at - 1]].over;
+        bool free_now = at == 0 || lets_next_begin(&p->job[p->queue[s][at - 1]]);
         if (at == p->queued[s] || !free_now || !is_ready(r, p->queue[s][at]))
             continue;
         r->next[s]++;
@@ -166,12 +173,11 @@ static bool test_active(struct rank *r)
     size_t left = 0;
     for (size_t i = 0; i < r->active.len; i++) {
         struct errand *w = r->active.data[i];
-        if (has_failed(r) || !r->transport->kind->test(r->transport, w->request)) {
+        if (has_failed(r) || !errand_is_over(r, w)) {
             r->active.data[left++] = w;
             continue;
         }
         moved = true;
-        w->request = NULL;
         if (goes_further(r, w))
             r->active.data[left++] = w;
     }
@@ -216,6 +222,7 @@ static void reset(struct rank *r)
 {
     struct program *p = &r->program;
     memset(r->next, 0, sizeof r->next);
+    memset(r->begun, 0, sizeof r->begun);
     r->next_receive = r->done = r->slot = 0;
     r->executor_drives = r->executor_ended = false;
     rank_device(r)->clear(r->work, r->loss_sum, sizeof *r->loss_sum);

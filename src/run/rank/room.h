@@ -11,6 +11,7 @@
  *   borders.c   inputs that it reads beyond its part; image_borders.c rows of images
  *   items.c     operators and steps, on the tensors of one micro-batch
  *   steps.c     a step of a reshard as a transfer
+ *   host_copies.c  copies to the host and back, beside computation
  *   sends.c     sends between stages
  *   weights.c   the weights of this device, and what they begin with
  *   stores.c    weights, gradients and optimizer state by buckets
@@ -51,8 +52,12 @@ struct value {
     int32_t refs;
     uint8_t memory; /* enum memory_class */
     uint8_t dtype;  /* as it is stored: fp32, bf16 or fp16 */
-    void *host;     /* where it waits, while data is NULL */
+    void *host;     /* where it waits while data is NULL, or is copied to or from */
 };
+static inline int64_t value_bytes(const struct value *value)
+{
+    return value->count * dtype_bytes((enum dtype)value->dtype);
+}
 
 /* Whose memory: the device's, or the host's where tensors wait. */
 enum memory_side { SIDE_DEVICE, SIDE_HOST };
@@ -66,7 +71,7 @@ struct buffers {
     int64_t held[MEMORY_CLASS_COUNT], now, host_now;
     struct run_memory most;
     ARRAY(struct buffer_shelf) shelves;
-    int64_t spare, asked; /* bytes that are kept; how often memory was asked for */
+    int64_t spare[2], asked; /* bytes that are kept, by side; how often memory was asked for */
 };
 void buffers_clear(struct rank *r);
 /* value_share and value_drop under the rank's lock, the others take it; `floats_*` are no tensors of a pass. */
@@ -87,8 +92,12 @@ static inline int64_t floats_of(enum dtype dtype, int64_t elements)
 float *floats_new(struct rank *r, enum memory_class memory, int64_t elements);
 float *floats_counted(struct rank *r, enum memory_class memory, int64_t elements); /* zeroed */
 void floats_free(struct rank *r, enum memory_class memory, float *floats, int64_t elements);
-void value_to_host(struct rank *r, struct value *value);
-void value_from_host(struct rank *r, struct value *value);
+/* Memory of the host's, counted. */
+void *host_new(struct rank *r, int64_t bytes);
+void host_free(struct rank *r, void *copy, int64_t bytes); /* NULL: nothing */
+/* Room on the device for a tensor that is in host memory; of one that is in both it stays in one. */
+void value_come_back(struct rank *r, struct value *value);
+void value_stay(struct rank *r, struct value *value, enum memory_side side);
 
 /* ---- what is where, per micro-batch ---------------------------------------------------------- */
 
@@ -209,7 +218,7 @@ struct job {
     int32_t waits;
     bool started, over;
     int64_t begin_ns;
-    struct device_event *begin_mark; /* times.c */
+    struct device_event *begin_mark, *end_mark; /* times.c */
 };
 
 struct program {
@@ -229,14 +238,20 @@ struct errand {
     struct transfer transfer;
     /* Of a step or a send. */
     struct move move;
-    struct value *from, *result; /* as they travel */
-    enum dtype stored;           /* what becomes of the result */
+    struct value *from,
+        *result;       /* as they travel; of what is sent from the host, until its copy is there */
+    enum dtype stored; /* what becomes of the result */
     int32_t key;
     float *out, *in;             /* staged */
     int64_t out_count, in_count; /* floats */
     void *waiting;               /* of a send: its copy in host memory (sends.c, I1) */
     int64_t waiting_bytes;
     int64_t *counts;
+    /* Of copies beside computation (host_copies.c): until the event is over, and of which tensors. */
+    struct device_event *copied;
+    bool copying;
+    struct value **moving;
+    int32_t moves;
     /* Of gradients and weights: how much of it has gone. */
     int64_t at, end;
     /* its slices follow each other on the stream of their group (bucket_transfers.c, I1) */
@@ -287,7 +302,8 @@ struct rank {
     struct block_progress *progress; /* per micro-batch and block */
 
     struct program program;
-    int32_t next[STREAM_COUNT]; /* of the queues */
+    int32_t next[STREAM_COUNT];  /* of the queues */
+    int32_t begun[STREAM_COUNT]; /* the same, under the lock: how many have been started */
     int32_t next_receive, slot, done;
     ARRAY(struct errand *) active;
     struct asked asked;
@@ -297,8 +313,8 @@ struct rank {
 
     pthread_mutex_t lock;
     struct buffers buffers;
-    /* Computation and what transfers do here; copies to the host and back. NULL: the device works at once. */
-    struct device_stream *work, *copies;
+    /* Computation and what transfers do here; copies to the host, and back. NULL: the device works at once. */
+    struct device_stream *work, *copies[2];
     ARRAY(void *) shown;          /* copies for the host (open.c) */
     struct scale_history *scales; /* scales.h; NULL: scales are those of the tensors themselves */
     double *loss_sum; /* in the device's memory: what this rank's rows add to the mean */
@@ -447,29 +463,6 @@ bool tie_begin(struct rank *r, struct errand *work); /* false: nothing to do */
 /* Those that no task does: before the optimizer's step, by the executor. */
 void tie_rest(struct rank *r);
 
-/* ---- jobs.c ---------------------------------------------------------------------------------- */
-
-/* Runs a job of computation to its end, unless the run fails meanwhile. */
-void compute_job(struct rank *r, struct job *job);
-/* Starts a job that is no computation: it is active then, or over. */
-void start_job(struct rank *r, int32_t number);
-/* After a transfer: whether another one of the job is on its way; else the job is over, and this gone. */
-bool goes_further(struct rank *r, struct errand *work);
-void fail_by_status(struct rank *r);
-bool measures_norm(const struct rank *r); /* of all gradients, before the optimizer's step */
-
-/* ---- order.c, in_order.c --------------------------------------------------------------------- */
-
-bool runs_in_order(const struct rank *r);
-weft_status find_order(struct rank *r);
-void run_in_order(struct rank *r);
-void follow_all(struct rank *r); /* what is active */
-/* Before whole gradients of this bucket are made. */
-void room_for_gradients(struct rank *r, const struct store *store, int32_t micro_batch);
-void ask_in_order(struct rank *r, const struct transfer *transfer);
-/* To the host, when the device has come so far; nothing if the run fails before. */
-void download(struct rank *r, void *to, const void *from, int64_t bytes);
-
 /* ---- program.c, rank.c ----------------------------------------------------------------------- */
 
 weft_status find_program(struct rank *r);
@@ -481,20 +474,11 @@ void ask(struct rank *r, const struct transfer *transfer);
 void ask_sum(struct rank *r, int32_t group, enum reduce op, float *data, int64_t count);
 weft_status run_iteration(struct rank *r, double *loss);
 
-/* ---- progress_thread.c ----------------------------------------------------------------------- */
-
-void communicate(struct rank *r); /* until the iteration is over */
-void call_communicator(struct rank *r);
-/* The executor, until a job may run; until what it asked for is there; before it makes whole
- * gradients of a sharded bucket, and after a task that may have completed some (bucket_transfers.c, I2). */
-void await_job(struct rank *r, const struct job *job);
-void await_asked(struct rank *r);
-void await_room(struct rank *r, int32_t weight, int32_t micro_batch);
-void await_begun(struct rank *r);
-
 /* ---- rank.c ---------------------------------------------------------------------------------- */
 
 /* What an iteration has left to the next. */
 weft_status run_deferred(struct rank *r);
+
+#include "run/rank/progress.h"
 
 #endif

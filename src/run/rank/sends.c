@@ -51,14 +51,11 @@ static bool waits_in_host(const struct rank *r, const struct task_crossing *c)
 }
 
 static void stage_send(struct rank *r, struct errand *w, const struct task_crossing *c,
-                       const struct value *value)
+                       struct value *value)
 {
     int64_t bytes = value->count * dtype_bytes(w->transfer.dtype);
     if (waits_in_host(r, c)) {
-        w->waiting = host_copy(r, value->data, bytes);
-        w->waiting_bytes = bytes;
-        w->transfer.from = w->waiting;
-        w->transfer.on_host = true;
+        send_from_host(r, w, value);
         return;
     }
     stage_out(r, w, value->count);

@@ -10,9 +10,9 @@ void send_end(struct rank *r, struct errand *work);
 void receive_begin(struct rank *r, struct errand *work);
 void receive_end(struct rank *r, struct errand *work);
 
-/* A copy in host memory, complete on return, and its end (buffers.c). */
-void *host_copy(struct rank *r, const void *from, int64_t bytes);
-void host_free(struct rank *r, void *copy, int64_t bytes);
+/* A copy in host memory that is sent when it is complete; then the tensor is given up (host_copies.c). */
+void send_from_host(struct rank *r, struct errand *work, struct value *value);
+void send_has_left(struct rank *r, struct errand *work);
 /* A tensor for what a move makes of another one. */
 struct value *room_for(struct rank *r, const struct value *from, const struct move *move);
 /* Room on the device for so many elements of what travels, and the end of all such room. */

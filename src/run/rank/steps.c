@@ -385,6 +385,8 @@ void errand_free(struct rank *r, struct errand *w)
     if (w->from != w->result)
         value_release(r, w->from);
     value_release(r, w->result);
+    device_finish(rank_device(r), w->copied);
+    copies_free(r, w);
     give_back(r, w);
     free(w);
 }

@@ -48,8 +48,27 @@ void task_begins(struct rank *r, struct job *job)
     if (marks(r) && !r->times)
         mark_first(r);
     job->begin_ns = now_ns(r);
-    job->begin_mark = marks(r) && !r->evaluates ? rank_device(r)->mark(r->work) : NULL;
+    bool copies = job->kind == JOB_TO_HOST || job->kind == JOB_FROM_HOST; /* copies_begin_at */
+    job->begin_mark = marks(r) && !r->evaluates && !copies ? rank_device(r)->mark(r->work) : NULL;
     pthread_mutex_unlock(&r->lock);
+}
+
+static struct device_event *mark_copies(const struct rank *r, struct device_stream *stream)
+{
+    return r->options->trace && marks(r) && !r->evaluates ? rank_device(r)->mark(stream) : NULL;
+}
+
+/* What they wait for is no part of them. */
+void copies_begin_at(struct rank *r, struct job *job, struct device_stream *stream)
+{
+    const struct compute_device *device = rank_device(r);
+    device_await(device, stream, device_record(device, r->work));
+    job->begin_mark = mark_copies(r, stream);
+}
+
+void copies_end_at(struct rank *r, struct job *job, struct device_stream *stream)
+{
+    job->end_mark = mark_copies(r, stream);
 }
 
 void task_ends(struct rank *r, struct job *job)
@@ -58,8 +77,12 @@ void task_ends(struct rank *r, struct job *job)
     if (r->evaluates)
         return;
     if (marks(r)) {
-        struct marked_event marked = {event, job->begin_mark, rank_device(r)->mark(r->work)};
+        struct device_event *end = job->end_mark ? job->end_mark : rank_device(r)->mark(r->work);
+        struct device_event *begin =
+            job->begin_mark ? job->begin_mark : rank_device(r)->mark(r->work);
+        struct marked_event marked = {event, begin, end};
         array_push(r->arena, &r->times->marked, marked);
+        job->end_mark = NULL;
     } else {
         array_push(r->arena, &r->events, event);
     }

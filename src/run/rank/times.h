@@ -6,7 +6,10 @@
 
 void task_begins(struct rank *r, struct job *job);
 void task_ends(struct rank *r, struct job *job); /* under the rank's lock */
-void times_resolve(struct rank *r);              /* when the device has done all of an iteration */
+/* Of copies beside computation, after task_begins and before task_ends: from here, and until here, of their stream. */
+void copies_begin_at(struct rank *r, struct job *job, struct device_stream *stream);
+void copies_end_at(struct rank *r, struct job *job, struct device_stream *stream);
+void times_resolve(struct rank *r); /* when the device has done all of an iteration */
 void times_free(struct rank *r);
 
 #endif

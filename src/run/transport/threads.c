@@ -426,22 +426,23 @@ static bool threads_test(struct transport *t, struct pending_transfer *of)
 
 /* ---- waiting, and giving up ------------------------------------------------------------------ */
 
-struct timespec realtime_in(double seconds)
+/* Until a slowed transfer of a rank is over, and no longer than that. */
+static double until_over(const struct hub *hub, int32_t rank, double seconds)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec = ns % 1000000000;
-    return until;
+    double now_s = wall_seconds();
+    for (const struct thread_request *q = hub->newest; q && hub->slowdown.bytes_per_s > 0;
+         q = q->older)
+        if (q->rank == rank && q->met && q->over_s > now_s && q->over_s - now_s < seconds)
+            seconds = q->over_s - now_s;
+    return seconds;
 }
 
 static void threads_wait(struct transport *t, double seconds, bool idle)
 {
     struct hub *hub = own(t)->hub;
     (void)idle;
-    struct timespec until = realtime_in(seconds);
     pthread_mutex_lock(&hub->lock);
+    struct timespec until = realtime_in(until_over(hub, t->rank, seconds));
     int error = 0;
     while (hub->events[t->rank] == own(t)->seen && !hub->failed && error != ETIMEDOUT)
         error = pthread_cond_timedwait(&hub->changed[t->rank], &hub->lock, &until);

@@ -16,3 +16,13 @@ weft_status transport_run(struct transport *t, const struct transfer *transfer)
 done:
     return status;
 }
+
+struct timespec realtime_in(double seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    int64_t ns = until.tv_nsec + (int64_t)(seconds * 1e9);
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    return until;
+}

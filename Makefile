@@ -141,15 +141,17 @@ bench bench-papers: all
 	@for bench in $(BENCHES); do [ -x "$$bench" ] || continue; \
 	    echo "== $${bench##*/}"; "$$bench" || exit 1; done
 
-# Each fuzz target for FUZZ_SECONDS; what it finds goes to the build folder, not to the corpus.
+# Each fuzz target for FUZZ_SECONDS, JOBS at a time; what it finds goes to the build folder, not to the corpus. What a
+# target prints is in FOUND/NAME.log; a line says how many inputs it ran, or that it found something.
 fuzz: $(FUZZERS)/build.ninja
 	ninja -C $(FUZZERS) -j $(JOBS) fuzzers
-	@for target in $(FUZZERS)/fuzz/fuzz_*; do [ -x "$$target" ] || continue; \
-	    name=$${target##*/fuzz_}; found=$(FUZZERS)/found/$$name; mkdir -p "$$found"; \
-	    echo "== fuzz_$$name, $(FUZZ_SECONDS) s"; \
-	    "$$target" -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
-	        -print_final_stats=1 -artifact_prefix="$$found-" "$$found" "fuzz/corpus/$$name" \
-	        || exit 1; done
+	@find $(FUZZERS)/fuzz -name 'fuzz_*' -type f -executable | sort | xargs -P $(JOBS) -n 1 sh -c ' \
+	    name=$${0##*/fuzz_}; found=$(FUZZERS)/found/$$name; mkdir -p "$$found"; \
+	    "$$0" -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
+	        -artifact_prefix="$$found-" "$$found" "fuzz/corpus/$$name" > "$$found.log" 2>&1; ended=$$?; \
+	    echo "fuzz_$$name: $$(grep -o "number_of_executed_units: *[0-9]*" "$$found.log" | grep -o "[0-9]*$$") inputs in" \
+	        "$(FUZZ_SECONDS) s, exit code $$ended"; \
+	    [ $$ended = 0 ] || { tail -n 30 "$$found.log"; exit 1; }'
 
 # DESTDIR is honoured.
 install: all

@@ -3,6 +3,7 @@
 
     tools/hostile.py --weft build/weft                    all hand-made inputs and 20,000 mutations
     tools/hostile.py --weft build/weft --sample 60 --mutations 60      a few seconds, as `make test` does
+    tools/hostile.py --weft build/weft --resume           goes on where a hunt with the same seed was cut off
 
 Hand-made inputs are those of tests/data/hostile.txt. A mutation takes a valid file (SEEDS), changes a few
 bytes or tokens, and asks a command about it; what is refused as no YAML, JSON, XML or text at all does not
@@ -14,7 +15,9 @@ An input is a find when the program
   - writes a control character, or what is no UTF-8, to standard output or standard error,
   - answers with nonsense: NaN, infinite or negative numbers, an iteration of no time or of a century, or a
     plan that fits in no memory.
-Each is kept in a folder with its file and its command; the exit code is 1 when there is one.
+Each is kept in a folder with its file and its command; the exit code is 1 when there is one. Beside them, count.json
+says how far the hunt is: it is written every few seconds, so that a hunt that is cut off, even by SIGKILL, has counted
+what it ran.
 """
 import argparse
 import json
@@ -24,6 +27,7 @@ import random
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,7 +37,9 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MOST_CPU_S = 20
 MOST_BYTES = 2 << 30
-MOST_WALL_S = 120  # of a loaded machine; then it is ended, and what it took of a core decides
+ENDED_CPU_S = 25  # of a core: then the kernel ends it, whatever else the machine does meanwhile
+MOST_WALL_S = 600  # then it waits for something that does not come
+COUNT_EVERY_S = 5  # between two writings of count.json
 LONGEST_ITERATION_S = 3.2e9  # a century
 OWN_CODES = (0, 1, 2, 3)
 
@@ -231,6 +237,7 @@ def run(weft, words, files, folder):
     with open(out_path, "wb") as out, open(err_path, "wb") as err:
         child = subprocess.Popen([weft] + split(words.replace("$", ROOT).replace("\0", "")), cwd=folder, stdin=subprocess.DEVNULL, stdout=out,
                                  stderr=err)
+        resource.prlimit(child.pid, resource.RLIMIT_CPU, (ENDED_CPU_S, ENDED_CPU_S))
         timer = threading.Timer(MOST_WALL_S, child.kill)
         timer.start()
         _, status, used = os.wait4(child.pid, 0)
@@ -295,7 +302,7 @@ def nonsense(outcome, words):
 
 
 def fault(outcome, words):
-    if outcome.code < 0 and not outcome.ended:
+    if outcome.code < 0 and not outcome.ended and outcome.cpu_s <= MOST_CPU_S:
         return f"signal {-outcome.code}"
     if outcome.code >= 0 and outcome.code not in OWN_CODES:
         return f"exit code {outcome.code}"
@@ -315,25 +322,67 @@ def fault(outcome, words):
 # ---- the whole ------------------------------------------------------------------------------------------------
 
 
-class Hunt:
+class Count:
+    """How far a hunt is. What was under way when it was cut off is not counted, and not run again."""
+
+    FIELDS = ("seed", "hand_made", "mutations", "past", "finds", "codes", "slowest", "largest", "seconds")
+
     def __init__(self, options):
-        self.options, self.lock = options, threading.Lock()
-        self.finds, self.ran, self.past, self.codes = [], 0, 0, {}
-        self.slowest = (0, "")
+        self.path = os.path.join(options.found, "count.json")
+        self.seed, self.hand_made, self.mutations, self.past, self.finds = options.seed, 0, 0, 0, 0
+        self.codes, self.slowest, self.largest = {}, (0, ""), (0, "")
+        self.seconds = 0
+        if options.resume and os.path.exists(self.path):
+            self.read(options.seed)
+        self.began = self.written = time.time()
+        self.before = self.seconds
+
+    def read(self, seed):
+        with open(self.path, encoding="utf-8") as file:
+            kept = json.load(file)
+        if kept["seed"] != seed:
+            sys.exit(f"{self.path} counts a hunt with --seed {kept['seed']}, not {seed}")
+        for field in self.FIELDS:
+            setattr(self, field, kept[field])
+
+    def add(self, words, outcome, past):
+        self.past += past
+        self.codes[str(outcome.code)] = self.codes.get(str(outcome.code), 0) + 1
+        self.slowest = max(self.slowest, (outcome.cpu_s, words), key=lambda one: one[0])
+        self.largest = max(self.largest, (outcome.peak_bytes, words), key=lambda one: one[0])
+        if time.time() - self.written > COUNT_EVERY_S:
+            self.write()
+
+    def write(self):
+        self.written = time.time()
+        self.seconds = self.before + self.written - self.began
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        with open(self.path + ".new", "w", encoding="utf-8") as file:
+            json.dump({field: getattr(self, field) for field in self.FIELDS}, file, indent=1)
+        os.replace(self.path + ".new", self.path)
+
+    def text(self):
+        codes = ", ".join(f"{count} with {code}" for code, count in sorted(self.codes.items()))
+        return (f"{self.hand_made} hand-made inputs, {self.past} mutations past the first check of {self.mutations}, "
+                f"in {self.seconds:.0f} s: {self.finds} finds; exit codes: {codes}; "
+                f"slowest {self.slowest[0]:.1f} s: {ascii(self.slowest[1])}; "
+                f"largest {self.largest[0] / 2**20:.0f} MiB: {ascii(self.largest[1])}")
+
+
+class Hunt:
+    def __init__(self, options, count):
+        self.options, self.count, self.lock = options, count, threading.Lock()
+        self.cut_off = False
         self.taken = {}  # by command line and file: whether the file is taken as it was
 
-    def note(self, words, files, outcome, counted):
+    def note(self, words, files, outcome, past):
         why = fault(outcome, words)
         with self.lock:
-            self.ran += 1
-            self.past += counted
-            self.codes[outcome.code] = self.codes.get(outcome.code, 0) + 1
-            if outcome.cpu_s > self.slowest[0]:
-                self.slowest = (outcome.cpu_s, words)
-            if not why:
-                return
-            self.finds.append(why)
-            place = os.path.join(self.options.found, f"{len(self.finds):04d}")
+            self.count.finds += bool(why)
+            place = os.path.join(self.options.found, f"{self.count.finds:04d}")
+            self.count.add(words, outcome, past)
+        if not why:
+            return
         os.makedirs(place, exist_ok=True)
         for name, data in files.items():
             open(os.path.join(place, name), "wb").write(data)
@@ -341,6 +390,7 @@ class Hunt:
         open(os.path.join(place, "why.txt"), "w", encoding="utf-8", errors="surrogateescape").write(
             note + outcome.err.decode("utf-8", "replace"))
         sys.stdout.write(ascii(f"{place}: {why}: weft {words}")[1:-1] + "\n")
+        sys.stdout.flush()
 
     def run(self, words, files):
         folder = tempfile.mkdtemp(prefix="hostile-", dir=self.options.scratch)
@@ -360,13 +410,15 @@ class Hunt:
         if seed and not self.is_taken(words, seed):
             return
         outcome = self.run(words, files)
+        if self.cut_off:  # Ctrl-C reaches the program, too
+            return
         past = not (outcome.code == 2 and FIRST_CHECK.search(outcome.err.decode("utf-8", "replace")))
         self.note(words, files, outcome, bool(seed) and past)
 
     def work(self, jobs):
         while True:
             with self.lock:
-                if self.past >= self.options.mutations and jobs.hand_made_done():
+                if self.cut_off or (self.count.past >= self.options.mutations and jobs.hand_made_done()):
                     return
                 job = jobs.take()
             if not job:
@@ -377,24 +429,23 @@ class Hunt:
 class Jobs:
     """Hand-made inputs first, then mutations by number: at most three times as many as must get past the first check."""
 
-    def __init__(self, options):
+    def __init__(self, options, count):
         cases = read_cases(os.path.join(ROOT, "tests/data/hostile.txt"))
         if options.sample:
             cases = random.Random(options.seed).sample(cases, min(options.sample, len(cases)))
-        self.cases, self.files, self.options = cases, seeds(), options
-        self.next_case = self.next_mutation = 0
+        self.cases, self.files, self.options, self.count = cases, seeds(), options, count
 
     def hand_made_done(self):
-        return self.next_case == len(self.cases)
+        return self.count.hand_made >= len(self.cases)
 
     def take(self):
         if not self.hand_made_done():
-            self.next_case += 1
-            return (*self.cases[self.next_case - 1], None)
-        if self.next_mutation >= 3 * self.options.mutations:
+            self.count.hand_made += 1
+            return (*self.cases[self.count.hand_made - 1], None)
+        if self.count.mutations >= 3 * self.options.mutations:
             return None
-        self.next_mutation += 1
-        return mutation(self.options.seed, self.next_mutation, self.files)
+        self.count.mutations += 1
+        return mutation(self.options.seed, self.count.mutations, self.files)
 
 
 def main():
@@ -405,25 +456,26 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--found", default=os.path.join(ROOT, "build/hostile"), help="where finds are kept")
+    parser.add_argument("--resume", action="store_true", help="go on where the count in that folder ends")
     options = parser.parse_args()
     options.weft = os.path.abspath(options.weft)
     options.scratch = tempfile.mkdtemp(prefix="weft-hostile-")
     most = 3 * MOST_BYTES  # address space: beyond it the program is out of memory, not this machine
     if "asan" not in options.weft:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    jobs, hunt = Jobs(options), Hunt(options)
-    began = time.time()
+    count = Count(options)
+    jobs, hunt = Jobs(options, count), Hunt(options, count)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: setattr(hunt, "cut_off", True))
     threads = [threading.Thread(target=hunt.work, args=(jobs,)) for _ in range(options.jobs)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     shutil.rmtree(options.scratch, ignore_errors=True)
-    codes = ", ".join(f"{count} with {code}" for code, count in sorted(hunt.codes.items()))
-    print(f"{jobs.next_case} hand-made inputs, {hunt.past} mutations past the first check of {jobs.next_mutation}, "
-          f"in {time.time() - began:.0f} s: {len(hunt.finds)} finds; exit codes: {codes}; "
-          f"slowest {hunt.slowest[0]:.1f} s: {ascii(hunt.slowest[1])}")
-    return 1 if hunt.finds else 0
+    count.write()
+    print(count.text() + ("; cut off" if hunt.cut_off else ""))
+    return 1 if count.finds else 0
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
  *   2. these simulated, best first, until an estimate is so much slower than the best simulated
  *      time that an error of AUTO_FAR_OFF would not make up for it; and those that more memory
  *      would make possible
+ *      for a target that runs any plan, all recomputed but products (products.c)
  *   3. Aceso from the best plan so far, and from those with half and twice as many stages, with a
  *      counted effort (refine.c)
  *   4. every planner of the table that joins, each with an equal share of the remaining budget;
@@ -433,6 +434,7 @@ done:
 static weft_status look_further(struct join *join)
 {
     weft_status status;
+    TRY(recompute_but_products(join));
     TRY(refine_best(join));
     TRY(ask_others(join));
     TRY(refine_best(join));

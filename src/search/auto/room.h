@@ -4,6 +4,7 @@
  *   refine.c           Aceso from the plans of other planners
  *   tune.c             what a target takes besides degrees
  *   blocks.c           recomputation of some layers of each part
+ *   products.c         recomputation of all but products
  *   tune_pools.c       the layers of stages on different devices
  *   pools_alone.c      each pool of a cluster by itself
  *   cross.c            the ideas of one planner in the plans of another
@@ -78,6 +79,19 @@ weft_status refine_to_the_end(struct join *join, const struct trial *trial,
 
 /* Tunes what the request's target takes besides degrees, starting from the best degrees so far. */
 weft_status tune_numbers(struct join *join);
+/* The plan of degrees, of layers per part (NULL: even) and of a block (target.h); NULL: they make none. */
+struct plan *tuned_plan(const struct join *join, const struct degrees *d, const int64_t *layers,
+                        int64_t block);
+/* Estimates it by the tables that walks over the grid have filled. */
+weft_status estimate_layout(struct join *join, const struct plan *plan, struct arena *scratch,
+                            struct estimate *out);
+/* Simulates it; the answer then owns it. */
+weft_status try_tuned(struct join *join, const struct degrees *d, struct plan *plan,
+                      const char *words, const struct trial **trial);
+
+/* ---- all but products (products.c) ------------------------------------------------------------- */
+
+weft_status recompute_but_products(struct join *join);
 
 /* ---- some layers (blocks.c) -------------------------------------------------------------------- */
 

@@ -25,9 +25,8 @@ static const struct {
     int64_t first, last; /* a and b of (1) */
 } WEIGHTS[] = {{0, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2}};
 
-/* The plan of degrees; NULL: they make none. */
-static struct plan *tuned_plan(const struct join *join, const struct degrees *d,
-                               const int64_t *layers, int64_t block)
+struct plan *tuned_plan(const struct join *join, const struct degrees *d, const int64_t *layers,
+                        int64_t block)
 {
     struct plan *plan = NULL;
     if (plan_of_degrees(join->request->model, join->request->cluster, d, layers, block, &plan) ||
@@ -39,9 +38,8 @@ static struct plan *tuned_plan(const struct join *join, const struct degrees *d,
     return plan;
 }
 
-/* Simulates a plan, which the answer then owns. */
-static weft_status try_tuned(struct join *join, const struct degrees *d, struct plan *plan,
-                             const char *words, const struct trial **trial)
+weft_status try_tuned(struct join *join, const struct degrees *d, struct plan *plan,
+                      const char *words, const struct trial **trial)
 {
     struct planned *out = join->out;
     const char *text = degrees_text(out->arena, join->request->model, d, &join->request->pins);
@@ -121,9 +119,8 @@ static bool deal_out(int64_t layers, int64_t parts, int64_t first, int64_t last,
     return true;
 }
 
-/* By the tables that walks over the grid have filled. */
-static weft_status estimate_layout(struct join *join, const struct plan *plan,
-                                   struct arena *scratch, struct estimate *out)
+weft_status estimate_layout(struct join *join, const struct plan *plan, struct arena *scratch,
+                            struct estimate *out)
 {
     struct estimate_settings settings = grid_estimate_settings(join->request, plan);
     struct estimator *estimator;

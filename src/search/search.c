@@ -299,6 +299,8 @@ weft_status plan_search(const struct planner *planner, const struct plan_request
     *planned = (struct planned){.arena = arena, .planner = planner->name};
     struct plan_request own = *request;
     own.asked = &request->pins;
+    if (own.options.budget_ns && !own.deadline_s)
+        own.deadline_s = begin + (double)own.options.budget_ns * 1e-9;
     weft_status status = ask_for_orders(&own, arena);
     if (!status && own.target)
         status = target_settle_pins(own.target, own.model, own.cluster, &own.pins);

@@ -564,6 +564,7 @@ static void test_stopped_searches_answer(void **state)
     planned = plan_with("auto", &p.request);
     assert_non_null(planned);
     assert_true(planned->stopped && planned->trials.len == 1);
+    assert_int_equal(planned->candidates, 1); /* the grid looks at the clock, too */
     planned_free(planned);
     close_problem(&p);
 }

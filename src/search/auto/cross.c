@@ -357,7 +357,7 @@ static weft_status vary_splits(struct join *join, const struct base *base, struc
                                idea_list *out)
 {
     struct layout_problem *problem = NULL;
-    struct stop stop = {.asked = join->request->stop};
+    struct stop stop = plan_stop(join->request);
     struct assign_work work = {.stop = &stop};
     struct assign_options options = {
         .search = SEARCH_CD, .seed = (uint64_t)join->request->options.seed, .work = &work};

@@ -173,12 +173,19 @@ done:
     return status;
 }
 
+/* A budget that is spent still has an answer. */
+static bool is_over(const struct grid_walk *walk)
+{
+    const struct plan_request *request = walk->space->request;
+    return plan_interrupted(request) || (walk->out->best.len && plan_stopped(request));
+}
+
 static weft_status walk_by_time(struct grid_walk *walk)
 {
     const struct grid_space *space = walk->space;
     struct heap front = front_of(space);
     weft_status status = WEFT_OK;
-    while (front.slot.len && !plan_stopped(space->request)) {
+    while (front.slot.len && !is_over(walk)) {
         struct heap_entry entry = heap_pop(&front);
         struct grid_point point;
         bool done;
@@ -188,6 +195,8 @@ static weft_status walk_by_time(struct grid_walk *walk)
             break;
         if (is_idle(walk, &space->points.data[entry.id], entry.key))
             continue;
+        if (plan_stopped(space->request)) /* the first that fits is the answer */
+            walk->looks[entry.id] = GRID_LOOKS;
         TRY(take_turn(walk, &front, entry.id, &point, &done));
         if (done && point.fits)
             note(walk, &point, false);
@@ -236,7 +245,7 @@ static weft_status walk_by_memory(struct grid_walk *walk)
     weft_status status = WEFT_OK;
     if (space->points.len)
         qsort(space->points.data, space->points.len, sizeof *space->points.data, by_bytes);
-    for (size_t i = 0; i < space->points.len && !plan_stopped(space->request); i++) {
+    for (size_t i = 0; i < space->points.len && !is_over(walk); i++) {
         const struct grid_place *place = &space->points.data[i];
         struct grid_point point;
         if (is_full(walk) && place->bound_bytes > last_of(walk)->peak_bytes)

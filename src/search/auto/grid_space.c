@@ -200,7 +200,8 @@ static weft_status add_apart(struct grid_space *space, int64_t tp, int64_t cp)
         pins->encoder_tp ? pins->encoder_tp : encoder_usual_tp(space->request->model, tp);
     weft_status status = WEFT_OK;
     for (int64_t own = pins->encoder_pp ? pins->encoder_pp : 1; own <= most; own++)
-        for (int64_t pp = 1; pp * each < space->devices && !plan_stopped(space->request); pp++) {
+        for (int64_t pp = 1; pp * each < space->devices && !plan_interrupted(space->request);
+             pp++) {
             int64_t apart = pins->encoder_dp ? own * usual * pins->encoder_dp : 0;
             int64_t replica = pp * each + (apart ? 0 : own * usual);
             int64_t left = space->devices - apart, dp = left / replica;
@@ -232,7 +233,7 @@ static weft_status add_layouts(struct grid_space *space)
                 TRY(add_apart(space, tp, cp));
             if (space->devices % (cp * tp) || pins->encoder_pp)
                 continue;
-            for (int64_t pp = 1; pp <= rest && !plan_stopped(request); pp++)
+            for (int64_t pp = 1; pp <= rest && !plan_interrupted(request); pp++)
                 if (rest % pp == 0 && open_to(pins->pp, pp) && open_to(pins->dp, rest / pp))
                     TRY(add_beside(space, (struct grid_layout){
                                               .dp = rest / pp, .tp = tp, .pp = pp, .cp = cp}));
@@ -448,7 +449,7 @@ weft_status grid_space_new(const struct plan_request *request, struct cost *cost
     TRY(recompute_levels(request, &space->levels));
     TRY(add_layouts(space));
     find_cuts(space);
-    for (int32_t i = 0; i < (int32_t)space->layouts.len && !plan_stopped(request); i++)
+    for (int32_t i = 0; i < (int32_t)space->layouts.len && !plan_interrupted(request); i++)
         add_micro_batches(space, i);
     space->limit_bytes = estimate_limit_bytes(request->cluster, &request->pins.memory);
     if (request->fill > 0)

@@ -152,7 +152,9 @@ struct plan_request {
     const struct aceso_study *aceso_study;
     const struct galvatron_study *galvatron_study;
     atomic_bool *stop; /* I3; NULL: nobody can stop it */
-    bool answered;     /* the caller has an answer already and needs none if it stops this search */
+    /* I3: when the budget of the whole search is spent, in terms of wall_seconds; 0: plan_search says so */
+    double deadline_s;
+    bool answered; /* the caller has an answer already and needs none if it stops this search */
     /* Called now and then during the search; NULL: not called. */
     void (*progress)(void *context, const struct progress *progress);
     void *context;
@@ -226,8 +228,10 @@ void trials_sort(struct planned *planned);
 /* ---- for planners ---------------------------------------------------------------------------- */
 
 /* Whether the caller has stopped the search. */
+bool plan_interrupted(const struct plan_request *request);
+/* The same, or the budget of the whole search is spent. */
 bool plan_stopped(const struct plan_request *request);
-/* The same, or the budget is spent; the budget's time starts with this call. */
+/* The same, or the planner's own share of the budget is, whose time starts with this call. */
 struct stop plan_stop(const struct plan_request *request);
 
 /* Whether the user has given degrees of an encoder of images, which only plans of degrees keep. */

@@ -41,15 +41,29 @@ const char *trial_value_text(struct arena *keep, const struct trial *trial,
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
-bool plan_stopped(const struct plan_request *request)
+bool plan_interrupted(const struct plan_request *request)
 {
     return request->stop && atomic_load(request->stop);
 }
 
+static struct stop whole_stop(const struct plan_request *request)
+{
+    return (struct stop){request->stop, request->deadline_s};
+}
+
+bool plan_stopped(const struct plan_request *request)
+{
+    struct stop stop = whole_stop(request);
+    return stop_now(&stop);
+}
+
 struct stop plan_stop(const struct plan_request *request)
 {
-    double budget_s = (double)request->options.budget_ns * 1e-9;
-    return (struct stop){request->stop, budget_s > 0 ? wall_seconds() + budget_s : 0};
+    struct stop stop = whole_stop(request);
+    double own_s = wall_seconds() + (double)request->options.budget_ns * 1e-9;
+    if (request->options.budget_ns && !(stop.deadline_s > 0 && stop.deadline_s < own_s))
+        stop.deadline_s = own_s;
+    return stop;
 }
 
 /* Than the fullest stage so far: by bytes, or where devices differ, by the share of their memory. */
@@ -102,7 +116,7 @@ static weft_status run_trial(const struct plan_request *request, struct cost *co
                              const struct plan *plan, const struct trial *begun,
                              struct planned *planned, const struct trial **out)
 {
-    struct stop stop = {.asked = request->stop};
+    struct stop stop = whole_stop(request);
     bool answered = request->answered || planned->trials.len;
     struct simulate_options options = {.fold = FOLD_ALWAYS,
                                        .cost = cost,

@@ -43,11 +43,13 @@ weft_status what_if(const struct plan_request *request, const struct planned *pl
                     const struct plan *plan, struct arena *keep, struct what_ifs *out)
 {
     weft_status status = WEFT_OK;
-    for (int part = 0; part < CLUSTER_PART_COUNT && !plan_stopped(request); part++) {
+    bool over = planned->stopped || plan_stopped(request);
+    for (int part = 0; part < CLUSTER_PART_COUNT && !over; part++) {
         struct what_if row = {.change = arena_printf(keep, "%gx the %s", FASTER,
                                                      cluster_part_name((enum cluster_part)part))};
         TRY(on_faster(request, plan, (enum cluster_part)part, &row.iteration_ns));
         array_push(keep, out, row);
+        over = plan_stopped(request);
     }
     const struct trial *larger = with_more_memory(planned);
     if (larger) {

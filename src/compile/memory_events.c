@@ -20,7 +20,7 @@ const char *held_name(enum held held)
         [HELD_OUTPUT] = "output",
         [HELD_COPY] = "resharded",
         [HELD_RECEIVED] = "received input",
-        [HELD_EXTRA] = "mask and statistics",
+        [HELD_EXTRA] = "probabilities and masks",
         [HELD_GRADIENT] = "gradient",
         [HELD_WEIGHTS] = "gathered weights",
         [HELD_WEIGHT_GRADIENTS] = "weight gradients",

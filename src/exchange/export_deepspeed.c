@@ -43,7 +43,7 @@ static void set_precision(json_t *json, const struct plan *plan)
     bool fp16 = plan->dtype == DTYPE_FP16, bf16 = plan->dtype == DTYPE_BF16;
     if (fp16)
         json_object_set_new(json, "fp16", json_pack("{s:b, s:i}", "enabled", 1, "loss_scale", 0));
-    if (bf16 || dtype_is_cast(plan->dtype))
+    if (bf16)
         json_object_set_new(json, "bf16", json_pack("{s:b}", "enabled", 1));
     if (fp16 || bf16)
         json_object_set_new(json, "data_types",

@@ -249,8 +249,9 @@ static bool lies_between(const struct cut cut[CUT_WAYS])
 
 static weft_status cut_pipeline(struct layer_cutter *cutter, struct cut_pipeline *pipeline)
 {
+    const struct layer_problem *problem = cutter->problem;
     weft_status status = WEFT_OK;
-    space_strategies(cutter->scratch, cutter->problem->space, DEVICES / cutter->problem->pp,
+    space_strategies(cutter->scratch, problem->space, problem->devices / problem->pp,
                      &cutter->strategies);
     for (int way = 0; way < CUT_WAYS; way++) {
         struct cut *cut = &pipeline->cut[way];
@@ -265,6 +266,14 @@ static weft_status cut_pipeline(struct layer_cutter *cutter, struct cut_pipeline
     }
     pipeline->between = lies_between(pipeline->cut);
     return cutter->status;
+}
+
+weft_status galvatron_cut(const struct layer_problem *problem, struct cut_pipeline *out)
+{
+    struct layer_cutter cutter = {.scratch = arena_new(), .problem = problem};
+    weft_status status = cut_pipeline(&cutter, out);
+    arena_free(cutter.scratch);
+    return status;
 }
 
 static weft_status add_pipeline(struct arena *keep, const char *model,
@@ -284,9 +293,7 @@ static weft_status add_pipeline(struct arena *keep, const char *model,
                                     .stages = stages,
                                     .batch = BATCH,
                                     .micro_batches = problem.micro_batches};
-    struct layer_cutter cutter = {.scratch = arena_new(), .problem = &problem};
-    weft_status status = cut_pipeline(&cutter, &pipeline);
-    arena_free(cutter.scratch);
+    weft_status status = galvatron_cut(&problem, &pipeline);
     if (status == WEFT_OK && pipeline.cut[CUT_BY_SEARCH].fits)
         array_push(keep, out, pipeline);
     return status;

@@ -94,6 +94,8 @@ struct cut_pipelines {
     struct cut_pipeline *data;
     size_t len, cap;
 };
+/* Cuts the layers of a problem that names its stages and micro-batches, in all three ways: sets `cut` and `between`. */
+weft_status galvatron_cut(const struct layer_problem *problem, struct cut_pipeline *out);
 /* The pipelines that fit in at least one way. */
 weft_status galvatron_cuts(struct arena *keep, struct cut_pipelines *out);
 

@@ -4,6 +4,7 @@
  *   S1  Losses and weights are within 1e-5 of one rank's; weights of runs with Muon, within 1e-4 on CPUs, whatever
  *       their BLAS, and 3e-5 on a GPU.
  *   S2  What is frozen does not change, what is not does.
+ *   S3  To evaluate changes nothing, whatever samples are asked for, and gives the loss that a step has on the same ones.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,8 +24,8 @@ static const struct small_model LORA[] = {
             "expert_ffn: 32, lora: 4}"},
 };
 
-static struct trained *run_with(const struct model *model, struct degrees d, int64_t ranks,
-                                enum optimizer kind, int64_t steps)
+static struct trained *run_evaluated(const struct model *model, struct degrees d, int64_t ranks,
+                                     enum optimizer kind, int64_t steps, bool evaluates)
 {
     struct plan *plan;
     if (!d.has_dtype)
@@ -32,7 +33,8 @@ static struct trained *run_with(const struct model *model, struct degrees d, int
     d.has_dtype = true;
     if (plan_from_degrees(model, clusters[ranks], &d, &plan) != WEFT_OK)
         fail_msg("%s", weft_last_error()->message);
-    struct laboratory lab = {.plan = plan, .options = lab_options(model), .steps = steps};
+    struct laboratory lab = {
+        .plan = plan, .options = lab_options(model), .steps = steps, .evaluates = evaluates};
     lab.options.optimizer = (struct optimizer_step){.kind = kind,
                                                     .rate = kind == OPTIMIZER_SGD ? 0.1F : 0.01F,
                                                     .momentum = 0.9F,
@@ -45,6 +47,12 @@ static struct trained *run_with(const struct model *model, struct degrees d, int
         fail_msg("%s", trained->why);
     plan_free(plan);
     return trained;
+}
+
+static struct trained *run_with(const struct model *model, struct degrees d, int64_t ranks,
+                                enum optimizer kind, int64_t steps)
+{
+    return run_evaluated(model, d, ranks, kind, steps, false);
 }
 
 /* S1 */
@@ -94,6 +102,37 @@ static void images_are_read_ahead(void **state)
     for (size_t i = 0; i < COUNT_OF(degrees); i++)
         trained_free(run[i]);
     model_free(model);
+}
+
+/* S3. With one micro-batch of 4 images the guess of what is read next is wrong each time. */
+static void evaluations_change_nothing(void **state)
+{
+    (void)state;
+    enum { STEPS = 3 };
+    static const struct small_model MODELS[] = {
+        {"vit", "{layers: 2, hidden: 16, heads: 2, ffn: 16, image: 64, patch: 32, classes: 8}"},
+        {"gpt", "{layers: 2, hidden: 32, heads: 4, seq: 16, vocab: 96, dropout: 0}"}};
+    static const struct degrees PLANS[] = {{.micro_batch = 4, .global_batch = 4},
+                                           {.micro_batch = 4, .global_batch = 8},
+                                           {.dp = 2, .micro_batch = 4, .global_batch = 16},
+                                           {.dp = 2, .shard = 3, .global_batch = 4},
+                                           {.pp = 2, .micro_batch = 2, .global_batch = 8}};
+    for (size_t i = 0; i < COUNT_OF(MODELS) * COUNT_OF(PLANS); i++) {
+        struct model *model = open_small(&MODELS[i % COUNT_OF(MODELS)]);
+        struct degrees d = PLANS[i / COUNT_OF(MODELS)];
+        int64_t ranks = (d.dp ? d.dp : 1) * (d.pp ? d.pp : 1);
+        const char *where = "";
+        struct trained *plain = run_with(model, d, ranks, OPTIMIZER_ADAMW, STEPS);
+        struct trained *looked = run_evaluated(model, d, ranks, OPTIMIZER_ADAMW, STEPS, true);
+        for (int k = 0; k < STEPS; k++) {
+            assert_true(looked->loss[k] == plain->loss[k]);
+            assert_true(fabs(looked->evaluated[k] / plain->loss[k] - 1) <= 1e-6);
+        }
+        assert_true(weight_error(plain, looked, &where) == 0);
+        trained_free(plain);
+        trained_free(looked);
+        model_free(model);
+    }
 }
 
 static void frozen_weights_stay(void **state)
@@ -208,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_are_read_ahead),
+        cmocka_unit_test(evaluations_change_nothing),
         cmocka_unit_test(frozen_weights_stay),
         cmocka_unit_test(adapters_train_as_on_one_rank),
         cmocka_unit_test(diagonals_are_made_orthogonal),

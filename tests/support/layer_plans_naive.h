@@ -187,7 +187,7 @@ static void even_partition(int32_t layers, int32_t stages, int32_t *count)
         count[i] = layers / stages + (i < layers % stages);
 }
 
-static int64_t best_of_all(const struct layer_problem *problem)
+static inline int64_t best_of_all(const struct layer_problem *problem)
 {
     struct pp_degrees pp = {0};
     int64_t best = INT64_MAX, batch = problem->global_batch;
@@ -218,8 +218,8 @@ static int64_t best_of_all(const struct layer_problem *problem)
 /* ---- the search, and what it found ----------------------------------------------------------- */
 
 /* The best plan's time; INT64_MAX: nothing fits. */
-static int64_t search(const struct layer_problem *problem, struct arena *arena,
-                      struct layer_plans *plans)
+static inline int64_t search(const struct layer_problem *problem, struct arena *arena,
+                             struct layer_plans *plans)
 {
     weft_status status = galvatron_search(arena, problem, plans);
     if (status == WEFT_NO_ANSWER)
@@ -250,7 +250,7 @@ static int64_t bytes_together(const struct layer_problem *problem, const struct 
 }
 
 /* What a plan says of itself must be true. */
-static void check_plan(const struct layer_problem *problem, const struct layer_plan *plan)
+static inline void check_plan(const struct layer_problem *problem, const struct layer_plan *plan)
 {
     struct arena *arena = arena_new();
     struct all all = all_new(arena, problem, plan->global_batch, plan->stages, plan->micro_batches);

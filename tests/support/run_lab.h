@@ -79,7 +79,7 @@ struct trained_weight {
 struct trained {
     struct arena *arena;
     pthread_mutex_t lock;
-    double loss[MOST_STEPS];
+    double loss[MOST_STEPS], evaluated[MOST_STEPS];
     struct trained_weight weight[MOST_WEIGHTS];
     int weights;
     int64_t peak, host_peak, events;
@@ -94,6 +94,7 @@ struct laboratory {
     struct run_options options; /* but for plan and transport */
     const struct slowdown *slowdown;
     int64_t steps;
+    bool evaluates;      /* before each step: its samples, and others before them */
     int64_t gives_up_us; /* a rank gives up when so much of the run is over; 0: none */
     struct hub *hub;
     struct trained *out;
@@ -132,6 +133,20 @@ static void collect_weight(void *context, struct run_weight *weight)
     pthread_mutex_unlock(&t->lock);
 }
 
+/* The samples of the steps from the last to the first, and each time those that come next. */
+static weft_status evaluate(const struct laboratory *lab, struct rank *rank, int64_t step,
+                            double *loss)
+{
+    int64_t each = lab->plan->global_batch;
+    weft_status status = WEFT_OK;
+    if (lab->evaluates) {
+        TRY(run_evaluate(rank, &lab->options.source, (lab->steps - 1 - step) * each, loss));
+        TRY(run_evaluate(rank, &lab->options.source, step * each, loss));
+    }
+done:
+    return status;
+}
+
 static weft_status train(struct lab_rank *self, struct transport *transport)
 {
     struct laboratory *lab = self->lab;
@@ -145,9 +160,13 @@ static weft_status train(struct lab_rank *self, struct transport *transport)
     options.transport = transport;
     TRY(run_open(&options, &rank));
     for (int64_t i = 0; i < lab->steps; i++) {
+        double evaluated = 0;
+        TRY(evaluate(lab, rank, i, &evaluated));
         TRY(run_step(rank, &loss));
-        if (self->rank == 0)
+        if (self->rank == 0) {
             out->loss[i] = loss;
+            out->evaluated[i] = evaluated;
+        }
     }
     TRY(run_weights(rank, collect_weight, out));
     pthread_mutex_lock(&out->lock);

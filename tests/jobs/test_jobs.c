@@ -10,8 +10,9 @@
 
 #include <cmocka.h>
 
-#include "jobs/jobs.h"
+#include "jobs/room.h"
 #include "made_plan.h"
+#include "rounds.h"
 
 enum { JOBS = 2 };
 
@@ -258,6 +259,56 @@ static void jobs_are_kept_apart(void **state)
     arena_free(arena);
 }
 
+/* Any different nodes, in any order: as text and back; and nothing that is one node more, fewer, twice or elsewhere. */
+static void placements_are_read_as_written(void **state)
+{
+    (void)state;
+    enum { NODES = 32 };
+    struct cluster *cluster = open_cluster("dgx-a100:32");
+    struct rng rng;
+    rng_seed(&rng, 3);
+    for (int round = 0; round < rounds_of(500); round++) {
+        struct arena *scratch = arena_new();
+        int64_t node[NODES + 1], nodes = 1 + rng_below(&rng, NODES - 1);
+        struct placement made = {nodes, node}, read;
+        for (int64_t i = 0; i < NODES; i++)
+            node[i] = i;
+        for (int64_t i = 0; i < NODES && round % 2; i++) {
+            int64_t other = rng_below(&rng, NODES), own = node[i];
+            node[i] = node[other], node[other] = own;
+        }
+        const char *text = placement_text(scratch, &made);
+        assert_int_equal(placement_read(scratch, cluster, text, nodes, &read), WEFT_OK);
+        assert_int_equal(read.nodes, nodes);
+        assert_memory_equal(read.node, node, sizeof *node * (size_t)nodes);
+        const char *const wrong[] = {
+            arena_printf(scratch, "%s,%" PRId64, text, node[nodes]),
+            arena_printf(scratch, "%s,%" PRId64, text, node[rng_below(&rng, nodes)]),
+            arena_printf(scratch, "%s,", text), arena_printf(scratch, "%s,%d", text, NODES),
+            arena_printf(scratch, "%s-", text)};
+        for (size_t i = 0; i < COUNT_OF(wrong); i++)
+            for (int64_t more = 0; more <= (i > 0); more++)
+                assert_int_equal(placement_read(scratch, cluster, wrong[i], nodes + more, &read),
+                                 WEFT_BAD_INPUT);
+        assert_int_equal(placement_read(scratch, cluster, text, nodes + 1, &read), WEFT_BAD_INPUT);
+        arena_free(scratch);
+    }
+    cluster_free(cluster);
+}
+
+/* What is compared with the limit is what is numbered: every task of every iteration, and the end of each. */
+static void tasks_of_all_iterations_count(void **state)
+{
+    (void)state;
+    struct prediction alone[JOBS] = {{.engine.tasks = 10}, {.engine.tasks = 100}};
+    struct merged_job job[JOBS] = {{.alone = &alone[0], .iterations = 7},
+                                   {.alone = &alone[1], .iterations = 3}};
+    struct jobs_request request = {.jobs = JOBS};
+    struct merged merged = {.request = &request, .job = job};
+    assert_true(merged_tasks(&merged) == 7 * 11 + 3 * 101);
+    assert_int_equal(iteration_end(&job[0], 6) + 1, 7 * 11);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +318,8 @@ int main(void)
         cmocka_unit_test(failed_nics),
         cmocka_unit_test(uplinks_of_several_neighbours),
         cmocka_unit_test(jobs_are_kept_apart),
+        cmocka_unit_test(placements_are_read_as_written),
+        cmocka_unit_test(tasks_of_all_iterations_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,6 +81,34 @@ static void errors_by_hand(void **state)
     assert_true(fabs(errors.data[0].theirs - 0.3) < 1e-12);
 }
 
+/* Two peers, one of two datasets: three means, each of its own rows. */
+static void each_peer_of_each_dataset_has_its_mean(void **state)
+{
+    (void)state;
+    struct published_rows rows = rows_of("megatron_seqsel_table5"), more = rows_of("fold3d_table3");
+    struct peer_predictions peers = {0};
+    struct peer_errors errors = {0};
+    for (size_t i = 0; i < more.len; i++)
+        array_push(arena, &rows, more.data[i]);
+    for (size_t i = 0; i < rows.len; i++) {
+        rows.data[i].done = true;
+        rows.data[i].predicted.time_s = rows.data[i].measured.time_s;
+        struct peer_prediction one = {
+            .row = &rows.data[i], .peer = "P", .time_s = 1.1 * rows.data[i].measured.time_s};
+        array_push(arena, &peers, one);
+        one.peer = "Q", one.time_s = 0.5 * rows.data[i].measured.time_s;
+        if (rows.data[i].dataset == rows.data[0].dataset)
+            array_push(arena, &peers, one);
+    }
+    peers_errors(arena, &peers, &errors);
+    assert_int_equal(errors.len, 3);
+    for (size_t i = 0; i < errors.len; i++) {
+        bool first = errors.data[i].dataset == rows.data[0].dataset;
+        assert_int_equal(errors.data[i].rows, first ? rows.len - more.len : more.len);
+        assert_true(fabs(errors.data[i].theirs - (*errors.data[i].peer == 'P' ? 0.1 : 0.5)) < 1e-9);
+    }
+}
+
 static void a_file_of_other_rows_is_refused(void **state)
 {
     (void)state;
@@ -106,6 +134,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_prediction_has_its_run),
         cmocka_unit_test(errors_by_hand),
+        cmocka_unit_test(each_peer_of_each_dataset_has_its_mean),
         cmocka_unit_test(a_file_of_other_rows_is_refused),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

@@ -135,6 +135,32 @@ static void test_refusals_say_why(void **state)
     plan_free(plan);
 }
 
+/* What a model has in some of its operators, not in the first. */
+static void test_refusals_of_models(void **state)
+{
+    (void)state;
+    static const struct {
+        struct small_model model;
+        const char *words;
+    } CASES[] = {
+        {{"moe",
+          "{layers: 2, hidden: 32, heads: 4, ffn: 64, seq: 16, vocab: 96, experts: 4, top_k: "
+          "2, expert_ffn: 32, expert_skew: 0.5}"},
+         "a run chooses experts itself"},
+        {{"gpt", "{layers: 2, hidden: 32, heads: 4, seq: 16, vocab: 96, document: 8}"},
+         "attention over whole sequences"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct model *model = open_small(&CASES[i].model);
+        struct degrees d = {.dp = 2, .global_batch = 4, .has_dtype = true, .dtype = DTYPE_FP32};
+        struct plan *plan;
+        assert_int_equal(plan_from_degrees(model, clusters[2], &d, &plan), WEFT_OK);
+        check_refused(plan, CASES[i].words);
+        plan_free(plan);
+        model_free(model);
+    }
+}
+
 /* One rank that gives up ends all. */
 static void *give_up(void *context)
 {
@@ -267,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_memory_of_devices_apart_is_their_own),
         cmocka_unit_test(test_trace_keeps_the_order_of_the_graph),
         cmocka_unit_test(test_refusals_say_why),
+        cmocka_unit_test(test_refusals_of_models),
         cmocka_unit_test(test_a_failure_ends_all_ranks),
         cmocka_unit_test(test_nothing_meets_behind_a_failure),
         cmocka_unit_test(test_failures_at_any_time),

@@ -147,6 +147,47 @@ static void runs_like_straight_sums(void **state)
     }
 }
 
+/* A run of all operators takes what a stage of them does, with weights that are gathered and gradients that are divided. */
+static void a_run_of_all_is_a_stage(void **state)
+{
+    struct setting *s = *state;
+    int64_t firsts = 0, lasts = 0;
+    for (int i = 0; i < 24; i++) {
+        struct degrees d = {.tp = i % 3 ? 2 : 1,
+                            .pp = 1,
+                            .shard = i / 2 % 4,
+                            .global_batch = 64,
+                            .schedule = i % 2 ? "zb-h1" : "1f1b",
+                            .recompute = i % 5 == 4 ? RECOMPUTE_FULL : RECOMPUTE_NONE};
+        struct arena *scratch = arena_new();
+        struct plan *plan;
+        struct estimator *e;
+        struct candidate *c;
+        struct estimate estimate;
+        struct run_estimate run;
+        assert_int_equal(plan_from_degrees(s->model[i % 2], s->cluster, &d, &plan), WEFT_OK);
+        struct estimate_settings settings = estimate_settings_of(plan);
+        assert_int_equal(estimator_new(&settings, &e), WEFT_OK);
+        assert_int_equal(candidate_of_plan(e, plan, scratch, &c), WEFT_OK);
+        assert_int_equal(c->first_run[1], 1);
+        struct run_question q = {c->run[0], c->stage[0], c->schedule, c->step_samples,
+                                 c->micro_batches};
+        assert_int_equal(estimate_run(e, &q, &run), WEFT_OK);
+        assert_int_equal(estimate_candidate(e, c, &estimate), WEFT_OK);
+        const struct stage_estimate *stage = &estimate.stage[0];
+        assert_int_equal(run.forward_ns, stage->forward_ns);
+        assert_int_equal(run.backward_ns, stage->backward_ns);
+        assert_int_equal(run.first_more_ns, stage->first_more_ns);
+        assert_int_equal(run.last_more_ns, stage->last_more_ns);
+        firsts += stage->first_more_ns > 0 && stage->first_more_ns != stage->last_more_ns;
+        lasts += stage->last_more_ns > 0;
+        estimator_free(e);
+        plan_free(plan);
+        arena_free(scratch);
+    }
+    assert_true(firsts > 2 && lasts > 2);
+}
+
 /* Layer by layer, with two rows in turn: runs and reshards add up to the candidate's passes. */
 static void runs_add_up(void **state)
 {
@@ -373,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_like_straight_sums),
+        cmocka_unit_test(a_run_of_all_is_a_stage),
         cmocka_unit_test(runs_add_up),
         cmocka_unit_test(ties_add_up),
         cmocka_unit_test(unlike_ties_on_one_stage),

@@ -14,6 +14,8 @@
  *   I3  After a failure the run goes on from the newest checkpoint that is complete; one that is still being
  *       written is lost.
  *   I4  One that is written in the background is complete before the next one begins.
+ *   I5  Checkpoints are taken between iterations: where a course says how many it has, an interval is a whole number of
+ *       them, one at least.
  */
 #ifndef WEFT_CAMPAIGN_H
 #define WEFT_CAMPAIGN_H
@@ -23,7 +25,8 @@
 /* ---- what happens to a run ------------------------------------------------------------------- */
 
 struct course {
-    double work_s;         /* iterations of the whole run, if nothing ever happened */
+    double work_s;         /* iterations of the whole run, if nothing ever happened, */
+    double iterations;     /* and how many they are; 0: so many that no interval feels it */
     double failures_per_s; /* that end the run, of all nodes together, */
     double losses_per_s;   /* and of these, those after which the node has to be repaired */
     double save_s;         /* that computation stands still for a checkpoint */
@@ -68,7 +71,7 @@ struct expectation {
 struct expectation expect(const struct course *course, int64_t checkpoints);
 
 /* Intervals between checkpoints, of computing: the square root of 2 C / rate (Young 1974), Daly's series of higher
- * order (2006), and what makes the exact formula least, which I4 may raise. */
+ * order (2006), and what makes the exact formula least, which I4 and I5 may raise. */
 double interval_young(const struct course *course);
 double interval_daly(const struct course *course);
 double interval_exact(const struct course *course);
@@ -138,8 +141,9 @@ extern const struct usual_terms USUAL_TERMS;
 double rated_nodes(const struct cluster *cluster);
 /* The number of spare nodes with which the run takes the fewest hours of nodes, spares included: that costs least. */
 int64_t cheapest_spares(const struct course *course);
-/* A run of so much work under this plan, with everything as usual. */
-weft_status usual_course(const struct plan *plan, double work_s, struct course *out);
+/* A run of so many iterations of this plan, with everything as usual. */
+weft_status usual_course(const struct plan *plan, double iterations, double iteration_s,
+                         struct course *out);
 
 /* ---- money and energy ------------------------------------------------------------------------ */
 

@@ -34,12 +34,14 @@ int64_t cheapest_spares(const struct course *course)
     return spares;
 }
 
-weft_status usual_course(const struct plan *plan, double work_s, struct course *out)
+weft_status usual_course(const struct plan *plan, double iterations, double iteration_s,
+                         struct course *out)
 {
     const struct cluster *cluster = plan->cluster;
     const struct failure_preset *preset;
     weft_status status;
-    *out = (struct course){.work_s = work_s,
+    *out = (struct course){.work_s = iterations * iteration_s,
+                           .iterations = iterations,
                            .detect_s = USUAL_TERMS.detect_s,
                            .restart_s = USUAL_TERMS.restart_s,
                            .repair_s = USUAL_TERMS.repair_s,

@@ -71,7 +71,7 @@ static const struct cli_option OPTIONS[] = {
     {"samples", "N", "or its samples", OPTION_MANY, AT(samples)},
     {"failures", "RATE",
      "failures per 1,000 days of eight devices, or a published rate: llama3 (default), rsc-1, "
-     "rsc-2, none",
+     "rsc-2, rsc-jobs, none",
      OPTION_TEXT, AT(failures)},
     {"saving", "HOW", NULL, OPTION_TAKE, .take = take_saving, .choices = saving_choice,
      .first_is_usual = true},
@@ -169,6 +169,7 @@ static weft_status set_course(const struct days_command *options, struct days_an
     course_saving(course, out->plan, options->saving, out->storage_bytes_per_s);
     course->nodes = cluster->nodes;
     course->work_s = out->iterations * (double)out->iteration_ns * 1e-9;
+    course->iterations = out->iterations;
     course->detect_s = (double)options->detect_ns * 1e-9;
     course->restart_s = (double)options->restart_ns * 1e-9;
     course->repair_s = (double)options->repair_ns * 1e-9;

@@ -184,8 +184,8 @@ static weft_status score_size(void *context, const struct cluster *cluster,
     if (!best->plan)
         TRY(plan_from_degrees(kind->model, cluster, &best->degrees, &lowered));
     double iteration_s = (double)best->iteration_ns * 1e-9;
-    double work_s = kind->samples / (double)best->global_batch * iteration_s;
-    TRY(usual_course(best->plan ? best->plan : lowered, work_s, &course));
+    double iterations = kind->samples / (double)best->global_batch;
+    TRY(usual_course(best->plan ? best->plan : lowered, iterations, iteration_s, &course));
     double all_s = expect(&course, best_checkpoints(&course)).all_s;
     struct tariff tariff = cluster_tariff(cluster);
     double devices = (double)((cluster->nodes + course.spares) * cluster->node.devices);

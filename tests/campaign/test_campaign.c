@@ -129,6 +129,32 @@ static void best_interval_is_that_of_a_sweep(void **state)
     }
 }
 
+/* Of every number of iterations that can lie between two checkpoints, the best one. Where an iteration is longer than the
+ * best interval, there is a checkpoint after each, and never more of them than iterations. */
+static void intervals_are_whole_iterations(void **state)
+{
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 8);
+    for (int i = 0; i < 50; i++) {
+        struct course c = random_course(&rng, i);
+        double least = INFINITY;
+        c.jitter = 0;
+        c.iterations = round(c.work_s / between(&rng, 10, 2 * HOUR));
+        for (double apart = 1; apart <= fmin(c.iterations, 3000); apart++)
+            least = fmin(least, expect(&c, llround(c.iterations / apart)).all_s);
+        within(expect(&c, best_checkpoints(&c)).all_s, least, 1e-12, "the best of the sweep");
+    }
+    struct course slow = {
+        .work_s = 30 * DAY, .failures_per_s = 1 / HOUR, .save_s = 0.01, .iterations = 1000};
+    assert_int_equal(best_checkpoints(&slow), 1000);
+    assert_int_equal(checkpoints_every(&slow, 1), 1000);
+    assert_int_equal(checkpoints_every(&slow, 2.6 * 2592), 333); /* three iterations */
+    within(interval_exact(&slow), 2592, 1e-12, "an iteration");
+    slow.save_s = 0;
+    assert_int_equal(best_checkpoints(&slow), 1000);
+}
+
 /* 2 C / l = 2 * 60 * 14400 = 1314.5^2; the exact interval is Daly's up to a few seconds, and the same for short C. */
 static void intervals_by_hand(void **state)
 {
@@ -255,16 +281,14 @@ static void spares_cost_least(void **state)
  * of jobs on 1,024 devices are measured, at 23.7 per 1,000 node-days: from 6.50 follow 28.8 h. */
 static void rsc_times_to_failure(void **state)
 {
-    struct course at_16k = preset_course("rsc-1", 2048), at_131k = preset_course("rsc-1", 16384);
-    struct course measured = {0}, at_1k = preset_course("rsc-1", 128);
-    const struct failure_rate rate = {"node", 1000 * 24 / 7.9 / 128, true};
+    struct course at_1k = preset_course("rsc-1", 128), at_16k = preset_course("rsc-1", 2048);
+    struct course at_131k = preset_course("rsc-1", 16384);
+    struct course measured = preset_course("rsc-jobs", 128);
     (void)state;
     within(mean_time_to_failure(&at_16k), 1.8 * HOUR, 0.01, "16,384 devices");
     within(mean_time_to_failure(&at_131k), 0.23 * HOUR, 0.025, "131,072 devices");
     within(mean_time_to_failure(&at_1k), 28.8 * HOUR, 0.01, "1,024 devices, from the rate");
-    course_failures(&measured, &rate, 1, 128);
     within(mean_time_to_failure(&measured), 7.9 * HOUR, 1e-9, "1,024 devices, as measured");
-    within(rate.per_1000_node_days, 23.7, 0.01, "the measured rate");
 }
 
 /* ---- C6 -------------------------------------------------------------------------------------- */
@@ -391,6 +415,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(formula_and_walk_agree),
         cmocka_unit_test(best_interval_is_that_of_a_sweep),
+        cmocka_unit_test(intervals_are_whole_iterations),
         cmocka_unit_test(intervals_by_hand),
         cmocka_unit_test(nothing_fails),
         cmocka_unit_test(waiting_by_hand),

@@ -121,8 +121,9 @@ static void test_flags_reach_the_course(void **state)
                  RUNS[i].flags);
         json_t *json = json_of(arguments);
         assert_close("iterations", number(json, "iterations"), 1e12 / 2048 / 32);
-        double work_s = number(json, "iterations") * number(json, "iteration_s");
-        assert_int_equal(usual_course(run.plan, work_s, &course), WEFT_OK);
+        assert_int_equal(usual_course(run.plan, number(json, "iterations"),
+                                      number(json, "iteration_s"), &course),
+                         WEFT_OK);
         RUNS[i].set(&course, run.plan);
         int64_t n = RUNS[i].every_s > 0 ? checkpoints_every(&course, RUNS[i].every_s)
                                         : best_checkpoints(&course);
@@ -160,8 +161,9 @@ static void test_sizes_are_scored_by_the_usual_course(void **state)
             struct course course;
             snprintf(name, sizeof name, "dgx-a100:%d", (int)number(size, "nodes"));
             struct made run = make("gpt3-1.3b", NULL, name, &SHARED);
-            double work_s = 1e11 / 2048 / 32 * number(size, "iteration_s");
-            assert_int_equal(usual_course(run.plan, work_s, &course), WEFT_OK);
+            assert_int_equal(
+                usual_course(run.plan, 1e11 / 2048 / 32, number(size, "iteration_s"), &course),
+                WEFT_OK);
             double all_s = expect(&course, best_checkpoints(&course)).all_s;
             struct tariff tariff = usual_tariff(&run.cluster->node.device);
             double devices = (double)(run.cluster->nodes + course.spares) * 8;

@@ -127,7 +127,7 @@ static void print_map(const struct showing *s, FILE *out)
         table_cell(table, "%s", holds(s, i));
         table_cell(table, "%lld", (long long)operators_of(s->plan, i));
         table_cell(table, "%s", show_count(s->stage[i].memory.parameters).s);
-        table_cell(table, "%lld", (long long)s->stage[i].in_flight);
+        table_cell(table, "%lld", (long long)s->stage[i].in_flight * plan_stage_joins(s->plan, i));
     }
     table_print(table, out);
 }
@@ -219,13 +219,13 @@ json_t *stages_json(const struct showing *s)
     for (int32_t i = 0; i < s->plan->stages; i++) {
         const struct stage *stage = &s->plan->stage[i];
         bool too_much = stage_memory_total(&s->stage[i].memory) > stage_limit(s, i);
-        json_array_append_new(stages,
-                              json_pack("{s:I, s:I, s:o, s:o, s:I, s:o, s:b}", "first_device",
-                                        (json_int_t)stage->first_device, "devices",
-                                        (json_int_t)stage->devices, "parts", parts_json(s, i),
-                                        "parameters", json_whole(s->stage[i].memory.parameters),
-                                        "in_flight", (json_int_t)s->stage[i].in_flight, "memory",
-                                        memory_json(s, i), "too_much", too_much));
+        json_array_append_new(
+            stages, json_pack("{s:I, s:I, s:o, s:o, s:I, s:o, s:b}", "first_device",
+                              (json_int_t)stage->first_device, "devices",
+                              (json_int_t)stage->devices, "parts", parts_json(s, i), "parameters",
+                              json_whole(s->stage[i].memory.parameters), "in_flight",
+                              (json_int_t)s->stage[i].in_flight * plan_stage_joins(s->plan, i),
+                              "memory", memory_json(s, i), "too_much", too_much));
     }
     return stages;
 }

@@ -86,8 +86,8 @@ struct layout weight_layout(const struct build *b, int64_t instance, enum flow f
 {
     const struct laid *laid = laid_of(b, instance);
     return layout_of(laid->op, &laid->op->weight[0].operand,
-                     choice_split(laid->choice, flow == FLOW_GRADIENT), b->plan->step_samples,
-                     flow);
+                     choice_split(laid->choice, flow == FLOW_GRADIENT),
+                     plan_samples(b->plan, laid->choice), flow);
 }
 
 bool holds_weights(const struct build *b, int64_t instance)

@@ -38,6 +38,8 @@ struct reshard {
     struct reshard_step *step;
     double volume; /* elements through each device's link, of all steps */
     int64_t from_devices, to_devices;
+    /* between stages that do not take equally many samples at once: the same for what one send brings; else NULL */
+    const struct reshard *each;
 };
 
 /* The digits of a stage's device numbers in which a group's members differ, outermost first. */
@@ -86,6 +88,17 @@ const struct reshard *reshard_within(struct reshards *reshards, const struct lay
  * same send a part each. */
 const struct reshard *reshard_between(struct reshards *reshards, const struct layout *from,
                                       const struct layout *to, bool sliced);
+/* Samples that the stages at both ends of a crossing take at once, and that one send brings: their greatest common divisor. */
+struct crossing_samples {
+    int64_t from, to, each;
+};
+/* The same between stages that do not take equally many samples at once (plan.h, I7): steps before the send are of the
+ * sender's samples, steps after it of the receiver's, and the send is one of several. */
+const struct reshard *reshard_joining(struct reshards *reshards, const struct layout *from,
+                                      const struct layout *to,
+                                      const struct crossing_samples *samples);
+/* The layout of the same tensor with other samples: every device has its shares of all of them (plan.h, I7). */
+struct layout layout_of_samples(const struct layout *layout, int64_t have, int64_t want);
 
 #include "compile/equivalence.h"
 #include "compile/graph.h"

@@ -74,7 +74,7 @@ static uint8_t *made_at(const struct symbolic_machine *m, int32_t device, int32_
 static bool all_have(const struct symbolic_machine *m, int32_t device, int64_t instance,
                      uint8_t bit)
 {
-    for (int32_t b = 0; b < m->micro_batches; b++)
+    for (int32_t b = 0; b < m->micro_batches; b += joins_on(m, device))
         if (!(*made_at(m, device, b, instance) & bit))
             return false;
     return true;
@@ -91,7 +91,7 @@ static bool nothing_yet(const struct symbolic_machine *m, const struct members *
 {
     for (int64_t i = 0; i < m->p->plan->instances; i++)
         for (int32_t k = 0; k < members->count && in_bucket(m, i, bucket); k++)
-            for (int32_t b = 0; b < m->micro_batches; b++)
+            for (int32_t b = 0; b < m->micro_batches; b += joins_on(m, members->device[k]))
                 if (*made_at(m, members->device[k], b, i) & BACK_WEIGHT)
                     return false;
     return true;
@@ -102,7 +102,7 @@ static weft_status sum_gradient(struct symbolic_machine *m, const struct members
                                 int64_t instance, int32_t only)
 {
     for (int32_t k = 0; k < members->count; k++)
-        for (int32_t b = 0; b < m->micro_batches; b++) {
+        for (int32_t b = 0; b < m->micro_batches; b += joins_on(m, members->device[k])) {
             uint8_t *made = made_at(m, members->device[k], b, instance);
             if (only >= 0 && only != b)
                 continue;
@@ -376,7 +376,7 @@ weft_status proof_all_have_run(struct symbolic_machine *m)
 {
     const struct proof *p = m->p;
     for (int32_t d = 0; d < p->graph->devices; d++)
-        for (int32_t b = 0; b < m->micro_batches; b++)
+        for (int32_t b = 0; b < m->micro_batches; b += joins_on(m, d))
             for (int64_t i = 0; i < p->plan->instances; i++) {
                 const struct fact *fact = &p->fact[i];
                 uint8_t made = *made_at(m, d, b, i) &
@@ -401,7 +401,9 @@ weft_status proof_all_have_gone(const struct symbolic_machine *m)
         for (int32_t i = 0; i < graph->buckets; i++) {
             const struct bucket *bucket = &graph->bucket[i];
             size_t here = place_in(d, i, graph->buckets);
-            int64_t times = bucket->pattern < 0 ? 0 : bucket->shard >= 2 ? m->micro_batches : 1;
+            int64_t times = bucket->pattern < 0  ? 0
+                            : bucket->shard >= 2 ? m->micro_batches / joins_on(m, d)
+                                                 : 1;
             if (plan_stage_of_part(m->p->plan, bucket->part) != graph->device[d].stage ||
                 !proof_has(m, d, bucket->first))
                 continue;

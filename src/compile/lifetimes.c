@@ -153,8 +153,10 @@ static void receive_inputs(struct life_trace *t, const struct part *part)
         double bytes = use->source < 0 ? input_with_halo(t, use) : life_input_bytes(t, use);
         if (use->joint && use->joint->across) {
             struct joint_steps steps = joint_forward_steps(use->joint);
+            struct crossing_samples n = joint_samples(b->plan, use->joint, false);
             if (joint_first_step(&steps))
-                bytes = step_bytes(t, use, &steps.reshard[1]->step[steps.from - 1]);
+                bytes = step_bytes(t, use, &steps.reshard[1]->step[steps.from - 1]) *
+                        (double)(n.to / n.each);
         }
         t->received[u - t->first_use] =
             take_life(t, use->source < 0 ? HELD_INPUT : HELD_RECEIVED, use->reader, bytes);
@@ -314,7 +316,7 @@ static void weight_gradients(struct life_trace *t, const struct laid *laid)
     double elements = 0;
     bool in_layer = op_in_layer(plan->model, laid->op);
     bool added = in_fp32(plan->policy) ? is_product(laid->op->kind) && in_layer
-                                       : plan_micro_batches(plan) == 1;
+                                       : plan_passes(plan, laid->choice) == 1;
     if (added || laid->choice->shard >= 2 ||
         cluster_all_devices(plan->cluster, device_adds_gradients))
         return;

@@ -155,6 +155,9 @@ struct symbolic_machine {
     /* per device: */
     bool *stepped; /* whether its optimizer has made its step */
     bool *host[2]; /* to host, from host: per device, part and micro-batch */
+    /* per reading: whether a send of this micro-batch, or of those from it on, has come, forward and backward; NULL: all stages
+     * take one micro-batch at a time */
+    bool *come[2];
 };
 
 weft_status wrong(const struct symbolic_machine *m, int64_t instance, const char *fmt, ...)
@@ -164,6 +167,12 @@ static inline size_t row(const struct symbolic_machine *m, int32_t device, int32
                          int64_t columns)
 {
     return ((size_t)device * (size_t)m->micro_batches + (size_t)micro_batch) * (size_t)columns;
+}
+
+/* The micro-batches that a device of the graph takes at once; the row of all of them is that of the first. */
+static inline int32_t joins_on(const struct symbolic_machine *m, int32_t device)
+{
+    return plan_stage_joins(m->p->plan, m->p->graph->device[device].stage);
 }
 
 static inline size_t place_in(int32_t device, int64_t number, int64_t columns)
@@ -191,6 +200,21 @@ weft_status do_item(struct symbolic_machine *m, struct at at);
 /* Executes a send from one device to another. */
 weft_status do_send(struct symbolic_machine *m, const struct reading *reading, enum flow flow,
                     int32_t from, int32_t to, int32_t micro_batch, const struct reshard *reshard);
+
+/* ---- proof_joins.c: stages that take several micro-batches at once (plan.h, I7) ---- */
+/* The samples at both ends of a reading that crosses stages. */
+struct crossing_samples proof_samples(const struct symbolic_machine *m, const struct reading *r,
+                                      bool backward);
+int32_t proof_of_samples(struct proof *p, int32_t layout, int64_t have, int64_t want);
+/* One send of a reading: where it comes, which micro-batch it begins with, and the first of those that its receiver takes. */
+struct arrival {
+    int32_t device, micro_batch, first;
+    size_t reading;
+    bool backward;
+};
+/* Notes that it has come; whether all have that its receiver takes at once. */
+bool proof_all_come(struct symbolic_machine *m, const struct arrival *arrival,
+                    const struct crossing_samples *samples);
 
 /* ---- equivalence.c ---- */
 /* Executes one task; checks what must hold when all are over. */

@@ -89,8 +89,11 @@ static struct symbolic_machine machine_new(struct proof *p, struct arena *keep)
     for (size_t i = 0; i < instances && !m.mended; i++)
         if (p->fact[i].kept != p->fact[i].output)
             m.mended = ARENA_ARRAY(keep, struct chain, rows * instances);
-    for (int i = 0; i < 2; i++)
+    bool joins = plan_pipeline(p->plan).joins != NULL;
+    for (int i = 0; i < 2; i++) {
         m.host[i] = ARENA_ARRAY(keep, bool, rows *(size_t)p->plan->parts);
+        m.come[i] = joins ? ARENA_ARRAY(keep, bool, rows *readings) : NULL;
+    }
     return m;
 }
 

@@ -18,6 +18,8 @@
  *       (Megatron's scatter-gather): less traffic on slow links, more on fast ones.
  *   I6  A tensor on one run of a stage's devices (plan/subset.h) is broadcast to the others before all other steps, and
  *       leaves those that do not have its reader after them. Where both have it, all steps are within the run.
+ *   I7  Samples are outermost in every tensor: with k times as many of them, splits of samples have k times the stride, and
+ *       those inside of a sample the same.
  */
 #include <string.h>
 
@@ -162,11 +164,12 @@ static void cut_overlaps(struct mesh *mesh)
 
 /* ---- within a stage -------------------------------------------------------------------------- */
 
-enum reshard_way { WAY_WITHIN, WAY_BETWEEN, WAY_SLICED };
+enum reshard_way { WAY_WITHIN, WAY_BETWEEN, WAY_SLICED, WAY_JOINING };
 
 struct known_reshard {
     struct layout from, to;
     enum reshard_way way;
+    struct crossing_samples samples; /* of WAY_JOINING */
     struct reshard reshard;
 };
 
@@ -337,17 +340,57 @@ void reshards_free(struct reshards *reshards)
         arena_free(reshards->arena);
 }
 
+/* ---- between stages that do not take equally many samples at once ---------------------------- */
+
+struct layout layout_of_samples(const struct layout *layout, int64_t have, int64_t want)
+{
+    int64_t sample = layout->elements / have;
+    struct layout out = layout_none(sample * want);
+    for (int64_t i = 0; i < layout->digits; i++) { /* I7 */
+        int64_t degree = layout->digit[i].degree, hold = layout->digit[i].hold, inner = 1;
+        if (hold > 0 && hold < sample && hold * degree > sample)
+            inner = sample / hold; /* merged from a split of samples and one inside of them */
+        int64_t outer = hold > 0 ? hold * inner : hold;
+        bool samples = outer >= sample && outer > 0;
+        layout_add(&out, degree / inner, samples ? outer * want / have : outer);
+        layout_add(&out, inner, hold);
+    }
+    return out;
+}
+
+static int32_t append_joining(const struct reshards *all, const struct known_reshard *entry,
+                              struct step_list *out)
+{
+    const struct crossing_samples *n = &entry->samples;
+    const struct reshard *each = entry->reshard.each;
+    struct layout far = layout_of_samples(&entry->to, n->to, n->from);
+    struct layout near = layout_of_samples(&entry->from, n->from, n->to);
+    struct step_list before = {0}, after = {0};
+    int32_t send = append_between(all, &entry->from, &far, false, &before);
+    int32_t sent = append_between(all, &near, &entry->to, false, &after);
+    for (int32_t i = 0; i < send; i++)
+        array_push(all->arena, out, before.data[i]);
+    array_push(all->arena, out, each->step[each->send]);
+    for (size_t i = (size_t)sent + 1; i < after.len; i++)
+        array_push(all->arena, out, after.data[i]);
+    return send;
+}
+
 static struct reshard build(const struct reshards *all, const struct known_reshard *entry)
 {
     struct step_list list = {0};
     int32_t send = -1;
-    if (entry->way != WAY_WITHIN)
+    if (entry->way == WAY_JOINING)
+        send = append_joining(all, entry, &list);
+    else if (entry->way != WAY_WITHIN)
         send = append_between(all, &entry->from, &entry->to, entry->way == WAY_SLICED, &list);
     else if (!layout_equal(&entry->from, &entry->to))
         append_within(all, &entry->from, &entry->to, &list);
-    struct reshard reshard = {
-        (int32_t)list.len,         send, list.data, 0, layout_devices(&entry->from),
-        layout_devices(&entry->to)};
+    struct reshard reshard = {.steps = (int32_t)list.len,
+                              .send = send,
+                              .step = list.data,
+                              .from_devices = layout_devices(&entry->from),
+                              .to_devices = layout_devices(&entry->to)};
     for (size_t i = 0; i < list.len; i++)
         reshard.volume += step_volume(&list.data[i]);
     return reshard;
@@ -357,20 +400,20 @@ static bool same_question(const void *entries, int64_t number, const void *wante
 {
     struct known_reshard *const *all = entries;
     const struct known_reshard *a = all[number], *b = wanted;
-    return a->way == b->way && layout_equal(&a->from, &b->from) && layout_equal(&a->to, &b->to);
+    return a->way == b->way && layout_equal(&a->from, &b->from) && layout_equal(&a->to, &b->to) &&
+           memcmp(&a->samples, &b->samples, sizeof a->samples) == 0;
 }
 
-static const struct reshard *find(struct reshards *all, const struct layout *from,
-                                  const struct layout *to, enum reshard_way way)
+static const struct reshard *find(struct reshards *all, const struct known_reshard *asked)
 {
-    const struct known_reshard asked = {.from = *from, .to = *to, .way = way};
-    uint64_t hash = layout_hash(to, layout_hash(from, way));
+    uint64_t hash = layout_hash(&asked->to, layout_hash(&asked->from, asked->way));
     int64_t *number =
-        hash_at_same(&all->numbers, all->arena, hash, same_question, all->entries.data, &asked);
+        hash_at_same(&all->numbers, all->arena, hash, same_question, all->entries.data, asked);
     if (*number < 0) {
         struct known_reshard *entry = ARENA_NEW(all->arena, struct known_reshard);
-        *entry = asked;
+        *entry = *asked;
         entry->reshard = build(all, entry);
+        entry->reshard.each = asked->reshard.each;
         *number = (int64_t)all->entries.len;
         array_push(all->arena, &all->entries, entry);
     }
@@ -380,13 +423,28 @@ static const struct reshard *find(struct reshards *all, const struct layout *fro
 const struct reshard *reshard_within(struct reshards *reshards, const struct layout *from,
                                      const struct layout *to)
 {
-    return find(reshards, from, to, WAY_WITHIN);
+    return find(reshards, &(struct known_reshard){.from = *from, .to = *to, .way = WAY_WITHIN});
 }
 
 const struct reshard *reshard_between(struct reshards *reshards, const struct layout *from,
                                       const struct layout *to, bool sliced)
 {
-    return find(reshards, from, to, sliced ? WAY_SLICED : WAY_BETWEEN);
+    enum reshard_way way = sliced ? WAY_SLICED : WAY_BETWEEN;
+    return find(reshards, &(struct known_reshard){.from = *from, .to = *to, .way = way});
+}
+
+const struct reshard *reshard_joining(struct reshards *reshards, const struct layout *from,
+                                      const struct layout *to,
+                                      const struct crossing_samples *samples)
+{
+    struct layout sent = layout_of_samples(from, samples->from, samples->each);
+    struct layout taken = layout_of_samples(to, samples->to, samples->each);
+    const struct reshard *each = reshard_between(reshards, &sent, &taken, false);
+    return find(reshards, &(struct known_reshard){.from = *from,
+                                                  .to = *to,
+                                                  .way = WAY_JOINING,
+                                                  .samples = *samples,
+                                                  .reshard.each = each});
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */

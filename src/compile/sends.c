@@ -1,7 +1,8 @@
 /* sends.c - what goes from stage to stage.
  *
  * A crossing is sent at the end of the block that has it, and the first tasks of the block that
- * reads it wait for it. Stages are walked one after the other, so a task that waits for a later
+ * reads it wait for it. Between stages that do not take equally many micro-batches at once (plan.h, I7) it goes in several
+ * sends, each of the largest number that divides both, and is noted under the first micro-batch of each. Stages are walked one after the other, so a task that waits for a later
  * stage's send is noted as a gate, and its wait is added when all sends have numbers.
  */
 #include "compile/assembly.h"
@@ -75,6 +76,30 @@ static bool only_weights(const struct assembly *a, int32_t part)
     return a->b->blocks.data[block].items == 0;
 }
 
+/* The micro-batches of a block at one end of a crossing, and of each send between them. */
+struct span {
+    int32_t end, each;
+};
+
+static struct span span_of(const struct assembly *a, const struct visit *place, int32_t crossing,
+                           bool backward)
+{
+    const struct plan *plan = a->b->plan;
+    const struct use *use = &a->b->use[a->b->crossings.data[crossing].use];
+    struct crossing_samples n = joint_samples(plan, use->joint, backward);
+    return (struct span){place->slot.micro_batch + pipeline_joins(&a->pipeline, a->stage),
+                         (int32_t)(n.each / plan->step_samples)};
+}
+
+static void wait_for_send(struct assembly *a, int32_t task, int32_t device, int32_t *sent)
+{
+    struct gate gate = {task, device, sent};
+    if (*sent != NONE)
+        wait_for(a, task, *sent + device);
+    else
+        array_push(a->b->scratch, &a->gates, gate);
+}
+
 void gate_block(struct assembly *a, const struct visit *place, int32_t task, int32_t device)
 {
     bool backward = place->slot.kind != SLOT_FORWARD;
@@ -82,12 +107,9 @@ void gate_block(struct assembly *a, const struct visit *place, int32_t task, int
     if (place->slot.kind == SLOT_BACKWARD_WEIGHT && !only_weights(a, place->part))
         return;
     for (int32_t i = in->first[place->part]; i < in->first[place->part + 1]; i++) {
-        int32_t *sent = sent_at(a, backward, in->crossing[i], place->slot.micro_batch);
-        struct gate gate = {task, device, sent};
-        if (*sent != NONE)
-            wait_for(a, task, *sent + device);
-        else
-            array_push(a->b->scratch, &a->gates, gate);
+        struct span span = span_of(a, place, in->crossing[i], backward);
+        for (int32_t m = place->slot.micro_batch; m < span.end; m += span.each)
+            wait_for_send(a, task, device, sent_at(a, backward, in->crossing[i], m));
     }
 }
 
@@ -123,7 +145,7 @@ static int32_t exchange_of(struct assembly *a, int32_t crossing, bool backward)
     return *known;
 }
 
-static void send(struct assembly *a, const struct visit *place, int32_t crossing, bool backward)
+static void send(struct assembly *a, int32_t micro_batch, int32_t crossing, bool backward)
 {
     const struct build *b = a->b;
     const struct crossing *c = &b->crossings.data[crossing];
@@ -131,12 +153,11 @@ static void send(struct assembly *a, const struct visit *place, int32_t crossing
     int32_t to = stage_of_part(b, end_of(c, backward, false)), from = a->first_device[a->stage];
     int32_t exchange = exchange_of(a, crossing, backward);
     const struct pattern *pattern = &b->patterns.data[b->exchanges.data[exchange].pattern];
-    struct task task =
-        plain_task(backward ? STREAM_PREVIOUS : STREAM_NEXT, place->slot.micro_batch);
+    struct task task = plain_task(backward ? STREAM_PREVIOUS : STREAM_NEXT, micro_batch);
     task.purpose = PURPOSE_PIPELINE;
     task.about = use->operand;
     task.reader = use->reader;
-    *sent_at(a, backward, crossing, place->slot.micro_batch) = (int32_t)a->tasks.len;
+    *sent_at(a, backward, crossing, micro_batch) = (int32_t)a->tasks.len;
     for (int32_t r = 0; r < devices_of(a, to); r++) {
         int64_t sender = a->graph->folded ? 0 : pattern_sender(pattern, r);
         const struct mark *mark = &a->mark[from + sender];
@@ -154,6 +175,9 @@ void send_crossings(struct assembly *a, const struct visit *place)
     const struct by_part *out = &a->way[backward].sends;
     if (place->slot.kind == SLOT_BACKWARD_WEIGHT)
         return;
-    for (int32_t i = out->first[place->part]; i < out->first[place->part + 1]; i++)
-        send(a, place, out->crossing[i], backward);
+    for (int32_t i = out->first[place->part]; i < out->first[place->part + 1]; i++) {
+        struct span span = span_of(a, place, out->crossing[i], backward);
+        for (int32_t m = place->slot.micro_batch; m < span.end; m += span.each)
+            send(a, m, out->crossing[i], backward);
+    }
 }

@@ -27,7 +27,8 @@ static int32_t storage_of(const struct model *model, int32_t tensor)
 static int32_t lay(struct proof *p, const struct fact *at, const struct operand *operand,
                    const struct split *split, enum flow flow)
 {
-    struct layout layout = layout_of(at->op, operand, split, p->plan->step_samples, flow);
+    struct layout layout =
+        layout_of(at->op, operand, split, plan_samples(p->plan, at->choice), flow);
     return number_layout(p, &layout);
 }
 

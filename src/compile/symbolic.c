@@ -157,7 +157,8 @@ weft_status need_input(const struct symbolic_machine *m, const struct reading *r
         return WEFT_OK;
     return wrong(m, r->reader, "input %d of %s is not there as %s", r->operand,
                  plan_path(p->arena, p->plan, r->source),
-                 layout_text(p->arena, op, &op->input[r->operand], p->plan->step_samples,
+                 layout_text(p->arena, op, &op->input[r->operand],
+                             plan_samples(p->plan, p->fact[r->reader].choice),
                              &p->layouts.data[r->want]));
 }
 
@@ -452,8 +453,11 @@ weft_status do_send(struct symbolic_machine *m, const struct reading *r, enum fl
     bool back = flow == FLOW_GRADIENT;
     int32_t sends = p->fact[back ? r->reader : r->source].part;
     int32_t receives = p->fact[back ? r->source : r->reader].part;
-    size_t first = readings_of(m, from, micro_batch, sends), here = first + number;
-    size_t there = readings_of(m, to, micro_batch, receives) + number;
+    struct crossing_samples n = proof_samples(m, r, back);
+    int32_t sent = micro_batch - micro_batch % joins_on(m, from);
+    int32_t taken = micro_batch - micro_batch % joins_on(m, to);
+    size_t first = readings_of(m, from, sent, sends), here = first + number;
+    size_t there = readings_of(m, to, taken, receives) + number;
     int64_t senders = p->plan->stage[stage_of(m, from)].devices;
     int64_t receivers = p->plan->stage[stage_of(m, to)].devices;
     int32_t layout;
@@ -463,16 +467,20 @@ weft_status do_send(struct symbolic_machine *m, const struct reading *r, enum fl
             *moving = (struct moving){r->gradient, collect(m, r, first)};
         layout = moving->tally.count ? moving->layout : 0;
     } else {
-        uint8_t made = m->made[row(m, from, micro_batch, p->plan->instances) + (size_t)r->source];
+        uint8_t made = m->made[row(m, from, sent, p->plan->instances) + (size_t)r->source];
         layout = m->chain[here].layout;
         if (!layout && (made & MADE))
             layout = p->fact[r->source].output;
     }
     if (!layout)
         return wrong(m, r->reader, "input %d is to be sent before it is there", r->operand);
+    layout = proof_of_samples(p, layout, n.from, n.each);
     layout = crossing_result(p, r, layout, elements_before_slices(reshard), senders, receivers);
     if (!layout)
         return wrong(m, r->reader, "what is sent of input %d does not have its layout", r->operand);
+    layout = proof_of_samples(p, layout, n.each, n.to);
+    if (!proof_all_come(m, &(struct arrival){to, micro_batch, taken, number, back}, &n))
+        return WEFT_OK;
     if (back)
         m->moving[there] = (struct moving){layout, m->moving[here].tally};
     else

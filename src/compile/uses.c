@@ -19,7 +19,7 @@ static void find_turns(struct build *b, struct laid *laid)
     laid->turn = ARENA_ARRAY(b->keep, const struct reshard *, (size_t)op->inputs);
     for (int32_t i = 0; i < op->inputs && i < (int32_t)COUNT_OF(INPUTS); i++) {
         struct layout wanted = layout_of(op, &op->input[i], choice_split(laid->choice, true),
-                                         b->plan->step_samples, FLOW_FORWARD);
+                                         plan_samples(b->plan, laid->choice), FLOW_FORWARD);
         if (op->keep & INPUTS[i] && !layout_equal(&wanted, &laid->input[i]))
             laid->turn[i] = reshard_within(b->graph->reshards, &laid->input[i], &wanted);
     }
@@ -28,7 +28,7 @@ static void find_turns(struct build *b, struct laid *laid)
 static struct laid *lay(struct build *b, const struct op *op, const struct choice *choice)
 {
     struct laid *laid = ARENA_NEW(b->keep, struct laid);
-    int64_t batch = b->plan->step_samples;
+    int64_t batch = plan_samples(b->plan, choice);
     const struct split *back = choice_split(choice, true);
     laid->op = op;
     laid->choice = choice;
@@ -59,6 +59,15 @@ static struct laid *find_laid(struct build *b, int64_t instance)
 
 /* ---- joints ---------------------------------------------------------------------------------- */
 
+struct crossing_samples joint_samples(const struct plan *plan, const struct joint *joint,
+                                      bool backward)
+{
+    const struct laid *from = backward ? joint->to : joint->from;
+    const struct laid *to = backward ? joint->from : joint->to;
+    int64_t sends = plan_samples(plan, from->choice), takes = plan_samples(plan, to->choice);
+    return (struct crossing_samples){sends, takes, common_divisor(sends, takes)};
+}
+
 /* NULL if there is nothing to do; across stages there always is. */
 static const struct reshard *reshard(struct build *b, const struct layout *from,
                                      const struct layout *to, bool across)
@@ -67,6 +76,16 @@ static const struct reshard *reshard(struct build *b, const struct layout *from,
         across ? reshard_between(b->graph->reshards, from, to, !b->plan->whole_sends)
                : reshard_within(b->graph->reshards, from, to);
     return r->steps || across ? r : NULL;
+}
+
+/* What sends, between stages that may not take equally many samples at once. */
+static const struct reshard *crossing(struct build *b, const struct joint *j, bool backward,
+                                      const struct layout *from, const struct layout *to)
+{
+    struct crossing_samples n = joint_samples(b->plan, j, backward);
+    if (n.from == n.to)
+        return reshard(b, from, to, j->across);
+    return reshard_joining(b->graph->reshards, from, to, &n);
 }
 
 /* The producer's layout of the whole tensor becomes one that keeps shares whole; from it, the part
@@ -81,11 +100,13 @@ static void join(struct build *b, struct joint *j)
     struct layout part_gradient = layout_part(model, op, operand, &gradient);
     j->part = part.elements != whole.elements;
     int64_t elements = j->to->input[j->operand].elements;
-    layout_pad(j->from->op, op, operand, elements, &part);
-    layout_pad(j->from->op, op, operand, elements, &part_gradient);
+    if (plan_samples(b->plan, j->from->choice) == plan_samples(b->plan, j->to->choice)) {
+        layout_pad(j->from->op, op, operand, elements, &part);
+        layout_pad(j->from->op, op, operand, elements, &part_gradient);
+    }
     j->forward[0] = reshard(b, &j->from->output, &whole, false);
-    j->forward[1] = reshard(b, &part, &j->to->input[j->operand], j->across);
-    j->backward[0] = reshard(b, &j->to->input_grad[j->operand], &part_gradient, j->across);
+    j->forward[1] = crossing(b, j, false, &part, &j->to->input[j->operand]);
+    j->backward[0] = crossing(b, j, true, &j->to->input_grad[j->operand], &part_gradient);
     j->backward[1] = reshard(b, &gradient, &j->from->output_grad, false);
 }
 

@@ -43,6 +43,10 @@ struct joint {
     struct joint *next;
 };
 
+/* The samples at both ends of a joint, in the direction of its tensor or of the gradient. */
+struct crossing_samples joint_samples(const struct plan *plan, const struct joint *joint,
+                                      bool backward);
+
 /* One input of one instance. */
 struct use {
     int64_t reader;

@@ -18,7 +18,8 @@
 static struct layout first_weight(const struct proof *p, const struct fact *at, enum flow flow)
 {
     return layout_of(at->op, &at->op->weight[0].operand,
-                     choice_split(at->choice, flow == FLOW_GRADIENT), p->plan->step_samples, flow);
+                     choice_split(at->choice, flow == FLOW_GRADIENT),
+                     plan_samples(p->plan, at->choice), flow);
 }
 
 bool is_copy(const struct proof *p, int64_t instance)

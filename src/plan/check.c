@@ -365,8 +365,8 @@ static bool subsets_fault(struct finding *f)
 bool plan_find_fault(struct arena *keep, const struct plan *plan, struct fault *out)
 {
     static bool (*const CHECKS[])(struct finding *) = {
-        types_fault, batch_fault,    devices_fault,   order_fault,  pools_fault,
-        parts_fault, schedule_fault, instances_fault, halves_fault, subsets_fault}; /* I1 */
+        types_fault,    batch_fault,     devices_fault, order_fault,   pools_fault, parts_fault,
+        schedule_fault, instances_fault, halves_fault,  subsets_fault, joins_fault}; /* I1 */
     struct finding f = {keep, plan, out};
     for (size_t i = 0; i < COUNT_OF(CHECKS); i++)
         if (CHECKS[i](&f))

@@ -40,6 +40,8 @@ static inline bool with_hint(struct finding *f, const char *hint)
 
 /* Faults of the operators and their choices (check_op.c). */
 bool instances_fault(struct finding *f);
+/* Of stages that take several micro-batches at once (joins.c). */
+bool joins_fault(struct finding *f);
 
 /* ---- for the callers ------------------------------------------------------------------------- */
 

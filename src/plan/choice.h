@@ -21,7 +21,13 @@ struct choice {
     /* its backward pass has a split of its own, not equal to the other (back.c) */
     bool own_back;
     struct split back;
+    /* micro-batches that its stage takes at once, as the plan's order has it (schedule.h, I7); 0: one (plan_join_stages) */
+    int32_t joins;
 };
+static inline int32_t choice_joins(const struct choice *choice)
+{
+    return choice->joins ? choice->joins : 1;
+}
 
 /* The split of the forward pass, or of the backward pass and of all gradients. */
 static inline const struct split *choice_split(const struct choice *choice, bool backward)

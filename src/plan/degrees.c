@@ -468,6 +468,7 @@ weft_status plan_from_degrees(const struct model *model, const struct cluster *c
         TRY(plan_choose(plan, i, &choice[plan->instance[i].op]));
     if (d.recompute_layers)
         TRY(plan_recompute_first(plan, d.recompute_layers));
+    TRY(plan_join_stages(plan));
     *out = plan;
     plan = NULL;
 done:

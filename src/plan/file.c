@@ -222,8 +222,9 @@ static weft_status read_order(struct plan_file *file)
     if (file->root.order)
         TRY(schedule_from_doc(file->scratch, d->schedule ? d->schedule : "listed", file->doc,
                               &listed));
-    else if (file->root.placement)
-        TRY(doc_error(file->root.placement, NULL, "'placement' without 'order'"));
+    else if (file->root.placement || file->root.joins)
+        TRY(doc_error(file->root.placement ? file->root.placement : file->root.joins, NULL,
+                      "'%s' without 'order'", file->root.placement ? "placement" : "joins"));
     else if (schedule_is_file(d->schedule))
         TRY(file_error_at(doc_get(file->doc, "schedule"),
                           schedule_load(file->scratch, file_beside(file, d->schedule), &listed)));
@@ -312,6 +313,7 @@ static weft_status read_plan(struct plan_file *file, struct opened_plan *out)
             "splits do not propagate to and from operators on some of a stage's devices"));
     if (file->root.propagate)
         TRY(file_propagate(file));
+    TRY(plan_join_stages(file->plan));
     TRY(check(file));
 done:
     return status;

@@ -11,7 +11,7 @@
 /* The keys at the top of the file. */
 struct file_root {
     const char *model, *cluster, *schedule;
-    const struct doc *order, *placement; /* the schedule's lists (schedule_from_doc) */
+    const struct doc *order, *placement, *joins; /* the schedule's lists (schedule_from_doc) */
     const struct doc *options, *batch, *overlap, *bucket, *software, *degrees, *stages, *tree,
         *choices;
     bool whole_sends, propagate;
@@ -28,9 +28,10 @@ struct file_batch {
 
 struct file_stage {
     const struct doc *line, *until, *devices;
-    int64_t first_device; /* -1: directly after the stage before */
-    int64_t count;        /* devices; 0: an equal share */
-    int64_t in_flight;    /* most micro-batches at once; 0: as the schedule has it */
+    int64_t first_device;  /* -1: directly after the stage before */
+    int64_t count;         /* devices; 0: an equal share */
+    int64_t in_flight;     /* most micro-batches between their passes; 0: as the schedule has it */
+    int64_t micro_batches; /* in which it takes the batch; 0: as many as the plan has */
 };
 
 struct plan_file {

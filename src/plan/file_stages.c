@@ -7,8 +7,9 @@
  *   I1  `until` names the last module or operator of a stage; with pieces it is a list with one
  *       entry per piece. The last one may be left out, or all of them.
  *   I2  Devices are given for all stages or for none; stages take them in order, without gaps.
- *   I3  `in_flight` limits the micro-batches of a stage between their passes; such a plan has the order that
- *       follows from 1f1b with these limits (schedule/limited.c), which is written out like one from a file.
+ *   I3  `in_flight` limits the micro-batches of a stage between their passes, and `micro_batches` says in how many it takes
+ *       the batch; such a plan has the order that follows from 1f1b with these numbers (schedule/limited.c), which is
+ *       written out like one from a file.
  */
 #include "plan/file.h"
 
@@ -96,6 +97,7 @@ static weft_status read_stage(const struct doc *node, struct file_stage *out)
         {"until", FIELD_DOC, offsetof(struct file_stage, until)},
         {"devices", FIELD_DOC, offsetof(struct file_stage, devices)},
         {"in_flight", FIELD_COUNT, offsetof(struct file_stage, in_flight)},
+        {"micro_batches", FIELD_COUNT, offsetof(struct file_stage, micro_batches)},
     };
     *out = (struct file_stage){.line = node, .first_device = -1};
     weft_status status = doc_read(node, FIELDS, COUNT_OF(FIELDS), DOC_REFUSE_UNKNOWN, out);
@@ -146,14 +148,33 @@ bool file_stages_differ(const struct plan_file *file)
     return false;
 }
 
-/* ---- how many are in flight (I3) ------------------------------------------------------------- */
+/* ---- how many are in flight, and at once (I3) ------------------------------------------------ */
 
 static const struct file_stage *first_limited(const struct plan_file *file)
 {
     for (int32_t i = 0; file->stage && i < file->stages; i++)
-        if (file->stage[i].in_flight)
+        if (file->stage[i].in_flight || file->stage[i].micro_batches)
             return &file->stage[i];
     return NULL;
+}
+
+/* By stage, of the plan's micro-batches those that it takes at once; NULL: none takes more than one. */
+static weft_status read_joins(struct plan_file *file, const int32_t **out)
+{
+    int64_t all = plan_micro_batches(file->plan);
+    int32_t *joins = ARENA_ARRAY(file->scratch, int32_t, (size_t)file->stages);
+    for (int32_t i = 0; i < file->stages; i++) {
+        int64_t own = file->stage[i].micro_batches ? file->stage[i].micro_batches : all;
+        if (all % own)
+            return doc_error(doc_get(file->stage[i].line, "micro_batches"),
+                             "a number that divides them; 'step' is the smallest of all stages",
+                             "stage %d takes the batch in %lld, the plan in %s", i, (long long)own,
+                             counted(all, "micro-batch").s);
+        joins[i] = (int32_t)(all / own);
+        if (joins[i] > 1)
+            *out = joins;
+    }
+    return WEFT_OK;
 }
 
 weft_status file_limit_stages(struct plan_file *file)
@@ -164,22 +185,23 @@ weft_status file_limit_stages(struct plan_file *file)
     weft_status status;
     if (!limited)
         return WEFT_OK;
-    const struct doc *where = doc_get(limited->line, "in_flight");
+    const char *key = limited->in_flight ? "in_flight" : "micro_batches";
+    const struct doc *where = doc_get(limited->line, key);
     if (plan->listed || plan_row(plan) != schedule_default(1, 1))
         return doc_error(
             where,
             "leave 'schedule', 'pieces' and 'order' out, or write an 'order' that holds no more",
-            "'in_flight' limits the schedule %s, not %s", schedule_default(1, 1)->name,
-            plan->schedule);
+            "'%s' %s the schedule %s, not %s", key, limited->in_flight ? "limits" : "is for",
+            schedule_default(1, 1)->name, plan->schedule);
     if (plan->global_batch % plan->step_samples != 0) /* plan_check says it better */
         return WEFT_OK;
     double slots = (double)plan_micro_batches(plan) * plan->stages;
     if (slots > limit_of(LIMIT_SLOTS) || slots * plan->stages > MOST_LISTED)
-        return doc_error(where, "larger micro-batches, or no limit",
-                         "'in_flight' with %s on %s: too many to list",
-                         counted(plan_micro_batches(plan), "micro-batch").s,
-                         counted(plan->stages, "stage").s);
+        return doc_error(
+            where, "larger micro-batches, or no limit", "'%s' with %s on %s: too many to list", key,
+            counted(plan_micro_batches(plan), "micro-batch").s, counted(plan->stages, "stage").s);
     struct pipeline pipeline = {plan->stages, 1, (int32_t)plan_micro_batches(plan)};
+    TRY(read_joins(file, &pipeline.joins));
     int64_t *limit = ARENA_ARRAY(file->scratch, int64_t, (size_t)plan->stages);
     for (int32_t i = 0; i < plan->stages; i++)
         limit[i] = file->stage[i].in_flight;

@@ -67,6 +67,7 @@ weft_status file_read_root(struct plan_file *file)
         {"schedule", FIELD_TEXT, offsetof(struct file_root, schedule)},
         {"order", FIELD_DOC, offsetof(struct file_root, order)},
         {"placement", FIELD_DOC, offsetof(struct file_root, placement)},
+        {"joins", FIELD_DOC, offsetof(struct file_root, joins)},
         {"pieces", FIELD_COUNT, offsetof(struct file_root, pieces), .min = 1, .max = MOST_PIECES},
         {"segments", FIELD_COUNT, offsetof(struct file_root, segments), .min = 1,
          .max = MOST_PIECES},

@@ -121,6 +121,12 @@ static void order_json(struct arena *scratch, const struct plan *plan, json_t *j
                               text_json(slots_text(scratch, &lists->stage[s], &lists->pipeline)));
     json_object_set_new(json, "placement", json_string(SCHEDULE_PLACEMENTS[plan->zigzag]));
     json_object_set_new(json, "order", order);
+    if (!lists->pipeline.joins)
+        return;
+    json_t *joins = json_array();
+    for (int32_t s = 0; s < lists->pipeline.stages; s++)
+        json_array_append_new(joins, json_integer(lists->pipeline.joins[s]));
+    json_object_set_new(json, "joins", joins);
 }
 
 static json_t *plan_json(struct arena *scratch, const struct plan *plan)

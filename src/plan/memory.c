@@ -146,7 +146,7 @@ static void add_tied(const struct plan *plan, int64_t i, struct stage_memory *su
     weight.tied_op = -1;
     op.weight = &weight;
     op.weights = 1;
-    split_local(&op, &choice->split, plan->step_samples, local);
+    split_local(&op, &choice->split, plan_samples(plan, choice), local);
     int64_t replicas = choice->shard ? 1 : split_replicas(&op, &choice->split);
     struct op_memory memory =
         op_memory(plan->model, &op, local, plan->dtype, plan->policy, replicas);
@@ -166,7 +166,7 @@ struct stage_memory plan_instance_state(const struct plan *plan, int64_t instanc
     const struct choice *choice = plan_choice(plan, instance);
     struct stage_memory sum = {0};
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &choice->split, plan->step_samples, local);
+    split_local(op, &choice->split, plan_samples(plan, choice), local);
     int64_t replicas = choice->shard ? 1 : split_replicas(op, &choice->split);
     struct op_memory memory =
         op_memory(plan->model, op, local, plan->dtype, plan->policy, replicas);
@@ -326,8 +326,8 @@ static bool stays_for(struct memory_walk *w, const struct instance *reader, int3
 static double output_share(const struct plan *plan, const struct op *op,
                            const struct choice *choice)
 {
-    struct layout parts,
-        whole = layout_of(op, &op->output, &choice->split, plan->step_samples, FLOW_FORWARD);
+    struct layout parts, whole = layout_of(op, &op->output, &choice->split,
+                                           plan_samples(plan, choice), FLOW_FORWARD);
     bool in_parts = choice->parts && !(op->keep & KEEP_OUTPUT) && layout_in_parts(&whole, &parts);
     return in_parts ? (double)layout_local(&parts) / (double)layout_local(&whole) : 1;
 }
@@ -361,7 +361,7 @@ static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *
     const struct op *op = &plan->model->op[instance->op];
     const struct choice *choice = plan_choice(plan, i);
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &choice->split, plan->step_samples, local);
+    split_local(op, &choice->split, plan_samples(plan, choice), local);
     int64_t replicas = choice->shard ? 1 : split_replicas(op, &choice->split);
     struct op_memory memory =
         op_memory(plan->model, op, local, plan->dtype, plan->policy, replicas);

@@ -12,6 +12,12 @@ void plan_name_schedule(struct plan *plan, const char *name);
 /* Gives the plan an order that was read or found; copies it. Also before the plan is mapped, unless pieces lie
  * the same way. */
 void plan_order_by(struct plan *plan, const struct schedule *listed);
+/* The micro-batches that a stage takes at once (schedule.h, I7). */
+int32_t plan_stage_joins(const struct plan *plan, int32_t stage);
+/* The most parts of the batch that an operator of a stage has which takes several at once (joins.c, I1). */
+int64_t plan_joined_parts(const struct plan *plan);
+/* Gives all choices what the plan's order says of that (plan.h, I7); once the plan is mapped and chosen. */
+weft_status plan_join_stages(struct plan *plan);
 /* The plan's schedule, with passes in pairs if OVERLAP_EXPERTS has something to overlap and the
  * schedule allows it. */
 const struct schedule *plan_schedule(const struct plan *plan);

@@ -84,7 +84,7 @@ bool choice_recomputes_alike(const struct choice *a, const struct choice *b)
 bool choice_equal(const struct choice *a, const struct choice *b)
 {
     return a->shard == b->shard && choice_recomputes_alike(a, b) && a->offload == b->offload &&
-           a->parts == b->parts && split_equal(&a->split, &b->split) &&
+           a->parts == b->parts && a->joins == b->joins && split_equal(&a->split, &b->split) &&
            a->own_back == b->own_back && (!a->own_back || split_equal(&a->back, &b->back));
 }
 
@@ -105,9 +105,10 @@ const char *choice_offload_text(const struct choice *choice)
 
 static uint64_t choice_hash(const struct choice *choice)
 {
-    int32_t words[4 * MAX_SPLIT_PARTS + 6] = {choice->shard,   choice->recompute, choice->saved,
-                                              choice->discard, choice->offload,   choice->parts};
-    size_t used = 6;
+    int32_t words[4 * MAX_SPLIT_PARTS + 7] = {choice->shard,   choice->recompute, choice->saved,
+                                              choice->discard, choice->offload,   choice->parts,
+                                              choice->joins};
+    size_t used = 7;
     for (int backward = 0; backward < 1 + choice->own_back; backward++) {
         const struct split *split = choice_split(choice, backward);
         for (int32_t i = 0; i < split->parts; i++) {
@@ -278,8 +279,10 @@ int64_t plan_micro_batches(const struct plan *plan)
 
 struct pipeline plan_pipeline(const struct plan *plan)
 {
+    const struct pipeline *listed = plan->listed ? &plan->listed->lists->pipeline : NULL;
     return (struct pipeline){plan->stages, (int32_t)plan->pieces, (int32_t)plan_micro_batches(plan),
-                             (int32_t)plan->group};
+                             (int32_t)plan->group,
+                             listed && listed->stages == plan->stages ? listed->joins : NULL};
 }
 
 struct pipeline plan_pipeline_of(const struct plan *plan, int64_t micro_batches)

@@ -21,6 +21,8 @@
  *       and an instance split batch:d sees step_samples / d of them on each device.
  *   I6  Choices are interned: equal choices have equal numbers, so a plan of a 1,000-layer model is
  *       a few choices and one small index per instance.
+ *   I7  A stage whose order says so takes several micro-batches at once (schedule.h, I7): its operators see that many times
+ *       step_samples, and every device joins its shares of each of these micro-batches. Its choices say the same (`joins`).
  */
 #ifndef WEFT_PLAN_H
 #define WEFT_PLAN_H
@@ -188,6 +190,10 @@ void plan_set_names(struct plan *plan, const char *model, const char *options, c
 /* The default policy of a dtype: fp32, or mixed precision. */
 enum policy policy_for(enum dtype dtype);
 int64_t plan_micro_batches(const struct plan *plan);
+/* Samples that pass an operator of this choice at once, over all replicas, and how often in an iteration: step_samples and the
+ * number of micro-batches, unless its stage takes several at once (I7). */
+int64_t plan_samples(const struct plan *plan, const struct choice *choice);
+int64_t plan_passes(const struct plan *plan, const struct choice *choice);
 /* The plan's, for gradients that so many devices add up: plan_replicas, one size for all, also for experts. */
 int64_t plan_bucket_bytes(const struct plan *plan, int64_t devices);
 /* Whether updated weights are gathered from the start of the iteration on, whatever uses them. */

@@ -31,6 +31,22 @@ const char *plan_batches(struct arena *keep, const struct plan *plan)
                         counted(plan_micro_batches(plan), "micro-batch").s, step_text(keep, plan));
 }
 
+/* "; stages 1-2 take 4 micro-batches at once", for every run of stages that does. */
+static const char *joins_text(struct arena *keep, const struct plan *plan)
+{
+    const char *text = "";
+    for (int32_t s = 0, end; s < plan->stages; s = end) {
+        int32_t joins = plan_stage_joins(plan, s);
+        for (end = s + 1; end < plan->stages && plan_stage_joins(plan, end) == joins;)
+            end++;
+        if (joins > 1)
+            text = arena_printf(keep, "%s; stage%s %s take%s %d micro-batches at once", text,
+                                end - s > 1 ? "s" : "", number_range(keep, s, end - s),
+                                end - s > 1 ? "" : "s", joins);
+    }
+    return text;
+}
+
 const char *plan_order(struct arena *keep, const struct plan *plan)
 {
     const char *pieces =
@@ -38,7 +54,8 @@ const char *plan_order(struct arena *keep, const struct plan *plan)
     if (plan_round(plan) != plan->stages)
         pieces = arena_printf(keep, "%s in groups of %s", pieces,
                               counted(plan_round(plan), "micro-batch").s);
-    return arena_printf(keep, "%s, %s%s", plan->schedule, counted(plan->stages, "stage").s, pieces);
+    return arena_printf(keep, "%s, %s%s%s", plan->schedule, counted(plan->stages, "stage").s,
+                        pieces, joins_text(keep, plan));
 }
 
 /* "8 devices"; of racks, whose number is easily taken for another, "4 racks x 72 = 288 devices". */

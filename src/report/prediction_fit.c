@@ -121,7 +121,7 @@ static double local_weights(const struct plan *plan, const struct op *op,
 {
     int64_t local[OP_MAX_DIMS];
     double elements = 0;
-    split_local(op, &choice->split, plan->step_samples, local);
+    split_local(op, &choice->split, plan_samples(plan, choice), local);
     for (int32_t i = 0; i < op->weights; i++)
         elements += operand_elements(op, &op->weight[i].operand, local);
     return elements;
@@ -136,7 +136,7 @@ static void look_at(const struct plan *plan, int64_t instance, struct stage_prac
 {
     const struct choice *choice = plan_choice(plan, instance);
     const struct op *op = &plan->model->op[plan->instance[instance].op];
-    int64_t samples = plan->step_samples / split_degree(&choice->split, DIM_BATCH);
+    int64_t samples = plan_samples(plan, choice) / split_degree(&choice->split, DIM_BATCH);
     out->all_recompute &= choice->recompute || !can_run_again(plan->model, op);
     out->all_offload &= choice->offload || !choice->recompute;
     double weights = local_weights(plan, op, choice);

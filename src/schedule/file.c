@@ -1,6 +1,7 @@
 /* file.c - the order of work per stage as a file: Weft's own, and torchtitan's schedule CSV.
  *
  *     placement: loop                       # or zigzag; loop if it is left out
+ *     joins: [1, 2]                         # per stage, the micro-batches that it takes at once; 1 if it is left out
  *     order:                                # one line per stage
  *       - F0 F1 F2 B0 B1 B2
  *       - F0 B0 F1 B1 F2 B2
@@ -48,6 +49,7 @@ struct list_reading {
     struct arena *scratch, *keep;
     const char *name;
     int32_t stages;
+    const int32_t *joins; /* by stage; NULL: one micro-batch at a time */
     ARRAY(struct cell) cells;
 };
 
@@ -111,16 +113,19 @@ static struct pipeline shape_of(const struct list_reading *r)
     for (size_t i = 0; i < r->cells.len; i++) {
         struct slot slot = r->cells.data[i].slot;
         shape.pieces = slot.piece >= shape.pieces ? slot.piece + 1 : shape.pieces;
-        shape.micro_batches =
-            slot.micro_batch >= shape.micro_batches ? slot.micro_batch + 1 : shape.micro_batches;
+        int32_t end = slot.micro_batch + (r->joins ? r->joins[r->cells.data[i].stage] : 1);
+        shape.micro_batches = end > shape.micro_batches ? end : shape.micro_batches;
     }
+    shape.joins = r->joins;
     return shape;
 }
 
 /* I3. */
 static weft_status check_count(const struct list_reading *r, const struct pipeline *p)
 {
-    double least = 2.0 * p->stages * p->pieces * p->micro_batches;
+    double least = 0;
+    for (int32_t s = 0; s < p->stages; s++)
+        least += 2.0 * p->pieces * p->micro_batches / pipeline_joins(p, s);
     if (r->cells.len > 0 && least <= (double)r->cells.len)
         return WEFT_OK;
     return bad_input(r->name, 0, FORMAT, "%s, expected %.0f or more for %s with %s and %s",
@@ -176,6 +181,28 @@ static weft_status read_placement(const struct doc *doc, bool *zigzag)
                      placement->text ? placement->text : doc_kind_name(placement->kind));
 }
 
+static weft_status read_joins(struct list_reading *r, const struct doc *joins)
+{
+    int32_t *count = ARENA_ARRAY(r->keep, int32_t, (size_t)r->stages), at = 0;
+    int64_t number;
+    weft_status status;
+    if (joins->kind != DOC_LIST || (int64_t)joins->count != r->stages)
+        return doc_error(joins, FORMAT, "'joins' is %s, expected one number for each of %s",
+                         joins->kind == DOC_LIST ? counted((int64_t)joins->count, "number").s
+                                                 : doc_kind_name(joins->kind),
+                         counted(r->stages, "stage").s);
+    for (const struct doc *node = joins->first; node; node = node->next) {
+        TRY(doc_scalar(node, FIELD_COUNT, &number));
+        if (number > MOST_NUMBER)
+            return doc_error(node, NULL, "%lld micro-batches at once, expected at most %d",
+                             (long long)number, MOST_NUMBER);
+        count[at++] = (int32_t)number;
+    }
+    r->joins = count;
+done:
+    return status;
+}
+
 weft_status schedule_from_doc(struct arena *keep, const char *name, const struct doc *doc,
                               struct schedule **out)
 {
@@ -191,6 +218,8 @@ weft_status schedule_from_doc(struct arena *keep, const char *name, const struct
     TRY(read_placement(doc, &zigzag));
     for (const struct doc *line = order->first; line; line = line->next)
         TRY(take_line(&r, line, r.stages++));
+    if (doc_get(doc, "joins"))
+        TRY(read_joins(&r, doc_get(doc, "joins")));
     TRY(make_schedule(&r, zigzag, name, out));
 done:
     arena_free(r.scratch);
@@ -199,16 +228,20 @@ done:
 
 static weft_status check_keys(const struct doc *doc)
 {
-    static const char *const KEYS[] = {"order", "placement"};
+    static const char *const KEYS[] = {"order", "placement", "joins"};
+    size_t known = 0;
     if (doc->kind != DOC_MAP)
         return doc_error(doc, FORMAT, "the file is %s, expected a mapping with 'order'",
                          doc_kind_name(doc->kind));
-    for (const struct doc *child = doc->first; child; child = child->next)
-        if (strcmp(child->key, KEYS[0]) != 0 && strcmp(child->key, KEYS[1]) != 0) {
+    for (const struct doc *child = doc->first; child; child = child->next) {
+        for (known = 0; known < COUNT_OF(KEYS) && strcmp(child->key, KEYS[known]) != 0;)
+            known++;
+        if (known == COUNT_OF(KEYS)) {
             weft_status status = doc_error(child, FORMAT, "unknown key '%.40s'", child->key);
             hint_near(nearest_word(child->key, KEYS, COUNT_OF(KEYS)));
             return status;
         }
+    }
     return WEFT_OK;
 }
 
@@ -386,13 +419,22 @@ static const char *csv_row(struct arena *keep, const struct slots *slots, int32_
     return text;
 }
 
+/* What comes before the lists of Weft's own form. */
+static const char *own_head(struct arena *keep, const struct schedule *schedule,
+                            const struct pipeline *pipeline)
+{
+    const char *text = arena_printf(keep, "placement: %s\n", SCHEDULE_PLACEMENTS[schedule->zigzag]);
+    for (int32_t s = 0; pipeline->joins && s < pipeline->stages; s++)
+        text = arena_printf(keep, "%s%s%d%s", text, s ? ", " : "joins: [", pipeline->joins[s],
+                            s + 1 < pipeline->stages ? "" : "]\n");
+    return arena_printf(keep, "%sorder:\n", text);
+}
+
 const char *schedule_write(struct arena *keep, const struct schedule *schedule,
                            const struct pipeline *pipeline, enum schedule_format format)
 {
     struct arena *scratch = arena_new();
-    const char *text = format == SCHEDULE_CSV ? ""
-                                              : arena_printf(scratch, "placement: %s\norder:\n",
-                                                             SCHEDULE_PLACEMENTS[schedule->zigzag]);
+    const char *text = format == SCHEDULE_CSV ? "" : own_head(scratch, schedule, pipeline);
     for (int32_t s = 0; s < pipeline->stages; s++) {
         struct slots slots = {0};
         schedule_order(schedule, pipeline, s, scratch, &slots);

@@ -77,7 +77,10 @@ static weft_status check_steps(const struct slot_lists *lists, const char *file,
     for (int32_t s = 0; s < lists->pipeline.stages; s++)
         for (size_t i = 0; i < lists->stage[s].len; i++) {
             struct slot slot = lists->stage[s].data[i];
-            const char *wrong = list_states_take(states, s, slot);
+            bool first = pipeline_first(&lists->pipeline, s, slot.micro_batch) == slot.micro_batch;
+            const char *wrong =
+                first ? list_states_take(states, s, slot)
+                      : "its stage takes it together with the micro-batches before it";
             if (wrong)
                 return bad_input(file, 0, NULL, "stage %d, slot %zu (%s): %s", s, i + 1,
                                  slot_label(slot, &lists->pipeline).s, wrong);
@@ -91,7 +94,7 @@ static weft_status check_complete(const struct slot_lists *lists, const char *fi
     const struct pipeline *p = &lists->pipeline;
     for (int32_t s = 0; s < p->stages; s++)
         for (int32_t piece = 0; piece < p->pieces; piece++)
-            for (int32_t m = 0; m < p->micro_batches; m++) {
+            for (int32_t m = 0; m < p->micro_batches; m += pipeline_joins(p, s)) {
                 enum slot_state state = (enum slot_state) * state_at(states, s, piece, m);
                 if (state != DONE)
                     return bad_input(file, 0, NULL,
@@ -116,14 +119,25 @@ static uint8_t *gone_at(const struct walk *w, int32_t part, int32_t m)
     return &w->gone[(size_t)part * (size_t)w->lists->pipeline.micro_batches + (size_t)m];
 }
 
-static bool is_ready(const struct walk *w, int32_t part, struct slot slot)
+/* Whether a part has computed all micro-batches of a stage's slot (schedule.h, I7). */
+static bool all_gone(const struct walk *w, int32_t part, int32_t stage, int32_t m, uint8_t what)
+{
+    const struct pipeline *p = &w->lists->pipeline;
+    int32_t there = stage_with_part(w->zigzag, p->stages, part);
+    for (int32_t i = 0; i < pipeline_joins(p, stage); i++)
+        if (!(*gone_at(w, part, pipeline_first(p, there, m + i)) & what))
+            return false;
+    return true;
+}
+
+static bool is_ready(const struct walk *w, int32_t stage, int32_t part, struct slot slot)
 {
     int32_t parts = w->lists->pipeline.stages * w->lists->pipeline.pieces;
     if (slot.kind == SLOT_BACKWARD_WEIGHT) /* its input gradients come before it in the list */
         return true;
     if (slot.kind == SLOT_FORWARD)
-        return part == 0 || (*gone_at(w, part - 1, slot.micro_batch) & GONE_FORWARD);
-    return part == parts - 1 || (*gone_at(w, part + 1, slot.micro_batch) & GONE_BACKWARD);
+        return part == 0 || all_gone(w, part - 1, stage, slot.micro_batch, GONE_FORWARD);
+    return part == parts - 1 || all_gone(w, part + 1, stage, slot.micro_batch, GONE_BACKWARD);
 }
 
 static bool advance(const struct walk *w, int32_t stage)
@@ -133,7 +147,7 @@ static bool advance(const struct walk *w, int32_t stage)
     for (; w->done[stage] < slots->len; w->done[stage]++, moved = true) {
         struct slot slot = slots->data[w->done[stage]];
         int32_t part = part_of_piece(w->zigzag, w->lists->pipeline.stages, stage, slot.piece);
-        if (!is_ready(w, part, slot))
+        if (!is_ready(w, stage, part, slot))
             return moved;
         *gone_at(w, part, slot.micro_batch) |=
             slot.kind == SLOT_FORWARD ? GONE_FORWARD : GONE_BACKWARD;
@@ -161,6 +175,23 @@ static weft_status check_deadlock(const struct slot_lists *lists, bool zigzag, c
     return WEFT_OK;
 }
 
+/* ---- several micro-batches at once (schedule.h, I7) ------------------------------------------- */
+
+static weft_status check_joins(const struct pipeline *p, const char *file)
+{
+    for (int32_t s = 0; p->joins && s < p->stages; s++) {
+        if (p->joins[s] < 1 || p->micro_batches % p->joins[s])
+            return bad_input(file, 0, "a number that divides the micro-batches",
+                             "stage %d takes %d of %s at once", s, p->joins[s],
+                             counted(p->micro_batches, "micro-batch").s);
+        if (p->joins[s] > 1 && p->pieces > 1)
+            return bad_input(file, 0, "one piece, or one micro-batch at a time",
+                             "stage %d takes %d micro-batches at once in %d pieces", s, p->joins[s],
+                             p->pieces);
+    }
+    return WEFT_OK;
+}
+
 /* ---- a schedule of them ---------------------------------------------------------------------- */
 
 static bool any_split(const struct slot_lists *lists)
@@ -178,6 +209,7 @@ weft_status schedule_of_lists(struct arena *keep, const char *name, const char *
     struct arena *scratch = arena_new();
     struct list_states states = list_states_new(scratch, &lists->pipeline);
     weft_status status;
+    TRY(check_joins(&lists->pipeline, file));
     TRY(check_steps(lists, file, &states));
     TRY(check_complete(lists, file, &states));
     TRY(check_deadlock(lists, zigzag, file, scratch));
@@ -195,6 +227,13 @@ done:
     return status;
 }
 
+static const int32_t *joins_copy(struct arena *keep, const struct pipeline *from)
+{
+    int32_t *joins = ARENA_ARRAY(keep, int32_t, (size_t)from->stages);
+    memcpy(joins, from->joins, (size_t)from->stages * sizeof *joins);
+    return joins;
+}
+
 struct schedule *schedule_copy(struct arena *keep, const struct schedule *listed)
 {
     const struct slot_lists *from = listed->lists;
@@ -202,6 +241,8 @@ struct schedule *schedule_copy(struct arena *keep, const struct schedule *listed
     struct schedule *copy = ARENA_NEW(keep, struct schedule);
     *lists = (struct slot_lists){from->pipeline,
                                  ARENA_ARRAY(keep, struct slots, (size_t)from->pipeline.stages)};
+    if (from->pipeline.joins)
+        lists->pipeline.joins = joins_copy(keep, &from->pipeline);
     for (int32_t s = 0; s < from->pipeline.stages; s++) {
         array_reserve(keep, &lists->stage[s], from->stage[s].len);
         lists->stage[s].len = from->stage[s].len;

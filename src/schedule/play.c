@@ -5,6 +5,7 @@
  *   inputs of F(q, j) = end of F(q - 1, j) + transfer; F(0, j) has none
  *   inputs of B(q, j) = end of B(q + 1, j) + transfer; B of the last part: end of its forward   (2)
  *   inputs of W(q, j) = end of B(q, j), B being the input gradients
+ * (the latest of those of all its micro-batches, where a stage takes several at once)
  * and the iteration ends with the last slot. A transfer within one stage is free, unless it changes to the stage's other half
  * (schedule.h, I6).
  *
@@ -75,6 +76,23 @@ static int64_t transfer_ns(const struct play *play, int32_t from, int32_t to)
     return by_part ? by_part[from] : times->transfer_ns;
 }
 
+/* When a part has all micro-batches of a slot of another part (schedule.h, I7), or NOT_YET. */
+static int64_t latest_end(const struct play *play, struct slot slot, int64_t source, int64_t part)
+{
+    const struct pipeline *p = play->pipeline;
+    int32_t from = stage_with_part(play->zigzag, p->stages, (int32_t)source);
+    int32_t to = stage_with_part(play->zigzag, p->stages, (int32_t)part);
+    int64_t latest = 0;
+    for (int32_t i = 0; i < pipeline_joins(p, to); i++) {
+        int32_t m = pipeline_first(p, from, slot.micro_batch + i);
+        int64_t end_ns = *end_of(play, KINDS[slot.kind].reads, source, m);
+        if (end_ns == NOT_YET)
+            return NOT_YET;
+        latest = end_ns > latest ? end_ns : latest;
+    }
+    return latest;
+}
+
 /* Equation (2), or NOT_YET. */
 static int64_t inputs_ns(const struct play *play, struct slot slot, int64_t part)
 {
@@ -83,7 +101,7 @@ static int64_t inputs_ns(const struct play *play, struct slot slot, int64_t part
         return 0;
     if (source == parts(play->pipeline))
         return *end_of(play, CHAIN_FORWARD, part, slot.micro_batch);
-    int64_t end_ns = *end_of(play, KINDS[slot.kind].reads, source, slot.micro_batch);
+    int64_t end_ns = latest_end(play, slot, source, part);
     return end_ns == NOT_YET ? end_ns : end_ns + transfer_ns(play, (int32_t)source, (int32_t)part);
 }
 

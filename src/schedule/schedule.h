@@ -18,6 +18,8 @@
  *   I6  A schedule that goes both ways (DualPipe) is a zigzag of two pieces whose stages have two halves: where a piece ends,
  *       what goes on changes to the other half's devices. The pipelines from both ends of 2 p stages, each with every
  *       part of the model, are such a zigzag of p stages, folded in the middle.
+ *   I7  A stage may take several micro-batches at once (`joins`, of listed orders with one piece alone): its slots are then of
+ *       the first of them. A slot waits for the slots of its neighbours that have any of its micro-batches, and these for it.
  */
 #ifndef WEFT_SCHEDULE_H
 #define WEFT_SCHEDULE_H
@@ -43,7 +45,17 @@ struct pipeline {
     /* micro-batches that a piece takes one after the other before the stage's next piece does, where pieces take
      * turns; 0: as many as pipeline_group says */
     int32_t group;
+    const int32_t *joins; /* by stage: the micro-batches of a slot (I7); NULL: one each */
 };
+static inline int32_t pipeline_joins(const struct pipeline *pipeline, int32_t stage)
+{
+    return pipeline->joins ? pipeline->joins[stage] : 1;
+}
+/* Of the slot of a stage that has this micro-batch: its first one (I7). */
+static inline int32_t pipeline_first(const struct pipeline *pipeline, int32_t stage, int32_t m)
+{
+    return m - m % pipeline_joins(pipeline, stage);
+}
 /* The given group, or else the smallest that divides the micro-batches, or leaves a last one of no fewer than there are
  * stages: a stage whose groups are smaller waits for each of them to come round. */
 int32_t pipeline_group(const struct pipeline *pipeline);
@@ -118,7 +130,8 @@ struct schedule {
  * not copied. */
 weft_status schedule_of_lists(struct arena *keep, const char *name, const char *file,
                               const struct slot_lists *lists, bool zigzag, struct schedule **out);
-/* 1f1b of one piece with so many micro-batches in flight on each stage at most; 0: as many as in 1f1b (limited.c). */
+/* 1f1b of one piece, whose stages may take several micro-batches at once (I7), with so many passes in flight on each stage at
+ * most; 0: as many as in 1f1b (limited.c). */
 weft_status schedule_limited(struct arena *keep, const struct pipeline *pipeline,
                              const int64_t *limit, struct schedule **out);
 struct schedule *schedule_copy(struct arena *keep, const struct schedule *listed);
@@ -126,7 +139,7 @@ struct schedule *schedule_copy(struct arena *keep, const struct schedule *listed
 weft_status schedule_read(struct arena *keep, const char *name, const char *text, size_t len,
                           struct schedule **out);
 weft_status schedule_load(struct arena *keep, const char *path, struct schedule **out);
-/* The keys `order` and `placement` of a document, which may have others. */
+/* The keys `order`, `placement` and `joins` of a document, which may have others. */
 weft_status schedule_from_doc(struct arena *keep, const char *name, const struct doc *doc,
                               struct schedule **out);
 bool schedule_is_file(const char *name); /* whether a schedule's name is that of a file */

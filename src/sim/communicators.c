@@ -38,7 +38,8 @@ static int64_t dispatch_bytes(const struct plan *plan, int32_t stage)
             const struct op *op = &plan->model->op[plan->instance[i].op];
             if (!dispatches_by_nodes(plan, op))
                 continue;
-            split_local(op, &plan_choice(plan, i)->split, plan->step_samples, local);
+            split_local(op, &plan_choice(plan, i)->split, plan_samples(plan, plan_choice(plan, i)),
+                        local);
             double tokens = operand_bytes(op, &op->input[0], local, plan->dtype);
             int64_t ranks = split_degree(&plan_choice(plan, i + 1)->split, DIM_EXPERT);
             double bytes = ranks > 1 ? 2 * tokens * (double)ranks : 0;

@@ -74,7 +74,8 @@ static double eager_pass_bytes(const struct plan *plan, int64_t instance, enum p
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    split_local(op, &plan_choice(plan, instance)->split,
+                plan_samples(plan, plan_choice(plan, instance)), local);
     return eager_bytes(plan, op, phase) * operand_elements(op, &op->output, local);
 }
 
@@ -102,7 +103,8 @@ static double regroup_bytes(const struct plan *plan, int64_t instance)
     int64_t local[OP_MAX_DIMS], devices = expert_devices(plan, instance, away);
     if (devices < 2 || op->size[experts] <= devices)
         return 0;
-    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    split_local(op, &plan_choice(plan, instance)->split,
+                plan_samples(plan, plan_choice(plan, instance)), local);
     return 2 * dtype_bytes(plan->dtype) *
            operand_elements(op, away ? &op->output : &op->input[0], local);
 }
@@ -128,7 +130,8 @@ int64_t expert_copies_ns(const struct plan *plan, int64_t instance)
     int width = op_find_dim(op->kind, DIM_HIDDEN), experts = op_find_dim(op->kind, DIM_EXPERT);
     if (devices < 2 || width < 0 || experts < 0)
         return 0;
-    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    split_local(op, &plan_choice(plan, instance)->split,
+                plan_samples(plan, plan_choice(plan, instance)), local);
     const struct operand *tokens = away ? &op->input[0] : &op->output;
     struct dispatch d = {.choices = op->top_k, .experts = op->size[experts]};
     double count = operand_elements(op, tokens, local) / (double)local[width];

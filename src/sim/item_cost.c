@@ -18,7 +18,7 @@ static struct work work_of(const struct plan *plan, int64_t instance, enum phase
     const struct op *op = &plan->model->op[number];
     int64_t local[OP_MAX_DIMS];
     split_local(op, choice_split(plan_choice(plan, instance), phase != PHASE_FORWARD),
-                plan->step_samples, local);
+                plan_samples(plan, plan_choice(plan, instance)), local);
     pad_outputs(plan, number, local);
     /* The gradient of sinks comes by a kernel of its own. */
     enum dtype dtype = phase == PHASE_BACKWARD_WEIGHT
@@ -133,7 +133,7 @@ static struct work casts_of(const struct plan *plan, int64_t instance, enum phas
     const struct op *op = &plan->model->op[number];
     int64_t local[OP_MAX_DIMS];
     split_local(op, choice_split(plan_choice(plan, instance), phase != PHASE_FORWARD),
-                plan->step_samples, local);
+                plan_samples(plan, plan_choice(plan, instance)), local);
     bool found = finds_cast(plan->model, number);
     double in = found ? 0 : operand_elements(op, &op->input[0], local);
     double out = operand_elements(op, &op->output, local);
@@ -141,7 +141,7 @@ static struct work casts_of(const struct plan *plan, int64_t instance, enum phas
     double fused = comes_cast(plan, number) ? in : 0;
     in -= fused;
     if (software_word(&plan->software, FACT_WEIGHT_CASTS) == WEIGHT_CASTS_ONCE)
-        weight /= (double)plan_micro_batches(plan);
+        weight /= (double)plan_passes(plan, plan_choice(plan, instance));
     if (plan->policy == POLICY_FP8_WEIGHTS && plan->dtype == DTYPE_FP8)
         weight = 0; /* held in both layouts, as the optimizer wrote them; or frozen */
     const double firsts[] = {in + weight, out, 0}, agains[] = {0, weight, in + out}; /* by phase */
@@ -163,7 +163,8 @@ static struct work attention_casts(const struct plan *plan, int64_t instance, en
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     bool current = software_word(&plan->software, FACT_FP8_RECIPE) == RECIPE_CURRENT;
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    split_local(op, &plan_choice(plan, instance)->split,
+                plan_samples(plan, plan_choice(plan, instance)), local);
     double three = 0, output = operand_elements(op, &op->output, local);
     for (int32_t i = 0; i < op->inputs; i++)
         three += operand_elements(op, &op->input[i], local);
@@ -178,7 +179,7 @@ static struct handling handling_of(const struct plan *plan, int64_t instance, do
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     const struct choice *choice = plan_choice(plan, instance);
     *shares = (double)plan_shares(plan, op, choice);
-    return policy_handling(plan->policy, choice->shard, *shares, (double)plan_micro_batches(plan));
+    return policy_handling(plan->policy, choice->shard, *shares, (double)plan_passes(plan, choice));
 }
 
 /* Whether the product that makes a weight's gradient adds it to that of the micro-batches before: which needs gradients
@@ -197,7 +198,8 @@ static int passes_of(const struct plan *plan, int64_t instance, struct work *out
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
-    split_local(op, choice_split(plan_choice(plan, instance), true), plan->step_samples, local);
+    split_local(op, choice_split(plan_choice(plan, instance), true),
+                plan_samples(plan, plan_choice(plan, instance)), local);
     double parameters = 0, outputs = operand_elements(op, &op->output, local);
     double compute = dtype_bytes(plan->dtype);
     int count = 0;
@@ -213,7 +215,7 @@ static int passes_of(const struct plan *plan, int64_t instance, struct work *out
     if (handling.read > 0 && parameters > 0)
         out[count++] =
             pass_over(plan, parameters, parameters * handling.read, parameters * handling.write);
-    if (plan_micro_batches(plan) > 1 && !adds_in_product(plan, instance))
+    if (plan_passes(plan, plan_choice(plan, instance)) > 1 && !adds_in_product(plan, instance))
         out[count++] =
             pass_over(plan, added, added * ((handling.adds_shares ? gradient : compute) + gradient),
                       added * gradient);
@@ -402,7 +404,7 @@ static double orthogonal_instance_ns(const struct item_costs *costs, int64_t ins
     struct work work[ORTHOGONAL_PRODUCTS];
     int64_t local[OP_MAX_DIMS], batch = 1;
     double ns = 0;
-    split_local(op, &choice->split, plan->step_samples, local);
+    split_local(op, &choice->split, plan_samples(plan, choice), local);
     if (op->kind == OP_EXPERT_LINEAR)
         batch = local[op_find_dim(op->kind, DIM_EXPERT)];
     orthogonal_works(batch, local[op_find_dim(op->kind, DIM_OUT)],

@@ -32,7 +32,7 @@ static int64_t layout_ns(const struct item_costs *costs, int64_t instance, enum 
     struct cost *cost = cost_in_pool(costs->cost, plan_instance_pool(plan, instance));
     int64_t local[OP_MAX_DIMS];
     split_local(op, choice_split(plan_choice(plan, instance), phase != PHASE_FORWARD),
-                plan->step_samples, local);
+                plan_samples(plan, plan_choice(plan, instance)), local);
     if (!convolution_is_laid_out(op, local, op_dtype(plan->model, number, plan->dtype)))
         return 0;
     double weights = operand_elements(op, &op->weight[0].operand, local);

@@ -212,7 +212,8 @@ static double parameters_of(const struct plan *plan, int64_t instance)
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
     double parameters = 0;
-    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    split_local(op, &plan_choice(plan, instance)->split,
+                plan_samples(plan, plan_choice(plan, instance)), local);
     for (int32_t i = 0; i < op->weights; i++)
         parameters += operand_elements(op, &op->weight[i].operand, local);
     return parameters;

@@ -22,7 +22,8 @@ static double merged_elements(const struct plan *plan, const struct item *item)
     const struct op *op = &plan->model->op[plan->instance[item->instance].op];
     int64_t local[OP_MAX_DIMS];
     double inputs = 0;
-    split_local(op, &plan_choice(plan, item->instance)->split, plan->step_samples, local);
+    split_local(op, &plan_choice(plan, item->instance)->split,
+                plan_samples(plan, plan_choice(plan, item->instance)), local);
     for (int32_t i = 0; i < op->inputs; i++)
         inputs += operand_elements(op, &op->input[i], local) / (i > 0 ? item->chunks : 1);
     return item->phase == PHASE_FORWARD ? operand_elements(op, &op->output, local) : inputs;

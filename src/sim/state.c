@@ -31,7 +31,8 @@ static struct matrix_size matrix_of(const struct plan *plan, int64_t instance)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     int64_t local[OP_MAX_DIMS];
-    split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+    split_local(op, &plan_choice(plan, instance)->split,
+                plan_samples(plan, plan_choice(plan, instance)), local);
     return (struct matrix_size){local[op_find_dim(op->kind, DIM_OUT)],
                                 local[op_find_dim(op->kind, DIM_IN)]};
 }
@@ -72,7 +73,8 @@ static int64_t buffer_bytes(const struct plan *plan, int32_t stage, int64_t plac
             const struct op *op = &plan->model->op[plan->instance[instance].op];
             if (!(op->keep & KEEP_BUFFER) || !plan_place_has(plan, instance, place))
                 continue;
-            split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+            split_local(op, &plan_choice(plan, instance)->split,
+                        plan_samples(plan, plan_choice(plan, instance)), local);
             most = fmax(most, operand_bytes(op, &op->output, local, plan->dtype));
         }
     return (int64_t)most;
@@ -91,7 +93,8 @@ static int64_t scratch_bytes(const struct plan *plan, int32_t stage, int64_t pla
             const struct op *op = &plan->model->op[number];
             if (!plan_place_has(plan, instance, place))
                 continue;
-            split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
+            split_local(op, &plan_choice(plan, instance)->split,
+                        plan_samples(plan, plan_choice(plan, instance)), local);
             int64_t bytes =
                 own_scratch_bytes(op, local, op_dtype(plan->model, number, plan->dtype));
             most = bytes > most ? bytes : most;

@@ -11,7 +11,7 @@ static bool broken_schedule(const struct numbers *n)
     if (!can(n)->schedules || !n->d->schedule)
         return false;
     if (n->d->listed)
-        return !can(n)->orders;
+        return !can(n)->orders || (n->d->listed->lists->pipeline.joins && !can(n)->joins);
     for (const char *const *name = can(n)->schedules; *name; name++)
         if (strcmp(*name, n->d->schedule) == 0)
             return false;
@@ -19,6 +19,9 @@ static bool broken_schedule(const struct numbers *n)
 }
 static const char *text_schedule(struct arena *keep, const struct numbers *n)
 {
+    if (n->d->listed && can(n)->orders)
+        return arena_printf(keep, "stages that take several micro-batches at once: %s has none",
+                            framework(n));
     return arena_printf(keep, "schedule %s: %s does not know it", n->d->schedule, framework(n));
 }
 static void mend_schedule(struct numbers *n)

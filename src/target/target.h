@@ -128,9 +128,10 @@ struct abilities {
     unsigned dtypes;              /* 1 << enum dtype */
     const char *const *schedules; /* NULL-terminated, the usual one first; NULL: any */
     bool orders;                  /* an order of its own, from a file */
-    unsigned policies;            /* 1 << enum policy, of training in 16 bits or fewer; 0: any */
-    unsigned whole_policies;      /* those at level 0; 0: the same */
-    enum policy usual_policy;     /* what it does unless told otherwise; 0: as Weft's plans */
+    bool joins;        /* in it, stages that take several micro-batches at once (schedule.h, I7) */
+    unsigned policies; /* 1 << enum policy, of training in 16 bits or fewer; 0: any */
+    unsigned whole_policies;  /* those at level 0; 0: the same */
+    enum policy usual_policy; /* what it does unless told otherwise; 0: as Weft's plans */
     /* Bits of enum overlap: what it always does, what it does where it is told to, of these only with several pieces
      * per stage, what it does at level 3 and at no other, and what it does together or not at all. */
     unsigned overlaps, may_overlap, pieces_overlap, gathered_overlap, joint_overlap;

@@ -142,6 +142,7 @@ static const struct target TARGETS[] = {
       .half_experts = true, .selective = true, .block = true, .products = true, .offload = true,
       .offload_kept = true, .offload_modules = true, .replicates = true, .experts = EXPERTS_ANYHOW, .shards = SHARD_ANY,
       .pipeline_shards = SHARD_ANY, .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP16 | 1U << DTYPE_FP8, .orders = true,
+      .joins = true,
       .policies = MASTERS | 1U << POLICY_DISTRIBUTED,
       .usual_policy = POLICY_MIXED_FP32_GRADIENTS, .may_overlap = OVERLAP_EVERY},
      .any = true, .lacks_op = runtime_lacks_op},

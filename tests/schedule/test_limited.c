@@ -89,6 +89,73 @@ static void test_any_limits(void **state)
     }
 }
 
+/* ---- several micro-batches at once ------------------------------------------------------------- */
+
+/* If all stages take k at once, the order is that of 1f1b with micro-batches k times as large: (p + m / k - 1) k (f + b). */
+static void test_all_join(void **state)
+{
+    (void)state;
+    for (int32_t p = 1; p < 6; p++)
+        for (int32_t k = 1; k < 5; k++)
+            for (int32_t m = k; m < 20; m += k) {
+                struct arena *keep = arena_new();
+                int32_t joins[MOST];
+                int64_t limit[MOST] = {0};
+                for (int32_t s = 0; s < p; s++)
+                    joins[s] = k;
+                struct pipeline pipeline = {p, 1, m, 0, joins};
+                const struct schedule *schedule = limited(keep, &pipeline, limit);
+                assert_int_equal(play(schedule, &pipeline, k, 2 * k), (p + m / k - 1) * k * 3);
+                assert_int_equal(schedule_in_flight(schedule, &pipeline, 0), p < m / k ? p : m / k);
+                arena_free(keep);
+            }
+}
+
+static void expect_list(const struct schedule *schedule, const struct pipeline *pipeline,
+                        int32_t stage, const char *expected)
+{
+    struct arena *keep = arena_new();
+    struct slots slots = {0};
+    schedule_order(schedule, pipeline, stage, keep, &slots);
+    assert_string_equal(slots_text(keep, &slots, pipeline), expected);
+    arena_free(keep);
+}
+
+/* Two stages, 4 micro-batches, of which stage 1 takes 2 at once: stage 0 may have 4 in flight. It makes all four forward (4) while
+ * stage 1 begins with the first two at 2, ends their forward pass at 4 and their backward pass at 8, then those of the others at 14;
+ * stage 0 has their backward passes at 14 and 16, and ends at 18. */
+static void test_one_joins(void **state)
+{
+    (void)state;
+    struct arena *keep = arena_new();
+    int32_t joins[] = {1, 2};
+    struct pipeline pipeline = {2, 1, 4, 0, joins};
+    const struct schedule *schedule = limited(keep, &pipeline, (int64_t[]){0, 0});
+    int64_t forward[] = {1, 2}, backward[] = {2, 4}, ns;
+    struct pipeline_times times = {.forward_ns = forward, .backward_ns = backward};
+    expect_list(schedule, &pipeline, 0, "F0 F1 F2 F3 B0 B1 B2 B3");
+    expect_list(schedule, &pipeline, 1, "F0 B0 F2 B2");
+    assert_int_equal(schedule_play(schedule, &pipeline, &times, &ns), WEFT_OK);
+    assert_int_equal(ns, 18);
+    arena_free(keep);
+}
+
+/* What is written of such an order is read again as the same lists. */
+static void test_joined_file(void **state)
+{
+    (void)state;
+    struct arena *keep = arena_new();
+    int32_t joins[] = {1, 2, 4};
+    struct pipeline pipeline = {3, 1, 8, 0, joins};
+    const struct schedule *schedule = limited(keep, &pipeline, (int64_t[]){0, 0, 0});
+    const char *text = schedule_write(keep, schedule, &pipeline, SCHEDULE_WEFT);
+    struct schedule *again;
+    assert_int_equal(schedule_read(keep, "again", text, strlen(text), &again), WEFT_OK);
+    assert_non_null(strstr(text, "joins: [1, 2, 4]"));
+    assert_string_equal(schedule_write(keep, again, &again->lists->pipeline, SCHEDULE_WEFT), text);
+    arena_free(keep);
+}
+
 /* ---- plan files ------------------------------------------------------------------------------ */
 
 static const char FILE_START[] = "model: gpt2\noptions: {layers: 4}\ncluster: dgx-a100\n"
@@ -162,11 +229,10 @@ static void test_many_micro_batches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_equations),
-        cmocka_unit_test(test_any_limits),
-        cmocka_unit_test(test_plan_file),
-        cmocka_unit_test(test_many_micro_batches),
+        cmocka_unit_test(test_by_hand),    cmocka_unit_test(test_equations),
+        cmocka_unit_test(test_any_limits), cmocka_unit_test(test_all_join),
+        cmocka_unit_test(test_one_joins),  cmocka_unit_test(test_joined_file),
+        cmocka_unit_test(test_plan_file),  cmocka_unit_test(test_many_micro_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,7 @@ struct conditions {
     uint64_t seed;
     const struct slowdown *slowdown;
     transport_carrier *carrier;
+    bool no_dropout; /* with seeds that no other run has */
 };
 
 static inline struct trained *run_plan(const struct plan *plan, const struct conditions *c)
@@ -54,7 +55,7 @@ static inline struct trained *run_plan(const struct plan *plan, const struct con
                              .options = lab_options(plan->model),
                              .steps = c->steps,
                              .slowdown = c->slowdown};
-    lab.options.dropout = 0.1F;
+    lab.options.dropout = c->no_dropout ? 0 : 0.1F;
     lab.options.seed = c->seed;
     lab.options.carrier = c->carrier;
     return run_lab(&lab);
@@ -99,13 +100,14 @@ static inline const struct trained *run_alone(const struct plan *plan, const str
     }
     struct plan *serial = serial_plan(plan);
     assert_true(serial_count < MOST_SERIAL);
-    serial_runs[serial_count] =
-        (struct serial_run){plan->model,
-                            plan->step_samples,
-                            plan->global_batch,
-                            c->steps,
-                            c->seed,
-                            run_plan(serial, &(struct conditions){c->steps, c->seed, NULL})};
+    serial_runs[serial_count] = (struct serial_run){
+        plan->model,
+        plan->step_samples,
+        plan->global_batch,
+        c->steps,
+        c->seed,
+        run_plan(serial, &(struct conditions){
+                             .steps = c->steps, .seed = c->seed, .no_dropout = c->no_dropout})};
     plan_free(serial);
     return serial_runs[serial_count++].trained;
 }

@@ -124,7 +124,8 @@ weft_status find_image_border(struct rank *r, struct local_op *local_op)
     weft_status status = WEFT_OK;
     border->layout = local_op->laid->input[0];
     border->gradient = local_op->laid->input_grad[0];
-    border->source = layout_of(op, &op->input[0], &rows, r->plan->step_samples, FLOW_FORWARD);
+    border->source = layout_of(op, &op->input[0], &rows,
+                               plan_samples(r->plan, local_op->laid->choice), FLOW_FORWARD);
     for (int place = 0; place < op_dims(op->kind); place++) {
         int dim = OP_KINDS[op->kind].dims[place].dim;
         if (!reads_whole(op, place) || split_degree(split, dim) == 1)

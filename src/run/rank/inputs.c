@@ -50,7 +50,8 @@ static int64_t run_in_sample(const struct layout *layout, int64_t place, int64_t
 struct gathering gathering_of(const struct rank *r, const struct source_read *read)
 {
     return (struct gathering){*read, r->source,
-                              r->first_sample + read->micro_batch * r->plan->step_samples};
+                              r->first_sample + read->micro_batch * r->plan->step_samples,
+                              joined_order(r)};
 }
 
 /* Whole samples are read where they go. */
@@ -58,9 +59,11 @@ static void gather_samples(const struct gathering *g, int64_t each)
 {
     const struct source_read *read = &g->read;
     for (int64_t i = 0; i < layout_local(read->layout); i += each)
-        g->source.read(g->source.context,
-                       g->first + layout_element(read->layout, read->place, i) / each, read->input,
-                       (char *)read->out + i * read->bytes);
+        g->source.read(
+            g->source.context,
+            g->first +
+                joined_sample(&g->order, layout_element(read->layout, read->place, i) / each),
+            read->input, (char *)read->out + i * read->bytes);
 }
 
 static void gather_parts(const struct gathering *g, int64_t each, int64_t run)
@@ -74,7 +77,8 @@ static void gather_parts(const struct gathering *g, int64_t each, int64_t run)
         int64_t element = layout_element(read->layout, read->place, i);
         if (element / each != now) {
             now = element / each;
-            g->source.read(g->source.context, g->first + now, read->input, whole);
+            g->source.read(g->source.context, g->first + joined_sample(&g->order, now), read->input,
+                           whole);
         }
         memcpy((char *)read->out + i * bytes, whole + element % each * bytes,
                (size_t)(run * bytes));

@@ -2,7 +2,7 @@
 #ifndef WEFT_RUN_RANK_INPUTS_H
 #define WEFT_RUN_RANK_INPUTS_H
 
-#include "run/rank/room.h"
+#include "run/rank/joins.h"
 
 /* The number of a loss among those of the model, in the order of its operators. */
 int32_t loss_number(const struct model *model, const struct op *loss);
@@ -20,6 +20,7 @@ struct gathering {
     struct source_read read;
     struct batch_source source;
     int64_t first;
+    struct joined_order order;
 };
 struct gathering gathering_of(const struct rank *r, const struct source_read *read);
 /* Into the host's memory; any thread may. */

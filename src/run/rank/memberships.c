@@ -37,7 +37,7 @@ static void sit(struct rank *r, int64_t instance, bool backward, struct local_op
     digits_of(split, local_op->place, value);
     memcpy(local_op->size, backward ? local_op->laid->back : local_op->laid->local,
            sizeof local_op->size);
-    op_full_size(op, r->plan->step_samples, local_op->whole);
+    op_full_size(op, plan_samples(r->plan, local_op->laid->choice), local_op->whole);
     local_op->counts = true;
     for (int32_t i = split_is_subset(split); i < split->parts; i++) {
         int dim = split->part[i].dim == SPLIT_COPY

@@ -1,4 +1,5 @@
 /* open.c - the functions of rank.h: opening a rank, running its steps, showing its weights. */
+#include "run/rank/joins.h"
 #include "run/rank/read_ahead.h"
 #include "run/rank/scales.h"
 #include "run/rank/stretch.h"
@@ -123,6 +124,7 @@ weft_status run_open(const struct run_options *options, struct rank **out)
     pthread_mutex_init(&r->driving, NULL);
     pthread_cond_init(&r->called, NULL);
     TRY(check_plan(options));
+    TRY(check_joins(options));
     TRY(open_transport(r));
     TRY(graph_compile(
         options->plan,

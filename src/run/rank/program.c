@@ -11,7 +11,7 @@
  *   I4  Checkpoints that go to the host are gone when the slot after theirs ends (sim/holdings.c, I2): the next one waits
  *       for that, or computation would run ahead of the copies and fill the memory that they are to free.
  */
-#include "run/rank/room.h"
+#include "run/rank/joins.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -237,8 +237,10 @@ static void note_sends(struct rank *r)
                                       : NULL;
         bool backward = task->stream == STREAM_PREVIOUS;
         p->sends[graph->uses->use_first[task->reader] + task->about] |= (uint8_t)(1U << backward);
-        p->job[i].empties = !next || next->reader != task->reader || next->about != task->about ||
-                            next->stream != task->stream || next->micro_batch != task->micro_batch;
+        p->job[i].empties =
+            !next || next->reader != task->reader || next->about != task->about ||
+            next->stream != task->stream ||
+            first_joined(r, next->micro_batch) != first_joined(r, task->micro_batch);
     }
 }
 

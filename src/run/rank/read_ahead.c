@@ -101,8 +101,8 @@ const void *read_ahead(struct rank *r, const struct source_read *read)
 static struct gathering guess(const struct rank *r, const struct source_read *read)
 {
     struct gathering next = gathering_of(r, read);
-    if (read->micro_batch + 1 < r->micro_batches)
-        next.first += r->plan->step_samples;
+    if (read->micro_batch + next.order.all / next.order.step < r->micro_batches)
+        next.first += next.order.all;
     else
         next.first = r->first_sample + r->plan->global_batch;
     return next;

@@ -49,10 +49,10 @@ struct value {
     void *data;
     int64_t count; /* elements */
     struct layout layout;
-    int32_t refs;
-    uint8_t memory; /* enum memory_class */
-    uint8_t dtype;  /* as it is stored: fp32, bf16 or fp16 */
-    void *host;     /* where it waits while data is NULL, or is copied to or from */
+    int32_t refs, to_come; /* sends that it is joined from which have not come yet (joins.c) */
+    uint8_t memory;        /* enum memory_class */
+    uint8_t dtype;         /* as it is stored: fp32, bf16 or fp16 */
+    void *host;            /* where it waits while data is NULL, or is copied to or from */
 };
 static inline int64_t value_bytes(const struct value *value)
 {

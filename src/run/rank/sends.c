@@ -7,12 +7,14 @@
  */
 #include "run/rank/sends.h"
 
+#include "run/rank/joins.h"
 #include "run/rank/operand_name.h"
 
 /* What a task sends, and between whom. */
 struct task_crossing {
     const struct joint *joint;
-    const struct reshard *reshard;
+    const struct reshard *reshard; /* of what one send brings */
+    struct crossing_samples samples;
     enum flow flow;
     int64_t use;
     int32_t sender, receiver;
@@ -29,6 +31,8 @@ static struct task_crossing crossing_of(const struct rank *r, const struct task 
     c.joint = graph->uses->use[c.use].joint;
     c.flow = task->stream == STREAM_PREVIOUS ? FLOW_GRADIENT : FLOW_FORWARD;
     c.reshard = c.flow == FLOW_FORWARD ? c.joint->forward[1] : c.joint->backward[0];
+    c.reshard = c.reshard->each ? c.reshard->each : c.reshard;
+    c.samples = joint_samples(r->plan, c.joint, c.flow == FLOW_GRADIENT);
     c.sender = (int32_t)group_device(&pair, 0);
     c.receiver = (int32_t)group_device(&pair, 1);
     c.from = pattern->from_devices;
@@ -69,7 +73,7 @@ void send_begin(struct rank *r, struct errand *w)
     bool forward = c.flow == FLOW_FORWARD;
     int32_t key = key_of(r, forward ? KEY_OUTBOX : KEY_INBOX, c.use);
     pthread_mutex_lock(&r->lock);
-    struct value **box = value_at(r, task->micro_batch, key), *value = *box;
+    struct value **box = value_at(r, first_joined(r, task->micro_batch), key), *value = *box;
     if (r->program.job[w->job].empties)
         *box = NULL;
     else
@@ -84,6 +88,7 @@ void send_begin(struct rank *r, struct errand *w)
         value = fit_forward(r, c.joint, value);
     else if (!c.joint->part)
         value = fit_gradient(r, c.joint, value);
+    value = cut_joined(r, value, &c.samples, task->micro_batch);
     w->transfer.dtype = travels_as(r, stored_as(r, c.joint->from->op->output.element));
     value = value_as(r, value, w->transfer.dtype);
     struct layout layout = layout_received(&value->layout, c.from, c.to);
@@ -126,6 +131,8 @@ static bool received_layout(const struct rank *r, const struct task_crossing *c,
     *out = j->to->input_grad[j->operand];
     if (forward)
         *out = layout_part(r->plan->model, op, &op->input[j->operand], &whole);
+    *out = layout_of_samples(out, c->samples.from, c->samples.each);
+    elements = elements / c->samples.to * c->samples.each;
     for (int32_t i = 0; i <= c->reshard->send || slices(c->reshard, i); i++) {
         struct move move;
         if (!j->part && layout_is_copies(out))
@@ -165,7 +172,8 @@ void receive_begin(struct rank *r, struct errand *w)
 
 void receive_end(struct rank *r, struct errand *w)
 {
-    put_value(r, r->graph->task[r->program.job[w->job].task].micro_batch, w->key,
-              value_as(r, w->result, w->stored));
+    const struct task *task = &r->graph->task[r->program.job[w->job].task];
+    struct task_crossing c = crossing_of(r, task);
+    put_joined(r, &c.samples, task->micro_batch, w->key, value_as(r, w->result, w->stored));
     w->result = NULL;
 }

@@ -19,10 +19,10 @@
 
 /* ---- the same tensor under another layout (I1) ----------------------------------------------- */
 
-/* Rows of a tensor whose last axis is padded. */
+/* Rows of a tensor of this rank's stage whose last axis is padded. */
 static int64_t rows_of(const struct rank *r, const struct operand *operand)
 {
-    int64_t rows = r->plan->step_samples;
+    int64_t rows = r->plan->step_samples * plan_stage_joins(r->plan, r->stage);
     for (int axis = 0; axis + 1 < operand->axes; axis++)
         rows *= operand->size[axis];
     return rows;
@@ -75,7 +75,9 @@ static bool is_padded(const struct value *value, int64_t elements)
 struct value *fit_forward(struct rank *r, const struct joint *joint, struct value *value)
 {
     const struct op *op = joint->to->op;
-    int64_t elements = joint->to->input[joint->operand].elements;
+    struct crossing_samples n = joint_samples(r->plan, joint, false);
+    int64_t here = r->plan->step_samples * plan_stage_joins(r->plan, r->stage);
+    int64_t elements = joint->to->input[joint->operand].elements / n.to * here;
     if (!joint->part)
         return is_padded(value, elements) ? pad(r, joint, value, elements) : value;
     if (value->layout.elements != joint->from->output.elements)
@@ -93,7 +95,9 @@ struct value *fit_forward(struct rank *r, const struct joint *joint, struct valu
 
 struct value *fit_gradient(struct rank *r, const struct joint *joint, struct value *value)
 {
-    int64_t elements = joint->from->output_grad.elements;
+    struct crossing_samples n = joint_samples(r->plan, joint, true);
+    int64_t here = r->plan->step_samples * plan_stage_joins(r->plan, r->stage);
+    int64_t elements = joint->from->output_grad.elements / n.to * here;
     if (!joint->part)
         return is_padded(value, elements) ? pad(r, joint, value, elements) : value;
     if (value->layout.elements == elements)

@@ -158,6 +158,11 @@ weft_status ask_for_orders(struct plan_request *request, struct arena *keep)
     TRY(refuse_target(request));
     if (schedule_is_file(name)) {
         TRY(schedule_load(keep, name, &listed));
+        if (listed->lists->pipeline.joins)
+            return bad_argument("'weft simulate' and 'weft compare' take such orders",
+                                "%s has stages that take several micro-batches at once, which "
+                                "planners do not search",
+                                name);
         request->order = listed;
         pin_shape(listed, &request->pins);
     }

@@ -8,6 +8,8 @@
  *   I1  Two columns of one meaning are an error, because nobody can say which counts; headings that mean nothing here
  *       are listed and ignored.
  *   I2  An empty field, "-", "n/a", "na" and "none" say nothing, except where "none" is a word of the field.
+ *   I3  Fields are parted by commas; where the headings have none, by semicolons or tabs, and then a comma between digits
+ *       is a decimal point.
  */
 #include "runs/runs_room.h"
 
@@ -97,11 +99,13 @@ static const struct heading_column COLUMNS[] = {
      "model_tflops_per_gpu tflops_gpu",
      SPEED(SPEED_DEVICE_TFLOPS, 1)},
     {"memory in GiB",
-     "memory memory_gib mem_gib mem peak_memory peak_memory_gib max_memory_gib mem_alloc_gib "
-     "max_allocated_gib",
+     "memory memory_gib mem_gib mem peak_memory peak_memory_gib peak_mem peak_mem_gib "
+     "max_memory_gib "
+     "max_mem_gib mem_alloc_gib max_allocated_gib",
      BYTES(memory, 0x1p30)},
-    {"memory in GB", "memory_gb mem_gb peak_memory_gb max_memory_gb", BYTES(memory, 1e9)},
-    {"memory in MiB", "memory_mib mem_mib peak_memory_mib memory_mb max_allocated_mb",
+    {"memory in GB", "memory_gb mem_gb peak_memory_gb peak_mem_gb max_memory_gb max_mem_gb",
+     BYTES(memory, 1e9)},
+    {"memory in MiB", "memory_mib mem_mib peak_memory_mib peak_mem_mib memory_mb max_allocated_mb",
      BYTES(memory, 0x1p20)},
     {"reserved memory in GiB", "reserved reserved_gib mem_reserved_gib max_reserved_gib",
      BYTES(reserved, 0x1p30)},
@@ -201,6 +205,37 @@ static struct user_run read_row(struct arena *keep, const struct csv *csv, int f
     return run;
 }
 
+/* ---- separators ------------------------------------------------------------------------------ */
+
+/* What parts the headings, or ',' (I3). */
+static char separator_of(const char *text, size_t len)
+{
+    const char *end = memchr(text, '\n', len);
+    size_t line = end ? (size_t)(end - text) : len;
+    if (memchr(text, ',', line))
+        return ',';
+    return memchr(text, ';', line) ? ';' : memchr(text, '\t', line) ? '\t' : ',';
+}
+
+static bool is_decimal_comma(const char *text, size_t len, size_t at)
+{
+    return text[at] == ',' && at > 0 && at + 1 < len && isdigit((unsigned char)text[at - 1]) &&
+           isdigit((unsigned char)text[at + 1]);
+}
+
+static void part_by_commas(char *text, size_t len)
+{
+    char separator = separator_of(text, len);
+    bool quoted = false;
+    for (size_t i = 0; i < len && separator != ','; i++) {
+        quoted ^= text[i] == '"';
+        if (text[i] == separator && !quoted)
+            text[i] = ',';
+        else if (is_decimal_comma(text, len, i) && !quoted)
+            text[i] = '.';
+    }
+}
+
 weft_status runs_parse(struct arena *keep, const char *file, char *text, size_t len,
                        struct user_runs *out)
 {
@@ -208,6 +243,7 @@ weft_status runs_parse(struct arena *keep, const char *file, char *text, size_t 
     int at[COUNT_OF(COLUMNS)], fields;
     weft_status status;
     *out = (struct user_runs){.file = file};
+    part_by_commas(text, len);
     TRY(csv_open(&csv, file, text, len));
     TRY(bind(keep, &csv, at, out));
     TRY(check_columns(&csv, at));

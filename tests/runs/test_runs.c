@@ -46,6 +46,27 @@ static void headings_are_forgiving(void **state)
     assert_true(run->measured.memory_bytes == 40.5 * 0x1p30);
 }
 
+/* I3: as spreadsheets write them where a comma is the decimal point. Inside quotes nothing changes. */
+static void separators_are_forgiving(void **state)
+{
+    (void)state;
+    static const char *const TEXTS[] = {
+        "model;gpu;gpus;options;seconds;peak mem (GB)\ngpt3-13b;A100;16;\"seq: 1,5; tied: "
+        "1,2\";1,5;40\n",
+        "model\tgpu\tgpus\toptions\tseconds\tpeak mem (GB)\ngpt3-13b\tA100\t16\t\"seq: 1,5; tied: "
+        "1,2\"\t1.5\t40\n",
+        "model,gpu,gpus,options,seconds,peak mem (GB)\ngpt3-13b,A100,16,\"seq: 1,5; tied: "
+        "1,2\",1.5,40\n"};
+    for (size_t i = 0; i < COUNT_OF(TEXTS); i++) {
+        struct user_runs runs = parsed(TEXTS[i]);
+        assert_int_equal(runs.len, 1);
+        assert_string_equal(runs.data[0].cluster, "A100:16");
+        assert_string_equal(runs.data[0].options, "seq: 1,5; tied: 1,2");
+        assert_true(runs.data[0].speed[SPEED_SECONDS] == 1.5);
+        assert_true(runs.data[0].measured.memory_bytes == 40e9);
+    }
+}
+
 /* 32 samples of 2,048 tokens in 2 s: 32,768 tokens/s, of which each of 16 devices has 2,048; 16 and 1 samples/s. */
 static void speeds_become_seconds(void **state)
 {
@@ -316,6 +337,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(headings_are_forgiving),
+        cmocka_unit_test(separators_are_forgiving),
         cmocka_unit_test(speeds_become_seconds),
         cmocka_unit_test(files_are_refused),
         cmocka_unit_test(rows_are_refused),

@@ -450,15 +450,15 @@ static weft_status answer(const struct plan_command *options, const struct plan_
         chosen_size_print(sized, stdout);
         planned_print(scratch, planned, prediction, options->top, stdout);
         what_ifs_print(scratch, &what_ifs, prediction->iteration_ns, stdout);
-        if (targets.len)
-            for_targets_print(scratch, &targets, taken.iteration_ns, stdout);
+        for_targets_print(scratch, &targets, taken.iteration_ns, stdout);
         if (sized)
             sizes_print(scratch, &options->goals, sized, stdout);
         say_next(options, &targets, prediction->fits);
         fflush(stdout); /* before anything goes to standard error */
     }
-    if (!status)
-        status = must_fit(scratch, prediction);
+    status = status ? status : must_fit(scratch, prediction);
+    if (!prediction->fits && planned->stopped)
+        error_hint("the search was stopped before it had found a plan that fits");
     status = !status && sized ? sizes_must_do(sized) : status;
 done:
     prediction_free(prediction);

@@ -6,6 +6,8 @@ void for_targets_print(struct arena *scratch, const struct for_targets *rows, in
 {
     static const char *const HEADERS[] = {"for", "iteration", "slower", "its best plan"};
     static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_LEFT};
+    if (!rows->len)
+        return;
     struct table *table = table_new(scratch, COUNT_OF(HEADERS), HEADERS, ALIGNS);
     for (size_t i = 0; i < rows->len; i++) {
         const struct for_target *row = &rows->data[i];

@@ -194,11 +194,13 @@ static weft_status explain_samples(const struct plan_request *request)
     return status;
 }
 
-/* Explains why nothing was found: because of the pins, or for the reason the planner gave, if it
- * gave one. */
+/* Explains why nothing was found: because the search was stopped, because of the pins, or for the reason the planner
+ * gave, if it gave one. */
 static weft_status explain_nothing(const struct plan_request *request, bool said,
                                    struct arena *keep)
 {
+    if (plan_stopped(request))
+        return no_answer("give it more time", "stopped before any plan was found");
     const weft_error *own = weft_last_error();
     const char *message = arena_copy_text(keep, said ? own->message : "");
     const char *hint = said && own->hint ? arena_copy_text(keep, own->hint) : NULL;
@@ -228,11 +230,21 @@ static weft_status check_target(const struct plan_request *request, struct arena
                    : status;
 }
 
+/* That a plan may have as many operators as the model has (base/limits.h): else none would be found, without a reason. */
+static weft_status check_size(const struct plan_request *request)
+{
+    struct plan *plan = NULL;
+    weft_status status = plan_new(request->model, request->cluster, &plan);
+    plan_free(plan);
+    return status;
+}
+
 static weft_status find(const struct planner *planner, const struct plan_request *request,
                         struct planned *planned)
 {
     weft_status status;
     TRY(check_options(planner, request));
+    TRY(check_size(request));
     TRY(pins_check(request));
     if (request->pins.order && planner->joins != JOINS_NEVER)
         return bad_argument("the planners auto and megatron take it",

@@ -227,6 +227,25 @@ static void test_pins_stay(void **state)
     close_asked(&a);
 }
 
+/* Without sequence parallelism the plan would be faster (NVLink within a node): it stays all the same. */
+static void test_pinned_sequence_parallelism_stays(void **state)
+{
+    (void)state;
+    struct degrees pins = {
+        .dp = 16, .tp = 2, .sequence = true, .micro_batch = 2, .global_batch = 64};
+    struct asked a = open_asked("gpt3-350m", NULL, "dgx-a100:4", pins, NULL);
+    struct planned *planned = plan_with(&a, &(struct plan_options){.threads = 1});
+    assert_true(planned->trials.len > 0);
+    for (size_t i = 0; i < planned->trials.len; i++) {
+        const struct plan *plan = planned->trials.data[i].plan;
+        for (int64_t k = 0; k < plan->instances; k++)
+            if (plan->model->op[plan->instance[k].op].kind == OP_LAYER_NORM)
+                assert_int_equal(split_degree(&plan_choice(plan, k)->split, DIM_SEQ), 2);
+    }
+    planned_free(planned);
+    close_asked(&a);
+}
+
 static void test_any_number_of_devices(void **state)
 {
     (void)state;
@@ -382,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_a_plan_at_hand_gets_better),
         cmocka_unit_test(test_stopped_searches_answer),
         cmocka_unit_test(test_pins_stay),
+        cmocka_unit_test(test_pinned_sequence_parallelism_stays),
         cmocka_unit_test(test_any_number_of_devices),
         cmocka_unit_test(test_the_log_is_json),
         cmocka_unit_test(test_a_plan_gets_better),

@@ -149,6 +149,22 @@ static void test_stopped_searches_answer(void **state)
     planned_free(planned);
 }
 
+/* A search that is stopped before its first trial says so: it does not say that there is no plan. */
+static void test_stopped_before_any_plan(void **state)
+{
+    (void)state;
+    static const char *const PLANNERS[] = {"auto", "megatron", "galvatron"};
+    atomic_bool stop = true;
+    struct plan_request request = {
+        .model = model, .cluster = cluster, .pins = {.global_batch = 16}, .stop = &stop};
+    struct planned *planned;
+    for (size_t i = 0; i < COUNT_OF(PLANNERS); i++) {
+        assert_int_equal(plan_search(planner_find(PLANNERS[i]), &request, &planned),
+                         WEFT_NO_ANSWER);
+        assert_string_equal(weft_last_error()->message, "stopped before any plan was found");
+    }
+}
+
 static void test_the_nearest_miss_comes_first(void **state)
 {
     (void)state;
@@ -473,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_the_grid_is_exhaustive),
         cmocka_unit_test(test_pins_stay),
         cmocka_unit_test(test_stopped_searches_answer),
+        cmocka_unit_test(test_stopped_before_any_plan),
         cmocka_unit_test(test_the_nearest_miss_comes_first),
         cmocka_unit_test(test_no_plan_at_all),
         cmocka_unit_test(test_impossible_pins),

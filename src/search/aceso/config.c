@@ -62,7 +62,8 @@ bool manner_legal(const struct problem *p, const struct config *c, int64_t devic
         (study->most_step && c->step_samples > study->most_step))
         return false;
     if ((pins->tp && pins->tp != m->tp) || (pins->dp && pins->dp != dp) ||
-        (pins->micro_batch && pins->micro_batch * dp != c->step_samples))
+        (pins->micro_batch && pins->micro_batch * dp != c->step_samples) ||
+        (pins->sequence && m->tp > 1 && !m->sequence))
         return false;
     return p->shards >> m->shard & 1 || devices == m->tp;
 }

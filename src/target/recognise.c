@@ -329,11 +329,51 @@ done:
     return status;
 }
 
+static bool knows(const struct target *target, const char *schedule)
+{
+    for (const char *const *name = target->can.schedules; name && *name; name++)
+        if (strcmp(*name, schedule) == 0)
+            return true;
+    return !target->can.schedules;
+}
+
+/* A row's order as lists of the same name; NULL: pairs that are executed as one, pieces that change halves, and gradients that go
+ * when segments end are more than lists say. */
+static const struct schedule *lists_of(struct arena *keep, const struct schedule *row,
+                                       const struct pipeline *pipeline)
+{
+    struct slot_lists *lists = ARENA_NEW(keep, struct slot_lists);
+    struct schedule *out = NULL;
+    if (row->passes == ORDER_PAIRED || row->both_ways || row->segmented)
+        return NULL;
+    *lists =
+        (struct slot_lists){*pipeline, ARENA_ARRAY(keep, struct slots, (size_t)pipeline->stages)};
+    for (int32_t s = 0; s < pipeline->stages; s++)
+        schedule_order(row, pipeline, s, keep, &lists->stage[s]);
+    return schedule_of_lists(keep, row->name, row->name, lists, row->zigzag, &out) ? NULL : out;
+}
+
+/* What a target does not know by name it takes as lists, if it takes any. */
+static const struct schedule *listed_for(struct arena *keep, const struct target *target,
+                                         const struct plan *plan)
+{
+    struct pipeline pipeline = plan_pipeline(plan);
+    const struct schedule *row = plan_row(plan);
+    double slots = (double)pipeline.micro_batches * pipeline.stages * pipeline.pieces;
+    if (!target->can.orders || plan->listed || plan->stages == 1 ||
+        slots > limit_of(LIMIT_LISTED_SLOTS) || knows(target, plan->schedule) ||
+        schedule_check(row, &pipeline) != WEFT_OK)
+        return plan->listed;
+    return lists_of(keep, row, &pipeline);
+}
+
 void hold_against(struct arena *keep, const struct target *target, const struct plan *plan,
                   struct recognised *r)
 {
     struct texts choices = r->differences;
     r->differences = (struct texts){0};
+    if (r->degrees.pp == plan->stages)
+        r->degrees.listed = listed_for(keep, target, plan);
     obey_rules(keep, target, plan, r);
     for (size_t i = 0; i < choices.len; i++)
         add_text(keep, &r->differences, choices.data[i]);
@@ -346,6 +386,8 @@ weft_status degrees_of_plan(struct arena *keep, const struct plan *plan,
     weft_status status;
     TRY(recognise_plan(keep, plan, &r));
     hold_against(keep, target, plan, &r);
+    if (r.degrees.listed && !r.plan->listed)
+        plan_order_by(r.plan, r.degrees.listed);
     if (nearest && r.differences.len) {
         plan_free(r.plan);
         r.plan = NULL;

@@ -186,6 +186,47 @@ static void kept_products_are_selective(void **state)
     model_free(model);
 }
 
+static weft_status export_to_titan(const char *schedule, int64_t pieces,
+                                   struct export_result *result)
+{
+    struct model *model;
+    struct cluster *cluster = open_named("dgx-h100");
+    struct degrees d = {.pp = 4, .pieces = pieces, .schedule = schedule, .global_batch = 16};
+    struct plan *plan;
+    d.segments = strcmp(schedule, "aiao") == 0 ? pieces : 0;
+    d.pieces = d.segments ? 0 : pieces;
+    d.shard = 1;
+    assert_int_equal(model_open("llama3-8b", NULL, &model), WEFT_OK);
+    assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
+    target_settle(target_find("torchtitan"), &d, plan);
+    weft_status status = plan_export(arena, plan, "torchtitan", false, result);
+    plan_free(plan);
+    cluster_free(cluster);
+    model_free(model);
+    return status;
+}
+
+/* A schedule that torchtitan does not know by name is written as lists, slot by slot; one that lists do not say whole is refused. */
+static void unknown_schedules_are_written_as_lists(void **state)
+{
+    static const struct {
+        const char *name;
+        int32_t pieces;
+    } ROWS[] = {{"hanayo", 2}, {"zb-h1", 1}, {"zb-v", 2}, {"v-half", 2}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct pipeline pipeline = {4, ROWS[i].pieces, 8};
+        struct export_result result;
+        if (export_to_titan(ROWS[i].name, ROWS[i].pieces, &result) != WEFT_OK)
+            fail_msg("%s: %s", ROWS[i].name, weft_last_error()->message);
+        assert_string_equal(result.beside_text, schedule_write(arena, schedule_find(ROWS[i].name),
+                                                               &pipeline, SCHEDULE_CSV));
+        plan_free(result.written);
+    }
+    struct export_result refused;
+    assert_int_equal(export_to_titan("aiao", 2, &refused), WEFT_BAD_INPUT);
+}
+
 /* ---- Megatron -------------------------------------------------------------------------------- */
 
 /* Every argument of an exported text is one that Megatron knows, with a value of its type. */
@@ -355,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_products_are_selective),
+        cmocka_unit_test(unknown_schedules_are_written_as_lists),
         cmocka_unit_test(most_shards_have_their_say),
         cmocka_unit_test(degrees_are_found_in_plans_that_have_them),
         cmocka_unit_test(nearest_plans_are_legal_and_honest),

@@ -24,6 +24,15 @@ for file in bin/weft include/weft.h lib/libweft.a lib/libweft.so lib/python3/dis
     [ -s "weft/$file" ] || fail "$file was not installed"
 done
 
+# Every command has a page of its own.
+while read -r command; do
+    page=weft/share/man/man1/weft-$command.1
+    [ -s "$page" ] || fail "weft $command has no manual page"
+    mandoc -T lint -W warning "$page" || fail "the manual page of weft $command"
+    grep -q "^\.Nd ." "$page" || fail "the manual page of weft $command does not say what it does"
+done < <(weft/bin/weft --help | sed -n 's/^  \([a-z]*\) .*/\1/p')
+[ -s weft/share/man/man1/weft-mcp.1 ] || fail "no commands were found in weft --help"
+
 # The example is the indented part of the header's opening comment.
 {
     printf '#include <stdio.h>\n#include <weft.h>\nint main(void)\n{\n'

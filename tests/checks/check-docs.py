@@ -6,7 +6,7 @@
                                              ```console blocks, and pictures; of these pages only
 
 - Every command and every option of `weft COMMAND --help` is in the manual page.
-- Every `$ command` in a ```console block of README.md and docs/ runs; what the block shows below it
+- Every `$ command` in a ```console block of README.md, docs/ and examples/ runs; what the block shows below it
   is what it prints. A command with nothing below it only has to succeed. `make` is not run: its
   targets have to exist. A page's commands run one after the other, in a folder that looks like the
   source tree but may be written to.
@@ -26,7 +26,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
 LINKING_PAGES = [*PAGES, *sorted((ROOT / "data").rglob("*.md"))]
 IMAGES = sorted((ROOT / "docs/images").glob("*.svg"))
 JSON_PAGE = ROOT / "docs/reference/json.md"

@@ -17,7 +17,7 @@
 
 static const struct {
     double prologue_k, tile_edge; /* 0: the device's own */
-} STARTS[] = {{0, 0}, {30, 20}, {200, 4}, {200, 55}, {450, 4}, {450, 55}};
+} STARTS[] = {{0, 0}, {30, 20}, {200, 4}, {200, 55}, {450, 4}, {450, 55}, {1200, 4}};
 
 static int by_value(const void *a, const void *b)
 {

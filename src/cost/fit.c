@@ -30,7 +30,7 @@ static const struct fit_parameter PARAMETERS[] = {
     ROW(unit_fraction[RATE_VECTOR][BACKWARD], 0.1, 0.98),
     ROW(unit_fraction[RATE_TENSOR][FORWARD], 0.1, 0.98),
     ROW(unit_fraction[RATE_TENSOR][BACKWARD], 0.1, 0.98),
-    ROW(prologue_k, 4, 500),
+    ROW(prologue_k, 4, 2000), /* an element of 4 bits is a quarter of one of 16 */
     ROW(tile_edge, 2, 60),
     ROW(unhidden, 0.01, 1),
     ROW(group_unhidden, 0.01, 1),

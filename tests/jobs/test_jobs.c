@@ -155,6 +155,37 @@ static void disjoint_jobs_do_not_meet(void **state)
     }
 }
 
+/* A long and a short job that do not meet: all iterations that end no later than the first job is done (jobs.h, 1). */
+static void iterations_count_until_one_is_done(void **state)
+{
+    (void)state;
+    static const char *const APART[] = {"0-1", "4-5"};
+    for (int layers = 1; layers <= 5; layers++) {
+        char options[32];
+        snprintf(options, sizeof options, "layers: %d", 2 * layers);
+        struct neighbours n = neighbours_of("gpt3-350m", "layers: 3", &REPLICAS, APART);
+        const struct cluster *own = n.made[1].plan->cluster;
+        unmake(&n.made[1]);
+        n.made[1] = make("gpt3-350m", options, "dgx-a100:2", &REPLICAS);
+        n.made[1].plan->cluster = own;
+        n.job[1].plan = n.made[1].plan;
+        struct jobs_result both = run(&n, 2, NULL);
+        int64_t longest = 0, done = INT64_MAX;
+        for (int j = 0; j < JOBS; j++)
+            longest = both.job[j].alone_ns > longest ? both.job[j].alone_ns : longest;
+        for (int j = 0; j < JOBS; j++) {
+            int64_t alone = both.job[j].alone_ns, end = ceil_div(3 * longest, alone) * alone;
+            done = end < done ? end : done;
+        }
+        for (int j = 0; j < JOBS; j++) {
+            assert_int_equal(both.job[j].iterations, done / both.job[j].alone_ns);
+            assert_int_equal(both.job[j].shared_ns, both.job[j].alone_ns);
+        }
+        assert_int_not_equal(both.job[0].alone_ns, both.job[1].alone_ns);
+        part_with(&n);
+    }
+}
+
 /* Tokens between nodes meet those of a neighbour, though each job's own links are its own. */
 static void tokens_meet(void **state)
 {
@@ -314,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(identical_jobs_halve_a_link),
         cmocka_unit_test(disjoint_jobs_do_not_meet),
+        cmocka_unit_test(iterations_count_until_one_is_done),
         cmocka_unit_test(tokens_meet),
         cmocka_unit_test(failed_nics),
         cmocka_unit_test(uplinks_of_several_neighbours),

@@ -406,6 +406,45 @@ static void test_askers_average(void **state)
     close_asks(&s);
 }
 
+/* ---- what is left ---------------------------------------------------------------------------- */
+
+struct seen_progress {
+    int64_t calls, all;
+};
+static struct seen_progress seen_progress;
+
+/* At the pace so far: the clock goes on in kernels only, and began at 0. */
+static void see_progress(void *context, const struct measure_progress *progress)
+{
+    struct seen_progress *p = &seen_progress;
+    (void)context;
+    assert_int_equal(progress->done, p->calls);
+    double left = p->calls ? fake.now_s / (double)p->calls * (double)(p->all - p->calls) : 0;
+    assert_true(fabs(progress->left_s - left) <= 1e-9 * (1 + left));
+    assert_int_equal(progress->all, p->all);
+    assert_non_null(progress->what);
+    p->calls++;
+}
+
+static void test_progress_is_what_is_left(void **state)
+{
+    (void)state;
+    static const double US[] = {10, 30, 20};
+    struct small s = open_asks();
+    struct measure_options o = fake_options(in_folder("progress.sqlite"));
+    struct measured measured;
+    o.progress = see_progress;
+    for (int again = 0; again < 2; again++) { /* what is known is not left */
+        int64_t all = again ? 0 : (int64_t)s.asks.len;
+        fake_times(US, COUNT_OF(US));
+        o.precision = 0.9;
+        seen_progress = (struct seen_progress){.all = all};
+        assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+        assert_in_range(seen_progress.calls, all, all + 1);
+    }
+    close_asks(&s);
+}
+
 /* ---- going on -------------------------------------------------------------------------------- */
 
 static void test_resume_skips(void **state)
@@ -699,6 +738,7 @@ int main(void)
         cmocka_unit_test(test_median_is_stored),
         cmocka_unit_test(test_samples_until_precise),
         cmocka_unit_test(test_askers_average),
+        cmocka_unit_test(test_progress_is_what_is_left),
         cmocka_unit_test(test_resume_skips),
         cmocka_unit_test(test_stop_keeps),
         cmocka_unit_test(test_budget_keeps),

@@ -50,17 +50,26 @@ static void part_with(struct neighbours *n)
 enum { MOST_FAULTS = 4 };
 
 /* `faults` ends with NULL; NULL: nothing is broken. */
-static struct jobs_result run(struct neighbours *n, int32_t jobs, const char *const *faults)
+static struct jobs_result run_for(struct neighbours *n, int32_t jobs, const char *const *faults,
+                                  int32_t iterations)
 {
     struct network_fault broken[MOST_FAULTS];
-    struct jobs_request request = {
-        .cluster = n->cluster, .job = n->job, .jobs = jobs, .fault = broken, .iterations = 3};
+    struct jobs_request request = {.cluster = n->cluster,
+                                   .job = n->job,
+                                   .jobs = jobs,
+                                   .fault = broken,
+                                   .iterations = iterations};
     struct jobs_result result;
     for (; faults && *faults; faults++)
         assert_int_equal(fault_read(n->cluster, *faults, &broken[request.faults++]), WEFT_OK);
     if (jobs_run(n->arena, &request, &result))
         fail_msg("%s", weft_last_error()->message);
     return result;
+}
+
+static struct jobs_result run(struct neighbours *n, int32_t jobs, const char *const *faults)
+{
+    return run_for(n, jobs, faults, 3);
 }
 
 /* Replicas only, gradients after all computation in one piece: an iteration is computation, then one all-reduce. */
@@ -223,6 +232,26 @@ static void failed_nics(void **state)
     part_with(&n);
 }
 
+/* Times, and what is lost to a fault or a neighbour, are of one iteration, however many there are. */
+static void results_are_of_one_iteration(void **state)
+{
+    (void)state;
+    static const char *const ACROSS[] = {"0,4", "1,5"};
+    const char *const faults[] = {"nic=0:0", "nic=0:1", NULL};
+    struct neighbours n = neighbours_of("gpt3-350m", "layers: 2", &REPLICAS, ACROSS);
+    for (int broken = 0; broken < 2; broken++) {
+        int32_t jobs = broken ? 1 : 2;
+        struct jobs_result one = run_for(&n, jobs, broken ? faults : NULL, 1);
+        struct jobs_result many = run_for(&n, jobs, broken ? faults : NULL, 5);
+        assert_true(one.job[0].held_ns > 0);
+        assert_int_equal(many.job[0].iterations, 5 * one.job[0].iterations);
+        assert_int_equal(many.job[0].shared_ns, one.job[0].shared_ns);
+        assert_int_equal(many.job[0].held_ns, one.job[0].held_ns);
+        assert_string_equal(many.job[0].held_at, one.job[0].held_at);
+    }
+    part_with(&n);
+}
+
 /* A job on two nodes of each leaf. Its second run of neighbours begins with its node number 2, which is node 4 of the
  * cluster: the uplink that is broken is its own. */
 static void uplinks_of_several_neighbours(void **state)
@@ -348,6 +377,7 @@ int main(void)
         cmocka_unit_test(iterations_count_until_one_is_done),
         cmocka_unit_test(tokens_meet),
         cmocka_unit_test(failed_nics),
+        cmocka_unit_test(results_are_of_one_iteration),
         cmocka_unit_test(uplinks_of_several_neighbours),
         cmocka_unit_test(jobs_are_kept_apart),
         cmocka_unit_test(placements_are_read_as_written),

@@ -77,9 +77,10 @@ static const struct cli_option OPTIONS[] = {
 static const struct syntax SYNTAX = {
     OPTIONS,
     "PLAN --db DB\nMODEL [CLUSTER] --db DB\n--collectives [--db DB] [-o FILE]",
-    "Measures this machine: every kernel that a plan asks for, run by itself on one core or, with "
-    "--device cuda, on the GPU that the plan's cluster has, and with --collectives the transfers "
-    "between ranks. Times go into the database as they are measured; "
+    "Measures this machine: every kernel that a plan asks for, on one core or, with --device cuda, "
+    "on the GPU that the plan's cluster has, while as many ranks are at work as the plan puts "
+    "there, and with --collectives the transfers between ranks. Times go into the database as they "
+    "are measured; "
     "Ctrl-C keeps them, and the next run goes on from there.\v"
     "Without a CLUSTER the plan is for one core of this machine; -o writes a cluster file of "
     "--ranks cores for `weft simulate` and `weft plan`.\n\n"
@@ -189,6 +190,25 @@ static int64_t away_bytes(const struct asks *asks, const struct device *device)
     return asks->step_bytes < most ? asks->step_bytes : most;
 }
 
+/* Ranks that the plan puts onto this machine, or onto one of its GPUs, beside the one whose kernels are timed. Those that wait
+ * for a core are not at work. */
+static int32_t ranks_beside(const struct measure_job *job)
+{
+    const struct compute_device *device = job->measure.kernels->device;
+    int64_t ranks = job->opened.cluster->node.devices, cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (device->count)
+        return (int32_t)ceil_div(ranks, device->count()) - 1;
+    return (int32_t)(ranks < cores ? ranks : cores) - 1;
+}
+
+static void find_company(struct measure_job *job)
+{
+    job->measure.beside = ranks_beside(job);
+    if (job->measure.beside > 0)
+        job->measure.source = arena_printf(job->arena, "%s, %d ranks at work", job->measure.source,
+                                           job->measure.beside + 1);
+}
+
 static weft_status measure_plan(struct measure_job *job)
 {
     struct asks *asks = ARENA_NEW(job->arena, struct asks);
@@ -198,6 +218,7 @@ static weft_status measure_plan(struct measure_job *job)
     const struct device *core =
         gpu ? &job->opened.cluster->node.device : &job->machine->node.device;
     TRY(asks_of_plan(job->arena, job->opened.plan, asks));
+    find_company(job);
     job->measure.device = job->opened.cluster->node.device.name;
     job->measure.away_bytes = away_bytes(asks, core);
     job->measure.memory_bytes = core->memory_bytes / 2;

@@ -1,6 +1,7 @@
 /* test_measure.c - measuring this machine: what is asked, how medians come about, what is kept and what is refused. No
  * test says how long anything takes: clocks and kernels are made up where times matter. */
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <sqlite3.h>
 #include <stdarg.h>
@@ -321,6 +322,56 @@ static void close_asks(struct small *s)
     plan_free(s->plan);
     model_free(s->model);
     cluster_free(s->cluster);
+}
+
+/* ---- ranks beside ------------------------------------------------------------------------------ */
+
+static pthread_t measuring;
+static atomic_int runs_beside;
+
+/* Only what measures moves the clock. */
+static void beside_run(const struct kernel_call *call, enum phase phase)
+{
+    if (pthread_equal(pthread_self(), measuring))
+        fake_run(call, phase);
+    else
+        atomic_fetch_add(&runs_beside, 1);
+}
+
+static void beside_optimize(const struct optimizer_step *step)
+{
+    if (pthread_equal(pthread_self(), measuring))
+        fake_optimize(step);
+    else
+        atomic_fetch_add(&runs_beside, 1);
+}
+
+/* While a rank's kernel is timed the others of its machine run it, too: and nobody where it is alone. */
+static void test_ranks_beside(void **state)
+{
+    static const double US[] = {10};
+    struct kernels kernels = FAKE;
+    (void)state;
+    kernels.run = beside_run;
+    kernels.optimize = beside_optimize;
+    measuring = pthread_self();
+    for (int32_t beside = 0; beside <= 2; beside += 2) {
+        struct small s = open_asks();
+        struct measured out;
+        struct measure_options o =
+            fake_options(in_folder(beside ? "beside.sqlite" : "alone.sqlite"));
+        fake_times(US, 1);
+        atomic_store(&runs_beside, 0);
+        o.kernels = &kernels;
+        o.beside = beside;
+        assert_int_equal(measure_asks(&s.asks, &o, s.arena, &out), WEFT_OK);
+        assert_int_equal(out.measured + out.left_out, (int64_t)s.asks.len);
+        if (beside == 0)
+            assert_int_equal(atomic_load(&runs_beside), 0);
+        else
+            assert_true(atomic_load(&runs_beside) >= beside * out.measured);
+        close_asks(&s);
+    }
 }
 
 static int64_t rows_in(const char *db)
@@ -735,6 +786,7 @@ int main(void)
         cmocka_unit_test(test_asks_are_what_is_simulated),
         cmocka_unit_test(test_askers_are_counted),
         cmocka_unit_test(test_spread),
+        cmocka_unit_test(test_ranks_beside),
         cmocka_unit_test(test_median_is_stored),
         cmocka_unit_test(test_samples_until_precise),
         cmocka_unit_test(test_askers_average),

@@ -85,6 +85,8 @@ struct compute_device {
                         float *to);
     const char *(*failed)(void);  /* NULL: nothing has (I5); a device that works at once has none */
     const char *(*product)(void); /* its maker's name for it; NULL: this machine's processor */
+    int32_t (*count)(
+        void); /* of them in this machine, which ranks take in turn; NULL: it is the processor */
 
     /* All of these, or none (I3). */
     struct device_stream *(*stream_new)(void); /* NULL: no more can be had */

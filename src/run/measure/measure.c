@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "run/measure/rig.h"
+#include "run/measure/company.h"
 #include "run/measure/sampling.h"
 
 enum { CACHE_LINE = 64 };
@@ -214,13 +214,12 @@ static void read_clock(struct session *s)
     s->reading_s = spread_of(&readings).median_ns / 1e9;
 }
 
-/* False: it was stopped. The first run is no sample: pages and branches are new to it. */
+/* False: it was stopped. */
 static bool sample_rig(struct session *s, const struct rig *rig, struct sampling *samples,
                        struct spread *out)
 {
     const struct measure_options *o = s->options;
     double all_s = 0;
-    rig_run(rig);
     make_busy(s, rig);
     for (;;) {
         if (ended(s))
@@ -236,6 +235,18 @@ static bool sample_rig(struct session *s, const struct rig *rig, struct sampling
     }
 }
 
+/* The first run is no sample: pages and branches are new to it. */
+static bool sample_in_company(struct session *s, const struct rig *rig, const struct ask *ask,
+                              const struct asker *asker, struct sampling *samples,
+                              struct spread *out)
+{
+    rig_run(rig);
+    struct company *company = company_begin(s->options, ask, asker, s->asks->policy);
+    bool done = sample_rig(s, rig, samples, out);
+    company_end(company);
+    return done;
+}
+
 /* (1); the answer is false where it was stopped. */
 static bool measure_askers(struct session *s, struct measured_ask *one)
 {
@@ -248,7 +259,7 @@ static bool measure_askers(struct session *s, struct measured_ask *one)
         struct spread spread = {0};
         struct rig rig;
         bool opened = rig_open(&rig, s->options->kernels, one->ask, asker, s->asks->policy);
-        bool done = opened && sample_rig(s, &rig, &samples, &spread);
+        bool done = opened && sample_in_company(s, &rig, one->ask, asker, &samples, &spread);
         rig_close(&rig);
         arena_free(scratch);
         if (!opened)
@@ -273,8 +284,9 @@ static const char *refusal(const struct session *s, const struct ask *ask)
     for (size_t i = 0; !why && i < ask->askers.len; i++) {
         const struct asker *asker = &ask->askers.data[i];
         why = rig_refuses(s->options->kernels, ask, asker);
-        if (!why && rig_bytes(s->options->kernels, ask, asker, s->asks->policy) >
-                        s->options->memory_bytes - s->options->away_bytes)
+        int64_t each = rig_bytes(s->options->kernels, ask, asker, s->asks->policy);
+        if (!why &&
+            each * (1 + s->options->beside) > s->options->memory_bytes - s->options->away_bytes)
             why = "there is no memory for it";
     }
     return why;

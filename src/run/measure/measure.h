@@ -6,6 +6,9 @@
  *
  *   ns = sum of uses_a median_a / sum of uses_a,  over the ask's askers a                        (1)
  *
+ * Ranks that share a machine slow each other down: cores that are threads of one, memory, a GPU. So as many ranks are at
+ * work while a kernel is measured as the plan puts there.
+ *
  * Before every sample the caches are made to hold what they would in a step: everything is as far away
  * as a step's bytes are (`away_bytes`), but for the tensor that the operator before has just written.
  *
@@ -61,6 +64,7 @@ struct measure_options {
     int64_t least, most; /* samples */
     double most_s;       /* of one asker's samples, by the kernels' clock */
     double budget_s;     /* of everything, by the wall's clock; 0: none */
+    int32_t beside;      /* other ranks that run the same kernel meanwhile (company.h) */
     int64_t away_bytes;
     int64_t memory_bytes; /* what takes more than this is left out */
     const char *db, *device, *machine, *source;

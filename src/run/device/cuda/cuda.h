@@ -23,6 +23,7 @@ struct cuda_facts {
     char name[128];
     int64_t memory_bytes, shared_bytes; /* shared: the most that a block can have */
     int32_t processors, major, minor;
+    int32_t count; /* of GPUs in this machine */
 };
 const struct cuda_facts *cuda_facts(void);
 

@@ -175,6 +175,11 @@ static const char *cuda_product(void)
     return cuda_facts()->name;
 }
 
+static int32_t cuda_count(void)
+{
+    return cuda_facts()->count;
+}
+
 static void cuda_finish(struct device_event *event)
 {
     if (!event || !cuda_ready())
@@ -385,6 +390,7 @@ const struct compute_device CUDA_DEVICE = {
     .draw_normal = cuda_draw_normal,
     .failed = cuda_failed,
     .product = cuda_product,
+    .count = cuda_count,
     .stream_new = cuda_stream_new,
     .stream_free = cuda_stream_free,
     .record = cuda_record,

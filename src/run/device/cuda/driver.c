@@ -145,6 +145,7 @@ static weft_status open_gpu(int32_t place)
     if (!cuda_ready())
         TRY(last_failure());
     read_facts(device);
+    facts.count = count;
     keep_memory(device);
     if (facts.major < 8)
         TRY(failure("%s has compute capability %d.%d; Weft's kernels need 8.0 (Ampere) or later",

@@ -43,6 +43,7 @@ enum {
     OPTION_LAYOUT,
     OPTION_ORDER,
     OPTION_OPTIMIZER_OFFLOAD,
+    OPTION_DEFER_HEAD,
     OPTION_OPTIMIZER /* the last */
 };
 
@@ -92,6 +93,10 @@ static const struct argp_option OPTIONS[] = {
     {"recompute", OPTION_RECOMPUTE, "R", 0,
      "none, selective, full, or modules such as core_attn,moe_act (default none)", 1},
     {"recompute-layers", OPTION_RECOMPUTE_LAYERS, "N", 0, "only the first layers of each part", 1},
+    {"defer-head", OPTION_DEFER_HEAD, "N|all", 0,
+     "micro-batches whose gradients of the head's weights are made after all passes of the last "
+     "stage (default 0)",
+     1},
     {"schedule", OPTION_SCHEDULE, "S", 0, "the order of passes on a stage", 1}, /* tell_schedules */
     {"offload", OPTION_OFFLOAD, NULL, 0, "checkpoints wait in host memory", 1},
     {"offload-modules", OPTION_OFFLOAD_MODULES, "LIST", 0,
@@ -310,6 +315,12 @@ static void take_optimizer_offload(struct argp_state *state, struct plan_argumen
         argp_error(state, "--optimizer-offload is '%s', expected a number from 0 to 1", arg);
 }
 
+static void take_defer_head(struct argp_state *state, struct plan_arguments *in, const char *arg)
+{
+    if (!deferral_from_text(arg, &in->degrees.defer_head))
+        argp_error(state, "--defer-head is '%s', expected a number of micro-batches, or all", arg);
+}
+
 static void take_software(struct argp_state *state, struct plan_arguments *in, const char *arg)
 {
     in->has_software = true;
@@ -344,6 +355,7 @@ static const struct {
     void (*take)(struct argp_state *state, struct plan_arguments *in, const char *arg);
 } WORDS[] = {
     {OPTION_OPTIMIZER_OFFLOAD, take_optimizer_offload},
+    {OPTION_DEFER_HEAD, take_defer_head},
     {OPTION_SEQ, take_seq},
     {OPTION_IMAGES, take_images},
     {OPTION_SET, take_model_set},
@@ -408,27 +420,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     return taken ? 0 : ARGP_ERR_UNKNOWN;
 }
 
-/* Lists the schedules in the help, from their table. Argp frees what this returns. */
+/* Argp frees what this returns. */
 static char *tell_schedules(int key, const char *text, void *input)
 {
-    static const char *const BETWEEN[] = {"", ", ", " or "};
-    const struct schedule *all;
-    size_t count = schedule_all(&all);
     (void)input;
-    if (key != OPTION_SCHEDULE)
-        return text ? strdup(text) : NULL;
-    struct arena *scratch = arena_new();
-    const char *names = "";
-    for (size_t i = 0; i < count; i++)
-        names = arena_printf(scratch, "%s%s%s", names, BETWEEN[(i > 0) + (i > 0 && i == count - 1)],
-                             all[i].name);
-    char *out = strdup(arena_printf(
-        scratch,
-        "%s; a FILE; or any, which finds one (default %s; %s with --virtual, %s with --segments)",
-        names, schedule_default(1, 1)->name, schedule_default(2, 1)->name,
-        schedule_default(1, 2)->name));
-    arena_free(scratch);
-    return out;
+    if (key == OPTION_SCHEDULE)
+        return schedules_help();
+    return text ? strdup(text) : NULL;
 }
 
 const struct argp DEGREES_ARGP = {OPTIONS, parse_option, NULL, NULL, NULL, tell_schedules, NULL};

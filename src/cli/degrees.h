@@ -22,6 +22,8 @@ struct plan_arguments {
     const char *profile;
 };
 
+/* What --schedule takes; the caller frees it (schedules_help.c). */
+char *schedules_help(void);
 /* Parses the options and the names; its input is a struct plan_arguments. */
 extern const struct argp DEGREES_ARGP;
 /* This parser as the child of a command whose struct has its plan_arguments at this offset. */

@@ -46,6 +46,8 @@
  *       runs before the tokens go back.
  *   I11 Inputs come to the split of a backward pass that has one of its own (plan/back.c) where that pass reads them, from
  *       the layouts of the forward pass, in which they are kept or were gathered again (I2).
+ *   I12 Where the head's weight gradients wait (plan/defer.c), a block of input gradients has all other weight gradients,
+ *       too, and one of weight gradients has the head's alone, which is nothing in all parts but the last.
  */
 #include "compile/block_writer.h"
 
@@ -285,17 +287,27 @@ static void backward_beside(struct block_writer *w, int64_t instance, bool weigh
     end_beside(w, waits);
 }
 
-static void write_backward(struct block_writer *w, bool inputs, bool weights)
+/* Whether a block has the weight gradients of this instance (I12). */
+static bool has_weights(const struct plan *plan, enum slot_kind kind, int64_t instance)
+{
+    bool late = plan_defers(plan, instance);
+    if (kind == SLOT_BACKWARD)
+        return true;
+    return kind == SLOT_BACKWARD_WEIGHT ? !plan->defer_head || late : plan->defer_head && !late;
+}
+
+static void write_backward(struct block_writer *w, enum slot_kind kind)
 {
     const struct plan *plan = w->b->plan;
     const struct part *part = &plan->part[w->part];
     for (int64_t i = part->first + part->count - 1; i >= part->first; i--) {
+        bool weights = has_weights(plan, kind, i);
         if (plan->ends_layer[i])
             w->layer = (int32_t)w->items.len;
-        if (inputs)
+        if (kind != SLOT_BACKWARD_WEIGHT)
             backward_beside(w, i, weights);
         else
-            backward_of(w, i, inputs, weights);
+            backward_of(w, i, false, weights);
     }
 }
 
@@ -328,7 +340,7 @@ static void write_block(struct build *b, int32_t part, enum slot_kind kind)
     if (kind == SLOT_FORWARD)
         write_forward(&w);
     else
-        write_backward(&w, kind != SLOT_BACKWARD_WEIGHT, kind != SLOT_BACKWARD_INPUT);
+        write_backward(&w, kind);
     struct block block = {.part = part, .kind = kind, .items = (int32_t)w.items.len};
     block.item = ARENA_ARRAY(b->keep, struct item, w.items.len);
     if (w.items.len)

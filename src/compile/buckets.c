@@ -245,6 +245,17 @@ int64_t weight_shares(const struct build *b, int64_t instance)
 
 /* ---- the items that read and complete buckets ------------------------------------------------ */
 
+/* A bucket with weights whose gradients wait is complete after these (blocks.c, I12). */
+static void leave_deferred(const struct build *b, struct block *block)
+{
+    const struct part *part = &b->plan->part[block->part];
+    if (block->kind != SLOT_BACKWARD_INPUT || !b->plan->defer_head)
+        return;
+    for (int64_t i = part->first; i < part->first + part->count; i++)
+        if (b->bucket_of[i] >= 0 && plan_defers(b->plan, i))
+            block->completes[b->bucket_of[i] - block->first_bucket] = -1;
+}
+
 static void note_items(struct build *b, struct block *block)
 {
     block->first_bucket = b->first_bucket[block->part];
@@ -264,6 +275,7 @@ static void note_items(struct build *b, struct block *block)
         if (item->phase == PHASE_BACKWARD_WEIGHT)
             block->completes[bucket] = i;
     }
+    leave_deferred(b, block);
 }
 
 void build_buckets(struct build *b)

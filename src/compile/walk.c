@@ -6,8 +6,10 @@
 struct task_walk {
     bool *seen_forward;     /* per piece */
     int32_t *last_backward; /* per piece: the slot's number */
-    int64_t *offloaded;     /* per piece: bytes of a micro-batch's checkpoints in the host */
-    int32_t *slices; /* per device: the latest task of its gradients before the current slot */
+    /* the same of input gradients, where these complete weights, too (blocks.c, I12) */
+    int32_t *last_input;
+    int64_t *offloaded; /* per piece: bytes of a micro-batch's checkpoints in the host */
+    int32_t *slices;    /* per device: the latest task of its gradients before the current slot */
     /* per device: where the slot before the last ended, and where the last ended */
     int32_t *ahead, *now;
 };
@@ -18,6 +20,7 @@ static struct task_walk start_walk(struct assembly *a, const struct slots *slots
     size_t pieces = (size_t)a->pipeline.pieces, devices = (size_t)devices_of(a, a->stage);
     struct task_walk w = {.seen_forward = ARENA_ARRAY(scratch, bool, pieces),
                           .last_backward = ARENA_ARRAY(scratch, int32_t, pieces),
+                          .last_input = ARENA_ARRAY(scratch, int32_t, pieces),
                           .offloaded = ARENA_ARRAY(scratch, int64_t, pieces),
                           .slices = ARENA_ARRAY(scratch, int32_t, devices),
                           .ahead = ARENA_ARRAY(scratch, int32_t, devices),
@@ -25,9 +28,13 @@ static struct task_walk start_walk(struct assembly *a, const struct slots *slots
     const struct part_lifetimes *part = a->graph->lifetimes->part;
     for (int32_t p = 0; p < a->pipeline.pieces; p++)
         w.offloaded[p] = offloaded_bytes(&part[plan_part_of_piece(a->b->plan, a->stage, p)]);
-    for (size_t i = 0; i < slots->len; i++)
-        if (slots->data[i].kind == SLOT_BACKWARD || slots->data[i].kind == SLOT_BACKWARD_WEIGHT)
+    for (size_t i = 0; i < slots->len; i++) {
+        enum slot_kind kind = slots->data[i].kind;
+        if (kind == SLOT_BACKWARD || kind == SLOT_BACKWARD_WEIGHT)
             w.last_backward[slots->data[i].piece] = (int32_t)i;
+        if (kind == SLOT_BACKWARD_INPUT)
+            w.last_input[slots->data[i].piece] = (int32_t)i;
+    }
     return w;
 }
 
@@ -39,8 +46,10 @@ static struct visit visit_of(const struct assembly *a, struct task_walk *w, stru
     bool forward = slot.kind == SLOT_FORWARD, weights = slot.kind == SLOT_BACKWARD_WEIGHT;
     place.first_forward = forward && !w->seen_forward[slot.piece];
     w->seen_forward[slot.piece] |= place.first_forward;
-    place.completes = slot.kind == SLOT_BACKWARD || weights;
-    place.last_backward = place.completes && w->last_backward[slot.piece] == (int32_t)i;
+    bool inputs = slot.kind == SLOT_BACKWARD_INPUT;
+    place.completes = slot.kind == SLOT_BACKWARD || weights || (inputs && a->b->plan->defer_head);
+    const int32_t *last = inputs ? w->last_input : w->last_backward;
+    place.last_backward = place.completes && last[slot.piece] == (int32_t)i;
     place.fetches = w->offloaded[slot.piece] && !forward && !weights;
     return place;
 }

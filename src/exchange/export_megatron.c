@@ -73,6 +73,11 @@ static void add_pipeline(struct lines *a, const struct plan *plan, const struct 
 {
     const int64_t *layers = layers_before_loss(a->keep, plan);
     add_above_one(a, "pipeline-model-parallel-size", d->pp);
+    if (d->defer_head) {
+        add_flag(a, "defer-embedding-wgrad-compute");
+        if (d->defer_head != DEFER_ALL)
+            add_int(a, "wgrad-deferral-limit", d->defer_head);
+    }
     if (d->stage_run)
         add_flag(a, "use-tp-pp-dp-mapping");
     if (s->pattern[0])

@@ -211,6 +211,9 @@ static void read_state(struct megatron_reading *r, const struct cluster *cluster
     d->optimizer = optimizer_of(argument_word(r->a, "optimizer", "adam"));
     int64_t instances = argument_int(r->a, "num-distributed-optimizer-instances", 1);
     d->replicate = d->shard && instances > 1 ? instances : 0;
+    int64_t limit = argument_int(r->a, "wgrad-deferral-limit", 0);
+    if (has(r, "defer-embedding-wgrad-compute"))
+        d->defer_head = limit > 0 ? limit : DEFER_ALL;
     if (has(r, "optimizer-cpu-offload"))
         d->optimizer_offload = share_of(argument_word(r->a, "optimizer-offload-fraction", "1"));
     if (fp8)

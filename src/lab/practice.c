@@ -25,9 +25,9 @@ struct rule {
     bool memory_reserved, memory_of_last_stage;
     bool has_cp_kind;
     enum cp_kind cp_kind;
-    int64_t vocab;          /* for rows that have none */
-    int64_t etp, replicate; /* 0 if not given */
-    int64_t zero;           /* -1 if not given */
+    int64_t vocab;                      /* for rows that have none */
+    int64_t etp, replicate, defer_head; /* 0 if not given */
+    int64_t zero;                       /* -1 if not given */
     /* dtype, policy, overlap, bucket and recomputation, if has_... is set */
     struct degrees exchanges;
     unsigned also_overlap;
@@ -151,6 +151,7 @@ static const struct field FIELDS[] = {
     {"zero", FIELD_INT, AT(rule.zero), .max = 3},
     {"etp", FIELD_COUNT, AT(rule.etp)},
     {"replicate", FIELD_COUNT, AT(rule.replicate)},
+    {"defer_head", FIELD_COUNT, AT(rule.defer_head)},
     NODE(recompute),
     {"recompute_layers", FIELD_COUNT, AT(rule.exchanges.recompute_layers)},
     NODE(optimizer),
@@ -339,6 +340,8 @@ static void take_degrees(struct arena *keep, const struct rule *rule, const char
         d->etp = rule->etp;
     if (rule->replicate)
         d->replicate = rule->replicate;
+    if (rule->defer_head)
+        d->defer_head = rule->defer_head;
     take_exchanges(rule, d);
     if (rule->has_cp_kind)
         cp_kind_set(rule->cp_kind, d);

@@ -17,8 +17,8 @@ struct decoder {
     double rope_scaling;    /* struct op has it */
     double rotary_share;    /* of a head's features are rotated, the first ones */
     bool tied, qkv_bias, proj_bias, qk_norm, end_norm, sinks, apart;
-    bool
-        wide_qk_norm; /* one norm of all heads' queries, and of all keys, in place of one for each head */
+    /* one norm of all heads' queries, and of all keys, in place of one for each head */
+    bool wide_qk_norm;
     bool pre_norm; /* attention and MLP have a norm before them */
     bool chunked;  /* the window is a chunk: a query sees the keys of its own from the first on */
     bool full_rotary; /* layers that see all keys have positions, too */

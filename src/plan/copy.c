@@ -32,6 +32,7 @@ weft_status plan_copy(const struct plan *from, struct plan **out)
     plan_name_schedule(plan, from->schedule);
     if (from->listed)
         plan_order_by(plan, from->listed);
+    plan->defer_head = from->defer_head;
     TRY(plan_map_as(plan, from));
     for (int64_t i = 0; i < plan->instances; i++)
         TRY(plan_choose(plan, i, plan_choice(from, i)));

@@ -469,6 +469,7 @@ weft_status plan_from_degrees(const struct model *model, const struct cluster *c
     if (d.recompute_layers)
         TRY(plan_recompute_first(plan, d.recompute_layers));
     TRY(plan_join_stages(plan));
+    TRY(plan_defer_head(plan, d.defer_head));
     *out = plan;
     plan = NULL;
 done:

@@ -261,6 +261,12 @@ static void set_names_and_batch(struct plan_file *file)
     plan->global_batch = file->batch.global ? file->batch.global : file->batch.step * plan->stages;
 }
 
+/* Once batch and parts are known. */
+static weft_status defer_head(struct plan_file *file)
+{
+    return file_error_at(file->root.defer_head, plan_defer_head(file->plan, file->defer_head));
+}
+
 static const struct doc *fault_line(const struct plan_file *file, const struct fault *fault)
 {
     const struct file_root *root = &file->root;
@@ -314,6 +320,7 @@ static weft_status read_plan(struct plan_file *file, struct opened_plan *out)
     if (file->root.propagate)
         TRY(file_propagate(file));
     TRY(plan_join_stages(file->plan));
+    TRY(defer_head(file));
     TRY(check(file));
 done:
     return status;

@@ -11,6 +11,7 @@
 /* The keys at the top of the file. */
 struct file_root {
     const char *model, *cluster, *schedule;
+    const struct doc *defer_head;
     const struct doc *order, *placement, *joins; /* the schedule's lists (schedule_from_doc) */
     const struct doc *options, *batch, *overlap, *bucket, *software, *degrees, *stages, *tree,
         *choices;
@@ -40,6 +41,7 @@ struct plan_file {
     const struct doc *doc;
     struct file_root root;
     struct file_batch batch;
+    int64_t defer_head; /* as in a plan; once batch and parts are known */
     struct degrees degrees;
     const struct file_stage *stage; /* NULL: stages are not written out */
     int32_t stages;                 /* 0: not given */

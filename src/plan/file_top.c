@@ -62,6 +62,7 @@ weft_status file_read_root(struct plan_file *file)
         {"optimizer", FIELD_CHOICE, offsetof(struct file_root, optimizer), false,
          optimizer_names()},
         {"whole_sends", FIELD_BOOL, offsetof(struct file_root, whole_sends)},
+        {"defer_head", FIELD_DOC, offsetof(struct file_root, defer_head)},
         {"propagate", FIELD_BOOL, offsetof(struct file_root, propagate)},
         {"degrees", FIELD_DOC, offsetof(struct file_root, degrees)},
         {"schedule", FIELD_TEXT, offsetof(struct file_root, schedule)},
@@ -177,6 +178,14 @@ static weft_status read_overlap_word(const struct doc *word, unsigned *bits)
     return status;
 }
 
+static weft_status read_deferral(const struct doc *given, int64_t *count)
+{
+    if (!given || ((given->kind == DOC_TEXT || given->kind == DOC_NUMBER) &&
+                   deferral_from_text(given->text, count)))
+        return WEFT_OK;
+    return doc_error(given, NULL, "'defer_head' is a number of micro-batches, or all");
+}
+
 /* `overlap`, a word or a list of words, and `bucket`. */
 weft_status file_read_exchanges(struct plan_file *file)
 {
@@ -184,6 +193,7 @@ weft_status file_read_exchanges(struct plan_file *file)
     struct degrees *d = &file->degrees;
     weft_status status = WEFT_OK;
     d->whole_sends = file->root.whole_sends;
+    TRY(read_deferral(file->root.defer_head, &file->defer_head));
     d->has_overlap = overlap != NULL;
     d->has_bucket = bucket != NULL;
     if (overlap && overlap->kind != DOC_LIST)

@@ -112,6 +112,11 @@ static json_t *overlap_json(unsigned overlap)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
+static json_t *defer_json(int64_t count)
+{
+    return count == DEFER_ALL ? json_string("all") : json_integer((json_int_t)count);
+}
+
 static void order_json(struct arena *scratch, const struct plan *plan, json_t *json)
 {
     const struct slot_lists *lists = plan->listed->lists;
@@ -165,7 +170,9 @@ static json_t *plan_json(struct arena *scratch, const struct plan *plan)
     json_object_set_new(json, "pieces", json_integer((json_int_t)plan->pieces));
     if (plan->group)
         json_object_set_new(json, "group", json_integer((json_int_t)plan->group));
-    if (plan->listed)
+    if (plan->defer_head)
+        json_object_set_new(json, "defer_head", defer_json(plan->defer_head));
+    if (plan_own_order(plan))
         order_json(scratch, plan, json);
     json_object_set_new(json, "stages", stages_json(scratch, plan));
     json_object_set_new(json, "choices", choices_json(scratch, plan));

@@ -18,6 +18,15 @@ int32_t plan_stage_joins(const struct plan *plan, int32_t stage);
 int64_t plan_joined_parts(const struct plan *plan);
 /* Gives all choices what the plan's order says of that (plan.h, I7); once the plan is mapped and chosen. */
 weft_status plan_join_stages(struct plan *plan);
+/* Makes the gradients of the head's weights of so many micro-batches wait (defer.c), in a plan that is mapped; 0: nothing
+ * is done. The order is the plan's from then on. */
+weft_status plan_defer_head(struct plan *plan, int64_t count);
+/* Reads a number of micro-batches, or "all". */
+bool deferral_from_text(const char *text, int64_t *count);
+/* Whether the weight gradients of an instance wait for the end of the passes. */
+bool plan_defers(const struct plan *plan, int64_t instance);
+/* The order that was read or found; NULL: there is none, or it is what deferring makes of the row's. */
+const struct schedule *plan_own_order(const struct plan *plan);
 /* The plan's schedule, with passes in pairs if OVERLAP_EXPERTS has something to overlap and the
  * schedule allows it. */
 const struct schedule *plan_schedule(const struct plan *plan);

@@ -37,6 +37,7 @@ void plan_name_schedule(struct plan *plan, const char *name)
     const struct schedule *row = schedule_find(name);
     plan->schedule = arena_copy_text(plan->arena, name);
     plan->listed = NULL;
+    plan->defer_head = 0;
     plan->zigzag = row && row->zigzag;
     plan->both_ways = row && row->both_ways;
 }

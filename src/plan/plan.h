@@ -86,6 +86,8 @@ const char *recompute_name(enum recompute recompute);
 
 /* The default of PyTorch's DistributedDataParallel: bucket_cap_mb = 25. */
 enum { DEFAULT_BUCKET_BYTES = 25 << 20 };
+/* Instead of a number of micro-batches: all of them. */
+enum { DEFER_ALL = -1 };
 /* Instead of a number of bytes: by the software's rule, which knows how many devices share in a sum. */
 enum { BUCKET_BY_RULE = -1 };
 
@@ -167,6 +169,8 @@ struct plan {
     /* between stages, devices that hold the same each send all of it, instead of a part that the
      * receivers gather (Megatron's scatter-gather) */
     bool whole_sends;
+    /* Micro-batches whose gradients of the head's weights are made after all passes (defer.c), or DEFER_ALL; 0: none. */
+    int64_t defer_head;
 
     int64_t instances;
     struct instance *instance;
@@ -293,6 +297,7 @@ struct degrees {
     const char *order; /* "tp-cp-ep-pp-dp", fastest first; NULL: as stage_run says */
     int64_t stage_run; /* as in a plan */
     bool whole_sends;
+    int64_t defer_head; /* as in a plan */
     /* a convolution's outputs are gathered at once: what comes between two convolutions is computed
      * by every device (Aceso's runtime) */
     bool whole_images;

@@ -21,7 +21,8 @@ bool is_same_plan(const struct plan *a, const struct plan *b)
 {
     bool same = a->stages == b->stages && a->parts == b->parts &&
                 a->step_samples == b->step_samples && a->stage_run == b->stage_run &&
-                strcmp(a->schedule, b->schedule) == 0 && plan_round(a) == plan_round(b);
+                a->defer_head == b->defer_head && strcmp(a->schedule, b->schedule) == 0 &&
+                plan_round(a) == plan_round(b);
     for (int32_t s = 0; same && s < a->stages; s++)
         same = a->stage[s].devices == b->stage[s].devices;
     for (int32_t k = 0; same && k < a->parts; k++)
@@ -73,6 +74,7 @@ void plan_settings(const struct plan *plan, struct degrees *d)
     d->overlap = plan->overlap;
     d->bucket_bytes = plan->bucket_bytes;
     d->whole_sends = plan->whole_sends;
+    d->defer_head = plan->defer_head;
 }
 
 /* The degrees that (1) determines. */
@@ -85,7 +87,7 @@ static struct degrees begin(const struct plan *plan, bool *recomputes)
                         .pieces = plan->pieces,
                         .global_batch = plan->global_batch,
                         .schedule = plan->schedule,
-                        .listed = plan->listed,
+                        .listed = plan_own_order(plan),
                         .shard = plan_choice(plan, 0)->shard};
     d.segments = plan_row(plan)->segmented ? plan->pieces : 1;
     d.micro_batch = plan->step_samples / d.dp;

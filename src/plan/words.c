@@ -158,6 +158,10 @@ static void say_practice(struct words *w, const struct degrees *d, const struct 
         say(w, "bucket %s", bucket ? bytes_text(w->keep, bucket) : "whole");
     if (d->whole_sends && !asked->whole_sends)
         say(w, "whole-sends");
+    if (d->defer_head != asked->defer_head)
+        say(w, "defer-head %s",
+            d->defer_head == DEFER_ALL ? "all"
+                                       : arena_printf(w->keep, "%lld", (long long)d->defer_head));
 }
 
 /* For a shell, which would read its bars and stars, in quotes. */

@@ -138,7 +138,8 @@ static void try_stages(struct degrees_trial *trial, int64_t pp, bool exact)
     int64_t group = cluster_devices(plan->cluster) / pp;
     d.pieces = pp == plan->stages ? plan->pieces : 1;
     d.schedule = pp == plan->stages ? plan->schedule : NULL;
-    d.listed = pp == plan->stages ? plan->listed : NULL;
+    d.listed = pp == plan->stages ? plan_own_order(plan) : NULL;
+    d.defer_head = pp == plan->stages ? plan->defer_head : 0;
     for (d.cp = 1; d.cp <= group; d.cp++)
         for (d.tp = 1; d.tp <= group / d.cp && group % d.cp == 0; d.tp++) {
             d.dp = group / d.cp / d.tp;

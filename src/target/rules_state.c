@@ -254,6 +254,20 @@ static void mend_order(struct numbers *n)
     n->d->stage_run = 0;
 }
 
+static bool broken_deferral(const struct numbers *n)
+{
+    return n->d->defer_head && !can(n)->defers_head;
+}
+static const char *text_deferral(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "defer-head: %s makes the head's weight gradients in its pass",
+                        framework(n));
+}
+static void mend_deferral(struct numbers *n)
+{
+    n->d->defer_head = 0;
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 static const struct target_rule ALL[] = {
@@ -272,5 +286,6 @@ static const struct target_rule ALL[] = {
     {broken_offload_modules, text_offload_modules, mend_offload_modules},
     {broken_uneven, text_uneven, mend_uneven},
     {broken_order, text_order, mend_order},
+    {broken_deferral, text_deferral, mend_deferral},
 };
 const struct target_rules STATE_RULES = {ALL, COUNT_OF(ALL)};

@@ -91,16 +91,17 @@ enum { SHARD_0 = 1, SHARD_1 = 2, SHARD_2 = 4, SHARD_3 = 8 };
 /* What a target can express with its numbers. */
 struct abilities {
     bool tp, pp, cp, ep;
-    bool cp_heads;        /* devices of cp that take heads: a2a, a2a+ring */
+    bool cp_heads; /* devices of cp that take heads: a2a, a2a+ring */
     /* kinds of cp where attention has windows, and where it has sinks, as bits of enum cp_kind; 0: all of the above */
     unsigned window_cp, sink_cp;
-    bool whole_heads; /* devices of cp that take heads have key/value heads of their own */
+    bool whole_heads;     /* devices of cp that take heads have key/value heads of their own */
     unsigned experts;     /* tensor degrees of experts beside tp, as EXPERTS_ bits */
     bool tp_in_pipeline;  /* tp and pp together */
     bool pieces;          /* several model pieces per stage */
     bool folds;           /* also where there is one stage only */
     bool scattered;       /* of strategies by layer: tp devices that are no neighbours */
     bool experts_outside; /* the parts of ep are the outermost of experts' devices */
+    bool defers_head;     /* gradients of the head's weights after all passes */
     bool stage_runs;      /* devices of stages among each other's: tp-cp-ep-pp-dp */
     bool uneven;          /* parts of unlike numbers of layers */
     bool sequence;        /* sequence parallelism along tp can be switched on */

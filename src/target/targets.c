@@ -29,7 +29,7 @@ enum {
 #define MEGATRON_ABILITIES                                                                         \
     {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
      .window_cp = 1U << CP_GATHER | 1U << CP_A2A, .sink_cp = 1U << CP_A2A, .whole_heads = true,    \
-     .tp_in_pipeline = true, .pieces = true, .groups = true, .stage_runs = true, .uneven = true, .sequence = true,     \
+     .tp_in_pipeline = true, .pieces = true, .groups = true, .stage_runs = true, .defers_head = true, .uneven = true, .sequence = true, \
      .plain = true,                                                                                                    \
      .selective = true, .block = true, .offload_modules = true, .cp_pieces = 2, .replicates = true,                    \
      .host_state = true, .shards = SHARD_ANY,                                                                          \
@@ -138,7 +138,7 @@ static const struct target TARGETS[] = {
     /* `weft train`: kernels store fp32 and bf16, and the optimizer steps on fp32 masters. */
     {"weft", WEFT_VERSION, "Weft's own runtime",
      {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .tp_in_pipeline = true, .pieces = true,
-      .groups = true, .folds = true, .uneven = true, .sequence = true, .plain = true, .plain_experts = true,
+      .groups = true, .folds = true, .defers_head = true, .uneven = true, .sequence = true, .plain = true, .plain_experts = true,
       .half_experts = true, .selective = true, .block = true, .products = true, .offload = true,
       .offload_kept = true, .offload_modules = true, .replicates = true, .experts = EXPERTS_ANYHOW, .shards = SHARD_ANY,
       .pipeline_shards = SHARD_ANY, .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP16 | 1U << DTYPE_FP8, .orders = true,
@@ -237,6 +237,7 @@ static void obey_settings(struct arena *keep, const struct target *target, const
                                        .policy = plan->policy,
                                        .stage_run = target->any ? 0 : plan->stage_run,
                                        .optimizer_offload = plan->optimizer_offload,
+                                       .defer_head = plan->defer_head,
                                        .replicate = plan->replicate}};
     obey_rules(keep, target, plan, &r);
     for (size_t i = 0; i < r.differences.len; i++)
@@ -246,6 +247,8 @@ static void obey_settings(struct arena *keep, const struct target *target, const
         made->policy = r.degrees.policy;
         made->replicate = r.degrees.replicate;
         made->optimizer_offload = r.degrees.optimizer_offload;
+        if (!r.degrees.defer_head && made->defer_head)
+            plan_name_schedule(made, made->schedule);
         made->stage_run = target->any ? plan->stage_run : r.degrees.stage_run;
     }
 }

@@ -445,6 +445,8 @@ static const char *told(const char *arguments)
                         plan->whole_sends ? ", whole sends" : "");
     if (plan->group)
         text = arena_printf(arena, "%s  groups of %lld\n", text, (long long)plan->group);
+    if (plan->defer_head)
+        text = arena_printf(arena, "%s  the head waits: %lld\n", text, (long long)plan->defer_head);
     for (size_t i = 0; i < notes.len; i++)
         text = arena_printf(arena, "%s  note: %s\n", text, notes.data[i]);
     plan_close(&opened);

@@ -1,4 +1,4 @@
-/* portable.c - part of weft-portable alone: what its static hwloc would ask libudev for, the makers' names of disks, which Weft
+/* portable.c - part of programs with a static hwloc: what that would ask libudev for, the makers' names of disks, which Weft
  * does not read. Without udev hwloc leaves them out. */
 
 struct udev;

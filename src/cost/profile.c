@@ -70,10 +70,11 @@ static weft_status open_database(const char *path, int flags, struct profile **o
 static weft_status check_identity(struct profile *profile, bool *empty)
 {
     weft_status status;
-    int64_t id, objects, tables;
-    TRY(sql_int(profile, "SELECT count(*) FROM sqlite_schema", &objects));
+    int64_t id, objects = 1, tables;
     TRY(sql_int(profile, "PRAGMA application_id", &id));
     TRY(sql_int(profile, "PRAGMA user_version", &profile->version));
+    if (id == 0)
+        TRY(sql_int(profile, "SELECT count(*) FROM sqlite_schema", &objects));
     *empty = objects == 0 && id == 0;
     if (*empty)
         return WEFT_OK;

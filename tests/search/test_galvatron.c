@@ -325,6 +325,29 @@ static void answers_when_stopped(void **unused)
         assert_true(answered > count / 15 && silent > count / 15);
 }
 
+/* With as many settings as there are nothing is left out; with fewer, what is found is a plan, no faster, and said to be so. */
+static void looks_at_so_many_settings(void **unused)
+{
+    (void)unused;
+    int cut = 0;
+    for (int i = 0; i < rounds_of(100); i++) {
+        struct lab lab;
+        struct layer_plans all, some;
+        struct arena *arena = arena_new();
+        lab_draw(&lab, (uint64_t)(i + 310000));
+        lab.problem.pp = lab.problem.micro_batches = 0;
+        lab.problem.global_batch = 8;
+        int64_t whole = search(&lab.problem, arena, &all);
+        lab.problem.most_settings = 1;
+        int64_t best = search(&lab.problem, arena, &some);
+        assert_false(all.cut_short);
+        assert_true(some.cut_short && best >= whole && some.settings <= all.settings);
+        cut += best > whole;
+        arena_free(arena);
+    }
+    assert_true(cut > 0);
+}
+
 static double ns_per_sample(const struct layer_plans *plans)
 {
     return (double)plans->data[0].iteration_ns / (double)plans->data[0].global_batch;
@@ -459,11 +482,11 @@ static void equal_runs_are_one(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_all_plans),       cmocka_unit_test(more_is_no_worse),
-        cmocka_unit_test(answers_the_same_again), cmocka_unit_test(answers_when_stopped),
-        cmocka_unit_test(explores_batches),       cmocka_unit_test(adjusts_partitions),
-        cmocka_unit_test(searches_longer_models), cmocka_unit_test(finds_all_plans_of_a_stage),
-        cmocka_unit_test(equal_runs_are_one),
+        cmocka_unit_test(equals_all_plans),           cmocka_unit_test(more_is_no_worse),
+        cmocka_unit_test(answers_the_same_again),     cmocka_unit_test(answers_when_stopped),
+        cmocka_unit_test(looks_at_so_many_settings),  cmocka_unit_test(explores_batches),
+        cmocka_unit_test(adjusts_partitions),         cmocka_unit_test(searches_longer_models),
+        cmocka_unit_test(finds_all_plans_of_a_stage), cmocka_unit_test(equal_runs_are_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,6 +165,25 @@ static void test_stopped_before_any_plan(void **state)
     }
 }
 
+/* The bound of its work is a count of plans; the answer is the best of those, and says so. */
+static void test_work_is_bounded(void **state)
+{
+    (void)state;
+    struct plan_request request = {
+        .model = model, .cluster = cluster, .pins.global_batch = 16, .most_trials = 5};
+    struct planned *planned;
+    assert_int_equal(plan_search(planner_find("megatron"), &request, &planned), WEFT_OK);
+    assert_int_equal(planned->trials.len, 5);
+    assert_false(planned->stopped);
+    assert_non_null(strstr(planned->reasons.data[planned->reasons.len - 1], "bound of work"));
+    planned_free(planned);
+    planned = search_with((struct degrees){.global_batch = 16}, NULL);
+    assert_true(planned->trials.len > 5);
+    for (size_t i = 0; i < planned->reasons.len; i++)
+        assert_null(strstr(planned->reasons.data[i], "bound of work"));
+    planned_free(planned);
+}
+
 static void test_the_nearest_miss_comes_first(void **state)
 {
     (void)state;
@@ -490,6 +509,7 @@ int main(void)
         cmocka_unit_test(test_pins_stay),
         cmocka_unit_test(test_stopped_searches_answer),
         cmocka_unit_test(test_stopped_before_any_plan),
+        cmocka_unit_test(test_work_is_bounded),
         cmocka_unit_test(test_the_nearest_miss_comes_first),
         cmocka_unit_test(test_no_plan_at_all),
         cmocka_unit_test(test_impossible_pins),

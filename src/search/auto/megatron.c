@@ -11,11 +11,14 @@
  *   I2  a larger micro-batch is not tried if a smaller one does not fit even with everything
  *       recomputed: it only makes the activations larger;
  *   I3  where some of it fits, and nothing recomputed does not, the fewest layers that fit are found by bisection
- *       (blocks.c), unless they cannot be faster than the best.
+ *       (blocks.c), unless they cannot be faster than the best;
+ *   I4  no more than MOST_PLANS are simulated, counted and not timed. What ends so is said.
  */
 #include "search/auto/room.h"
 
 enum { MOST_PIECES = 4 };
+/* On 16,384 devices some thousand plans are all that there are. */
+enum { MOST_PLANS = 4096 };
 
 struct megatron_grid {
     const struct plan_request *request;
@@ -29,6 +32,18 @@ struct megatron_grid {
 static bool open_to(int64_t pin, int64_t value)
 {
     return pin == 0 || pin == value;
+}
+
+/* I4 */
+static bool is_spent(const struct megatron_grid *grid)
+{
+    int64_t most = grid->request->most_trials ? grid->request->most_trials : MOST_PLANS;
+    return (int64_t)grid->out->trials.len >= most;
+}
+
+static bool is_over(const struct megatron_grid *grid)
+{
+    return is_spent(grid) || plan_stopped(grid->request);
 }
 
 static void report(struct megatron_grid *grid, const struct trial *trial)
@@ -60,7 +75,7 @@ static weft_status try_recompute(struct megatron_grid *grid, struct degrees degr
     weft_status status = WEFT_OK;
     struct block_times times = {0};
     *fits = false;
-    for (int r = 0; r < grid->levels.len && !*fits && !plan_stopped(grid->request); r++) {
+    for (int r = 0; r < grid->levels.len && !*fits && !is_over(grid); r++) {
         const struct trial *trial;
         degrees.recompute = grid->levels.level[r].recompute;
         degrees.modules = grid->levels.level[r].modules;
@@ -85,7 +100,7 @@ static weft_status try_micro_batches(struct megatron_grid *grid, struct degrees 
     int64_t share = degrees.global_batch / degrees.dp;
     weft_status status = WEFT_OK;
     bool fits = true;
-    for (int64_t b = 1; b <= share && fits && !plan_stopped(grid->request); b *= 2) {
+    for (int64_t b = 1; b <= share && fits && !is_over(grid); b *= 2) {
         if (share % b || !open_to(request->pins.micro_batch, b))
             continue;
         degrees.micro_batch = b;
@@ -128,7 +143,7 @@ static weft_status walk(struct megatron_grid *grid, bool count)
         for (int64_t pp = 1; rest % tp == 0 && pp <= rest / tp; pp++) {
             int64_t dp = rest / tp / pp;
             if (rest / tp % pp || pins->global_batch % dp || !open_to(pins->tp, tp) ||
-                !open_to(pins->pp, pp) || !open_to(pins->dp, dp) || plan_stopped(grid->request))
+                !open_to(pins->pp, pp) || !open_to(pins->dp, dp) || is_over(grid))
                 continue;
             if (count) {
                 grid->progress.all++;
@@ -152,6 +167,12 @@ weft_status megatron_find(const struct plan_request *request, struct planned *ou
     TRY(recompute_levels(request, &grid.levels));
     TRY(walk(&grid, true));
     TRY(walk(&grid, false));
+    if (is_spent(&grid))
+        array_push(out->arena, &out->reasons,
+                   arena_printf(out->arena,
+                                "the search ended at its bound of work, %zu plans: "
+                                "other degrees may take less",
+                                out->trials.len));
     out->stopped = plan_stopped(request);
 done:
     cost_close(grid.cost);

@@ -15,6 +15,8 @@
  *       accumulate gradients.
  *   I3  If a time is known, settings whose bound is more than KNOWN_PERCENT above it are left out,
  *       too: by the time of the operators alone, or by their tables.
+ *   I4  Of a batch no more than MOST_SETTINGS are looked at, and of each PP degree its equal share of them, few micro-batches
+ *       first: counted and not timed, as what each may look at is (best_cuts.c). What ends so is said.
  */
 #include "search/galvatron/layer_search.h"
 
@@ -27,6 +29,8 @@
 #include "search/galvatron/setting_bounds.h"
 #include "search/galvatron/words.h"
 
+/* A batch has 40 divisors, a space a dozen PP degrees; both may have hundreds. */
+enum { MOST_SETTINGS = 4096 };
 enum { NEAR_PERCENT = 5, LEAST_GAIN_PERCENT = 1, KNOWN_PERCENT = 1 };
 
 struct table_setting {
@@ -246,14 +250,22 @@ static bool open_to(int64_t pin, int64_t value)
 static weft_status list_settings(struct driver *d, struct arena *scratch, int64_t batch,
                                  setting_list *out)
 {
+    int64_t most = d->problem->most_settings ? d->problem->most_settings : MOST_SETTINGS;
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < d->pp.len; i++) {
+        int64_t left = ceil_div(most, (int64_t)d->pp.len); /* I4 */
         if (!open_to(d->problem->pp, d->pp.data[i]) || !d->options[i].strategies.len ||
             d->pp.data[i] > d->problem->source->layers)
             continue;
-        for (int64_t m = 1; m <= batch && !stop_now(d->problem->stop); m = divisor_above(batch, m))
-            if (open_to(d->problem->micro_batches, m))
-                TRY(add_setting(d, scratch, i, batch, m, out));
+        for (int64_t m = 1; m <= batch && !stop_now(d->problem->stop);
+             m = divisor_above(batch, m)) {
+            if (!open_to(d->problem->micro_batches, m))
+                continue;
+            d->out->cut_short |= left == 0;
+            if (left-- == 0)
+                break;
+            TRY(add_setting(d, scratch, i, batch, m, out));
+        }
     }
 done:
     return status;

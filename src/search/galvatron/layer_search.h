@@ -92,6 +92,8 @@ struct layer_problem {
     /* How many stages are looked at per setting before Algorithm 2 decides it; 0: a usual
      * number. */
     int64_t most_work;
+    /* How many settings of a batch are looked at, of each PP degree as many; 0: a usual number. */
+    int64_t most_settings;
     const struct stop *stop; /* NULL: never */
     void (*progress)(void *context, int64_t done, int64_t all, int64_t best_ns);
     void *context;
@@ -114,6 +116,7 @@ struct layer_plans {
      * out. */
     int64_t settings;
     bool stopped;
+    bool cut_short; /* at most_settings */
 };
 
 /* WEFT_NO_ANSWER: nothing fits, nothing takes less than known_ns, the search was stopped, or no

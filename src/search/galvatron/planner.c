@@ -38,6 +38,7 @@ struct finder {
     struct progress progress;
     struct stop stop;
     int64_t settings; /* of the search that found nothing */
+    bool cut_short;
     ARRAY(struct layer_plan) judged;
 };
 
@@ -287,6 +288,7 @@ static weft_status search_and_judge(struct finder *f, bool *found)
         status = galvatron_search(f->arena, &f->problem, &plans);
         f->out->candidates += plans.searched;
         f->settings = plans.settings;
+        f->cut_short |= plans.cut_short;
         if (status == WEFT_NO_ANSWER)
             break;
         TRY(status);
@@ -360,6 +362,10 @@ weft_status galvatron_find(const struct plan_request *request, struct planned *o
     status = search_and_judge(&f, &found);
     if (status == WEFT_NO_ANSWER)
         status = request->known_ns ? say_nothing_faster(&f) : find_miss(&f);
+    if (f.cut_short)
+        array_push(out->arena, &out->reasons,
+                   "the search ended at its bound of work: other numbers of micro-batches may take "
+                   "less");
     out->stopped = stop_now(&f.stop);
 done:
     cost_close(f.cost);

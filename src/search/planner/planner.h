@@ -147,6 +147,8 @@ struct plan_request {
     /* Time of a known iteration that fits: a planner may leave out what its bounds prove slower,
      * and may then find nothing; 0: no such time is known. */
     int64_t known_ns;
+    /* How many plans a planner may simulate that has no other bound of its work; 0: a usual number. */
+    int64_t most_trials;
     /* What an experiment changes in one planner's search; that planner's header says what it is. No command of the
      * program sets them; NULL: nothing. */
     const struct aceso_study *aceso_study;

@@ -57,9 +57,10 @@ struct state {
     int64_t buffer;    /* of scores: KEEP_BUFFER */
     /* of the kernel that takes most (cost/own_scratch.h), or of cuBLAS (blas_workspaces.c) */
     int64_t scratch;
-    int64_t late; /* gradients that exist since the backward pass */
-    int64_t step; /* beside all of these, while the optimizer runs */
-    int64_t host; /* in host memory */
+    int64_t late;    /* gradients that exist since the backward pass */
+    int64_t reduced; /* of these, what a stream of its own has summed */
+    int64_t step;    /* beside all of these, while the optimizer runs */
+    int64_t host;    /* in host memory */
 };
 int64_t state_total(const struct state *state); /* from the first slot to the last */
 /* What the optimizer's step finds and takes in addition to that. */

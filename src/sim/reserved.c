@@ -260,8 +260,7 @@ static void step(struct replay *r, const struct state *state, double new_moments
     struct handles moments = {0}, copies = {0};
     if (new_moments > 0)
         take_by_weight(r, new_moments, &moments);
-    bool apart = policy_memory(r->player->plan->policy).own_streams; /* I4 */
-    int64_t beside = apart ? state->step : state_at_step(state);
+    int64_t beside = state_at_step(state) - state->reduced; /* I4 */
     if (beside > 0)
         take_by_weight(r, (double)beside, &copies);
     for (size_t i = 0; i < copies.len; i++)

@@ -102,6 +102,22 @@ static int64_t scratch_bytes(const struct plan *plan, int32_t stage, int64_t pla
     return most;
 }
 
+/* Of gradients that are made late, the share that a stream of its own has summed: with shard 2 and 3 (gathered_spans.c). */
+static double reduced_share(const struct plan *plan, int32_t stage)
+{
+    double all = 0, reduced = 0;
+    if (!policy_memory(plan->policy).own_streams || !plan_makes_gradients_late(plan))
+        return 0;
+    for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
+        for (int64_t k = 0; k < plan->part[part].count; k++) {
+            int64_t instance = plan->part[part].first + k;
+            double late = plan_instance_state(plan, instance).late;
+            all += late;
+            reduced += plan_choice(plan, instance)->shard >= 2 ? late : 0;
+        }
+    return all > 0 ? reduced / all : 0;
+}
+
 int64_t state_total(const struct state *state)
 {
     int64_t bytes = state->stand_ins + state->buffer + state->scratch;
@@ -125,6 +141,7 @@ struct state state_of(struct arena *scratch, const struct plan *plan, int32_t st
                           .buffer = buffer_bytes(plan, stage, place),
                           .scratch = scratch_bytes(plan, stage, place),
                           .late = (int64_t)memory.late,
+                          .reduced = (int64_t)(memory.late * reduced_share(plan, stage)),
                           .step = (int64_t)memory.step,
                           .host = (int64_t)memory.host};
 }

@@ -142,8 +142,41 @@ static void what_is_said_to_fit_fits(void **state)
     assert_true(answers >= rounds);
 }
 
+/* Whole gradients that FSDP's policy frees after a step are there during it, beside what a foreach optimizer takes; shares of
+ * them that a stream of its own has summed are there already. */
+static void late_gradients_are_reserved(void **state)
+{
+    (void)state;
+    struct model *model;
+    struct cluster *cluster;
+    struct arena *scratch = arena_new();
+    assert_int_equal(model_open("gpt3-2.6b", "seq: 64", &model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-a100:1", &cluster), WEFT_OK);
+    for (int shard = 0; shard <= 3; shard++)
+        for (int64_t tp = 1; tp <= 2; tp++) {
+            struct degrees d = {.dp = 8 / tp,
+                                .tp = tp,
+                                .global_batch = 8 / tp,
+                                .shard = shard,
+                                .has_shard = true,
+                                .dtype = DTYPE_FP16,
+                                .has_dtype = true,
+                                .policy = POLICY_FSDP,
+                                .has_policy = true};
+            struct plan *plan;
+            d.software.word[FACT_OPTIMIZER_STEP] = STEP_FOREACH;
+            assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
+            simulated(scratch, plan);
+            plan_free(plan);
+        }
+    cluster_free(cluster);
+    model_free(model);
+    arena_free(scratch);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_said_to_fit_fits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(late_gradients_are_reserved),
+                                       cmocka_unit_test(what_is_said_to_fit_fits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,18 +77,18 @@ static bool only_weights(const struct assembly *a, int32_t part)
 }
 
 /* The micro-batches of a block at one end of a crossing, and of each send between them. */
-struct span {
+struct joined_span {
     int32_t end, each;
 };
 
-static struct span span_of(const struct assembly *a, const struct visit *place, int32_t crossing,
-                           bool backward)
+static struct joined_span span_of(const struct assembly *a, const struct visit *place,
+                                  int32_t crossing, bool backward)
 {
     const struct plan *plan = a->b->plan;
     const struct use *use = &a->b->use[a->b->crossings.data[crossing].use];
     struct crossing_samples n = joint_samples(plan, use->joint, backward);
-    return (struct span){place->slot.micro_batch + pipeline_joins(&a->pipeline, a->stage),
-                         (int32_t)(n.each / plan->step_samples)};
+    return (struct joined_span){place->slot.micro_batch + pipeline_joins(&a->pipeline, a->stage),
+                                (int32_t)(n.each / plan->step_samples)};
 }
 
 static void wait_for_send(struct assembly *a, int32_t task, int32_t device, int32_t *sent)
@@ -107,7 +107,7 @@ void gate_block(struct assembly *a, const struct visit *place, int32_t task, int
     if (place->slot.kind == SLOT_BACKWARD_WEIGHT && !only_weights(a, place->part))
         return;
     for (int32_t i = in->first[place->part]; i < in->first[place->part + 1]; i++) {
-        struct span span = span_of(a, place, in->crossing[i], backward);
+        struct joined_span span = span_of(a, place, in->crossing[i], backward);
         for (int32_t m = place->slot.micro_batch; m < span.end; m += span.each)
             wait_for_send(a, task, device, sent_at(a, backward, in->crossing[i], m));
     }
@@ -176,7 +176,7 @@ void send_crossings(struct assembly *a, const struct visit *place)
     if (place->slot.kind == SLOT_BACKWARD_WEIGHT)
         return;
     for (int32_t i = out->first[place->part]; i < out->first[place->part + 1]; i++) {
-        struct span span = span_of(a, place, out->crossing[i], backward);
+        struct joined_span span = span_of(a, place, out->crossing[i], backward);
         for (int32_t m = place->slot.micro_batch; m < span.end; m += span.each)
             send(a, m, out->crossing[i], backward);
     }

@@ -139,13 +139,13 @@ static const double *tie_of(struct propagation *p, const struct split_options *f
 }
 
 /* One input of the current operator, or its tied weights: where the other one is among the live ones, and what joins them. */
-struct arrival {
+struct incoming {
     int32_t place;
     const double *seconds;
     double share; /* I2 */
 };
 
-static int32_t find_arrivals(struct propagation *p, int64_t instance, struct arrival *out)
+static int32_t find_arrivals(struct propagation *p, int64_t instance, struct incoming *out)
 {
     struct split_options *to = p->options[instance];
     int32_t count = 0;
@@ -153,13 +153,13 @@ static int32_t find_arrivals(struct propagation *p, int64_t instance, struct arr
         int64_t source = p->source[p->input_first[instance] + k];
         for (int32_t place = 0; source >= 0 && place < p->lives; place++)
             if (p->live[place] == source)
-                out[count++] = (struct arrival){place, joint_of(p, p->options[source], to, k),
-                                                is_product(to->op) ? p->products[source] : 1};
+                out[count++] = (struct incoming){place, joint_of(p, p->options[source], to, k),
+                                                 is_product(to->op) ? p->products[source] : 1};
     }
     int64_t owner = plan_weight_owner(p->plan, instance);
     for (int32_t place = 0; owner != instance && place < p->lives; place++)
         if (p->live[place] == owner)
-            out[count++] = (struct arrival){place, tie_of(p, p->options[owner], to), 1};
+            out[count++] = (struct incoming){place, tie_of(p, p->options[owner], to), 1};
     return count;
 }
 
@@ -215,7 +215,7 @@ static struct walk_way extend(const struct walk_way *from, int32_t number,
 static void step(struct propagation *p, int64_t instance)
 {
     struct split_options *o = p->options[instance];
-    struct arrival arrival[MAX_KIND_INPUTS + 1];
+    struct incoming arrival[MAX_KIND_INPUTS + 1];
     int32_t survivor[MOST_LIVE];
     int32_t arrivals = find_arrivals(p, instance, arrival);
     int32_t survivors = find_survivors(p, instance, survivor), count = 0;

@@ -68,8 +68,6 @@ const char *step_name(int kind);
 /* The device of the producer's stage that sends to this one of the consumer's, each numbered from
  * 0. */
 int64_t reshard_sender(const struct reshard *reshard, int64_t receiver);
-/* "reduce_scatter:4 all_gather:2"; "none". */
-const char *reshard_text(struct arena *keep, const struct reshard *reshard);
 
 /* A cache of reshards; not for several threads at once. */
 struct reshards;

@@ -455,15 +455,3 @@ const char *step_name(int kind)
            : kind == STEP_LEAVE ? "leave"
                                 : collective_name((enum collective)kind);
 }
-
-const char *reshard_text(struct arena *keep, const struct reshard *reshard)
-{
-    const char *text = reshard->steps ? "" : "none";
-    for (int32_t i = 0; i < reshard->steps; i++) {
-        const struct reshard_step *step = &reshard->step[i];
-        text = arena_printf(keep, "%s%s%s", text, i ? " " : "", step_name(step->kind));
-        if (step->kind != COLLECTIVE_SEND)
-            text = arena_printf(keep, "%s:%lld", text, (long long)step_members(step));
-    }
-    return text;
-}

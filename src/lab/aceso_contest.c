@@ -303,14 +303,12 @@ done:
     return status;
 }
 
-static weft_status predict(struct arena *keep, struct contest *contest, bool all)
+weft_status contest_predict_run(struct arena *keep, struct contest *contest)
 {
     struct contest_setup setup;
     weft_status status;
     TRY(contest_set_up(keep, contest->family, contest->model, contest->devices, &setup));
     status = predict_run(keep, setup.family, &setup.request, contest);
-    if (!status && all)
-        status = predict_all(keep, setup.family, &setup.request, contest);
     contest_take_down(&setup);
 done:
     return status;
@@ -318,12 +316,14 @@ done:
 
 weft_status contest_predict(struct arena *keep, struct contest *contest)
 {
-    return predict(keep, contest, true);
-}
-
-weft_status contest_predict_run(struct arena *keep, struct contest *contest)
-{
-    return predict(keep, contest, false);
+    struct contest_setup setup;
+    weft_status status;
+    TRY(contest_predict_run(keep, contest));
+    TRY(contest_set_up(keep, contest->family, contest->model, contest->devices, &setup));
+    status = predict_all(keep, setup.family, &setup.request, contest);
+    contest_take_down(&setup);
+done:
+    return status;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

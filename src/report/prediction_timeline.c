@@ -1,5 +1,4 @@
-/* prediction_timeline.c - draws a prediction with characters, in the style of a drawn schedule
- * (schedule/draw.c).
+/* prediction_timeline.c - draws a prediction with characters, one line per stage.
  *
  * With N columns for an iteration of T, column c of a window that begins at the moment f shows what
  * happens in the middle of the column,

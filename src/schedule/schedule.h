@@ -232,9 +232,4 @@ struct order_answer {
 weft_status schedule_find_order(struct arena *keep, const struct order_question *question,
                                 struct order_answer *out);
 
-/* Who does what when, one line of at most `columns` per stage: a forward takes one cell, a backward
- * two, one for input and one for weight gradients; dots are bubbles, an ellipsis is what is cut. */
-weft_status schedule_draw(struct arena *keep, const struct schedule *schedule,
-                          const struct pipeline *pipeline, int columns, char **out);
-
 #endif

@@ -94,20 +94,10 @@ weft_status engine_run(struct arena *keep, const struct engine_graph *graph,
 
 /* ---- why a task started when it did ---------------------------------------------------------- */
 
-enum cause_kind { CAUSE_NONE, CAUSE_STREAM, CAUSE_DEPENDENCY, CAUSE_KIND_COUNT };
-struct cause {
-    enum cause_kind kind;
-    int32_t task; /* the task that ended when this one started; -1: it started at 0 */
-    /* time beyond that of the task alone, because of other flows or of interference */
-    int64_t stretched_ns;
-    int32_t link; /* where flows met, -1: none */
-};
-/* The stream takes precedence over dependencies that end at the same time: these were not waited
- * for. */
-struct cause engine_cause(const struct engine_graph *graph, const struct engine_result *result,
-                          int32_t task);
+/* The task that ended when this one started; -1: it started at 0. The task before it on its stream takes precedence
+ * over dependencies that end at the same time: these were not waited for. */
 int32_t engine_waited_for(const struct engine_graph *graph, const struct engine_result *result,
-                          int32_t task); /* the task of engine_cause */
+                          int32_t task);
 /* Compares by stream, then by place on it (I4). */
 bool engine_comes_first(const struct engine_graph *graph, const struct engine_result *result,
                         int32_t a, int32_t b);
@@ -116,22 +106,5 @@ int32_t engine_critical_path(struct arena *keep, const struct engine_graph *grap
                              const struct engine_result *result, int32_t **tasks);
 /* The time of (2) or (3) when nothing else runs. */
 int64_t engine_alone_ns(const struct engine_graph *graph, int32_t task);
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-struct memory_use {
-    int32_t device;
-    int64_t start_bytes; /* allocated when the task starts */
-    int64_t end_bytes;   /* freed when it ends */
-};
-struct memory_peak {
-    int64_t bytes, at_ns;
-};
-/* The peak of each device and its first moment, above `base_bytes` per device (optional). At one
- * instant, tasks that end free memory before tasks that start allocate it. */
-void engine_memory(struct arena *keep, const struct engine_graph *graph,
-                   const struct engine_result *result, const int64_t *use_first,
-                   const struct memory_use *use, const int64_t *base_bytes,
-                   struct memory_peak **out);
 
 #endif

@@ -40,17 +40,6 @@ int32_t engine_waited_for(const struct engine_graph *graph, const struct engine_
     return before >= 0 ? before : last_dependency(graph, result, task);
 }
 
-struct cause engine_cause(const struct engine_graph *graph, const struct engine_result *result,
-                          int32_t task)
-{
-    int64_t took_ns = result->end_ns[task] - result->start_ns[task];
-    struct cause cause = {CAUSE_NONE, engine_waited_for(graph, result, task),
-                          took_ns - engine_alone_ns(graph, task), result->held_by[task]};
-    if (cause.task >= 0)
-        cause.kind = bound_by_stream(graph, result, task) >= 0 ? CAUSE_STREAM : CAUSE_DEPENDENCY;
-    return cause;
-}
-
 static int32_t last_task(const struct engine_graph *graph, const struct engine_result *result)
 {
     int32_t last = -1;

@@ -76,12 +76,6 @@ struct share *share_new(struct arena *keep, int32_t slots, const double *link_by
     return share;
 }
 
-double share_speed_of(const struct share *share, int32_t slot)
-{
-    int32_t pool = share->slot[slot].pool;
-    return pool >= 0 ? share->channel[pool].speed : share->slot[slot].speed;
-}
-
 /* ---- sums of a link -------------------------------------------------------------------------- */
 
 static int64_t weight_of(const struct incidence_entry *use)

@@ -86,7 +86,5 @@ struct share_news {
 };
 /* Settles what was added, removed or changed since the last call. */
 struct share_news share_solve(struct share *share);
-/* The speed after the last call. */
-double share_speed_of(const struct share *share, int32_t slot);
 
 #endif

@@ -298,6 +298,19 @@ static const struct reshard *reshard_of(struct reshards *reshards, const struct 
                                 : reshard_within(reshards, &to, &from);
 }
 
+/* "reduce_scatter:4 all_gather:2"; "none". */
+static const char *reshard_text(struct arena *keep, const struct reshard *reshard)
+{
+    const char *text = reshard->steps ? "" : "none";
+    for (int32_t i = 0; i < reshard->steps; i++) {
+        const struct reshard_step *step = &reshard->step[i];
+        text = arena_printf(keep, "%s%s%s", text, i ? " " : "", step_name(step->kind));
+        if (step->kind != COLLECTIVE_SEND)
+            text = arena_printf(keep, "%s:%lld", text, (long long)step_members(step));
+    }
+    return text;
+}
+
 static void test_known_cases(void **state)
 {
     (void)state;

@@ -74,25 +74,28 @@ static double nearest8(enum fp8_form form, double x)
     return copysign(best, x);
 }
 
+static const struct fp8_history NO_HISTORY; /* current scaling */
+
 static void test_fp8_is_the_nearest(void **state)
 {
     (void)state;
     enum { COUNT = 4096 };
-    for (int form = 0; form < FP8_FORM_COUNT; form++) {
+    for (int operand = 0; operand < FP8_OPERAND_COUNT; operand++) {
+        enum fp8_form form = FP8_FORM_OF[operand];
         static float x[COUNT], before[COUNT];
         struct rng rng;
-        rng_seed(&rng, (uint64_t)form);
+        rng_seed(&rng, (uint64_t)operand);
         for (int i = 0; i < COUNT; i++)
             x[i] = before[i] = (float)ldexp(rng_uniform(&rng) - 0.5, -(int)rng_below(&rng, 30));
         x[0] = before[0] = 0.875F; /* the largest: halves of steps are met, too */
-        fp8_round((enum fp8_form)form, x, COUNT);
+        fp8_cast(&NO_HISTORY, (enum fp8_operand)operand, x, COUNT);
         float scale = FP8_FORMS[form].limit / 0.875F;
         for (int i = 0; i < COUNT; i++)
-            assert_true(x[i] == (float)nearest8((enum fp8_form)form, scale * before[i]) / scale);
+            assert_true(x[i] == (float)nearest8(form, scale * before[i]) / scale);
     }
     float zeros[2] = {0, 0}, endless[2] = {1, INFINITY};
-    fp8_round(FP8_E4M3, zeros, 2);
-    fp8_round(FP8_E4M3, endless, 2);
+    fp8_cast(&NO_HISTORY, FP8_INPUT, zeros, 2);
+    fp8_cast(&NO_HISTORY, FP8_INPUT, endless, 2);
     assert_true(zeros[0] == 0 && zeros[1] == 0 && !isfinite(endless[1]));
 }
 
@@ -184,7 +187,7 @@ static void cast_all(const struct lab *lab, enum fp8_operand which, const struct
     for (int64_t i = 0; i < count; i++)
         f[i] = (float)x[i];
     if (!lab->history)
-        fp8_round(FP8_FORM_OF[which], f, count);
+        fp8_cast(&NO_HISTORY, which, f, count);
     for (int64_t i = 0; i < count; i++)
         x[i] =
             lab->history ? nearest8(FP8_FORM_OF[which], (float)scale * f[i]) / scale : (double)f[i];

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "schedule/schedule.h"
+#include "schedule_picture.h"
 
 enum { MOST = 8, MAX_PARTS = MOST * MOST, MAX_SLOTS = 3 * MOST * MOST };
 

@@ -19,8 +19,6 @@ struct scenario_task {
     int32_t device[MAX_LIST], devices;
     double slowed, slows; /* of work: its own factors where its device has one; 0: its device's */
     double takes; /* of a flow: the slowdown of work beside it, where flows slow down at all */
-    struct memory_use memory[MAX_LIST];
-    int32_t memories;
 };
 struct scenario {
     int32_t tasks, streams, links, devices;

@@ -2,11 +2,11 @@
  * comment; streams, links, devices and tasks are called by name, tasks also before their line:
  *
  *   link NAME RATE              device NAME SLOWDOWN            stream NAME [DEVICE]
- *   work NAME STREAM DURATION {after TASK} {holds DEVICE TAKEN GIVEN} [slows WORK FLOWS]
+ *   work NAME STREAM DURATION {after TASK} [slows WORK FLOWS]
  *        [= START END]
  *   flow NAME STREAM LATENCY LEAST {over LINK BYTES [times N]} {on DEVICE} {class N} {after TASK}
  *        [= START END]
- *   end NS                      peak DEVICE BYTES NS            path TASK ...
+ *   end NS                      path TASK ...
  *   held TASK LINK              deadlock WORDS ...
  *
  * `held` says which link held a flow below its own pace. Times after = are ns. */
@@ -23,7 +23,6 @@ enum { MAX_WORDS = 48 };
 struct expectation {
     int64_t start_ns[MAX_TASKS], end_ns[MAX_TASKS]; /* -1: nothing expected */
     int64_t end;
-    struct memory_peak peak[MAX_DEVICES];
     int32_t path[MAX_TASKS], path_length;
     int32_t held[MAX_TASKS]; /* -1: nothing expected */
     const char *deadlock;
@@ -95,12 +94,6 @@ static void read_class(struct golden *golden, struct scenario_task *task, char *
     task->priority = atoi(operand[0]);
 }
 
-static void read_holds(struct golden *golden, struct scenario_task *task, char **operand)
-{
-    task->memory[task->memories++] = (struct memory_use){
-        find(golden->devices, operand[0]), read_bytes(operand[1]), read_bytes(operand[2])};
-}
-
 static void read_times(struct golden *golden, struct scenario_task *task, char **operand)
 {
     golden->expect.start_ns[task - golden->scenario.task] = read_ns(operand[0]);
@@ -115,9 +108,9 @@ static void read_factors(struct golden *golden, struct scenario_task *task, char
 }
 
 static const struct option OPTIONS[] = {
-    {"after", 1, read_after},    {"over", 2, read_over},     {"on", 1, read_on},
-    {"class", 1, read_class},    {"holds", 3, read_holds},   {"=", 2, read_times},
-    {"times", 1, read_siblings}, {"slows", 2, read_factors},
+    {"after", 1, read_after},   {"over", 2, read_over}, {"on", 1, read_on},
+    {"class", 1, read_class},   {"=", 2, read_times},   {"times", 1, read_siblings},
+    {"slows", 2, read_factors},
 };
 
 static int read_option(struct golden *golden, struct scenario_task *task, char **word, int words)
@@ -173,13 +166,6 @@ static void read_end(struct golden *golden, char **word, int words)
     golden->expect.end = read_ns(word[1]);
 }
 
-static void read_peak(struct golden *golden, char **word, int words)
-{
-    (void)words;
-    golden->expect.peak[find(golden->devices, word[1])] =
-        (struct memory_peak){read_bytes(word[2]), read_ns(word[3])};
-}
-
 static void read_path(struct golden *golden, char **word, int words)
 {
     for (int i = 1; i < words; i++)
@@ -205,10 +191,9 @@ static const struct {
     int words; /* at least */
     void (*read)(struct golden *golden, char **word, int words);
 } STATEMENTS[] = {
-    {"link", 3, read_link},         {"device", 3, read_device}, {"stream", 2, read_stream},
-    {"work", 4, read_task},         {"flow", 5, read_task},     {"end", 2, read_end},
-    {"peak", 4, read_peak},         {"path", 2, read_path},     {"held", 3, read_held},
-    {"deadlock", 2, read_deadlock},
+    {"link", 3, read_link}, {"device", 3, read_device}, {"stream", 2, read_stream},
+    {"work", 4, read_task}, {"flow", 5, read_task},     {"end", 2, read_end},
+    {"path", 2, read_path}, {"held", 3, read_held},     {"deadlock", 2, read_deadlock},
 };
 
 static void read_statement(struct golden *golden, char **word, int words)

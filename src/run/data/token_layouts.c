@@ -1,4 +1,4 @@
-/* token_layouts.c - the headers of token files (tokens.h), and writing one. */
+/* token_layouts.c - the headers of token files (tokens.h). */
 #include <string.h>
 
 #include "run/data/tokens.h"
@@ -40,47 +40,6 @@ weft_status token_header_parse(const char *path, const uint8_t *data, size_t byt
     *out = (struct token_layout){header.width == 2 ? WIDTH_U16 : WIDTH_U32, sizeof header,
                                  (int64_t)header.tokens};
     return WEFT_OK;
-}
-
-static void pack(const int32_t *tokens, int64_t count, uint32_t width, uint8_t *out)
-{
-    for (int64_t i = 0; i < count; i++)
-        memcpy(out + i * width, &tokens[i], width);
-}
-
-static weft_status write_tokens(struct sink *sink, const int32_t *tokens, int64_t count,
-                                uint32_t width)
-{
-    enum { AT_ONCE = 4096 };
-    weft_status status = WEFT_OK;
-    uint8_t packed[AT_ONCE * sizeof(int32_t)];
-    for (int64_t first = 0; first < count; first += AT_ONCE) {
-        int64_t now = count - first < AT_ONCE ? count - first : AT_ONCE;
-        pack(tokens + first, now, width, packed);
-        TRY(sink_write(sink, packed, (size_t)now * width));
-    }
-done:
-    return status;
-}
-
-weft_status token_file_write(const struct disk *disk, const char *path, const int32_t *tokens,
-                             int64_t count, int64_t vocabulary)
-{
-    weft_status status;
-    struct sink sink = {.file = -1};
-    struct written written;
-    struct token_header header = {.version = TOKEN_FILE_VERSION,
-                                  .width = vocabulary > 0 && vocabulary <= 1 << 16 ? 2 : 4,
-                                  .tokens = (uint64_t)count,
-                                  .vocabulary = (uint64_t)vocabulary};
-    memcpy(header.magic, MAGIC, sizeof MAGIC);
-    TRY(sink_open(disk, path, &sink));
-    TRY(sink_write(&sink, &header, sizeof header));
-    TRY(write_tokens(&sink, tokens, count, header.width));
-    TRY(sink_finish(&sink, &written));
-done:
-    sink_drop(&sink);
-    return status;
 }
 
 /* ---- Megatron-LM's index (megatron/core/datasets/indexed_dataset.py) ------------------------- */

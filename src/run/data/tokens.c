@@ -197,11 +197,6 @@ void token_source_close(struct token_source *source)
     arena_free(source->arena);
 }
 
-enum token_format token_source_format(const struct token_source *source)
-{
-    return source->format;
-}
-
 int64_t token_source_length(const struct token_source *source)
 {
     return source->layout.tokens;

@@ -42,15 +42,10 @@ struct token_source; /* may be read by several threads at once */
 weft_status token_source_open(const char *path, const struct token_options *options,
                               struct token_source **out);
 void token_source_close(struct token_source *source);
-enum token_format token_source_format(const struct token_source *source); /* never AUTO */
 int64_t token_source_length(const struct token_source *source);
 /* Tokens first .. first + count - 1. */
 weft_status token_source_read(const struct token_source *source, int64_t first, int64_t count,
                               int32_t *out);
-
-/* A file of format weft; 2 bytes per token where the vocabulary allows, else 4. */
-weft_status token_file_write(const struct disk *disk, const char *path, const int32_t *tokens,
-                             int64_t count, int64_t vocabulary);
 
 /* ---- what a file says of itself, from memory ------------------------------------------------- */
 

@@ -43,11 +43,6 @@ static void round_all(enum fp8_form form, float scale, float *x, int64_t count)
         x[i] = isfinite(scale * x[i]) ? nearest(&FP8_FORMS[form], scale * x[i]) / scale : NAN;
 }
 
-void fp8_round(enum fp8_form form, float *x, int64_t count)
-{
-    round_all(form, scale_of(form, largest(x, count)), x, count);
-}
-
 /* (2): the most of the steps before. */
 static float remembered(const struct fp8_history *history, enum fp8_operand operand)
 {

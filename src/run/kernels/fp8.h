@@ -47,7 +47,6 @@ struct fp8_history {
 };
 
 /* x as it is after the cast and back, x8 / s, by (1), or by (2) where there is a history, which remembers x. */
-void fp8_round(enum fp8_form form, float *x, int64_t count);
 void fp8_cast(const struct fp8_history *history, enum fp8_operand operand, float *x, int64_t count);
 
 #endif

@@ -1,4 +1,4 @@
-/* draw.c - a schedule as a picture of text.
+/* schedule_picture.h - a schedule as a picture of text, as docs/reference/schedules.md has one of each.
  *
  * A cell is as wide as the longest label and a space; slot i of a stage begins in column
  *   prefix + start_i * cell                                                                     (1)
@@ -7,6 +7,9 @@
  *   I1  No line is wider than what the caller gave, in terminal columns; a line that would be ends
  *       in an ellipsis.
  */
+#ifndef SCHEDULE_PICTURE_H
+#define SCHEDULE_PICTURE_H
+
 #include <stdio.h>
 #include <string.h>
 
@@ -81,8 +84,10 @@ static size_t widest_label(const struct pipeline *pipeline)
     return strlen(slot_label(last, pipeline).s);
 }
 
-weft_status schedule_draw(struct arena *keep, const struct schedule *schedule,
-                          const struct pipeline *pipeline, int columns, char **out)
+/* Who does what when, one line of at most `columns` per stage: a forward takes one cell, a backward
+ * two, one for input and one for weight gradients; dots are bubbles, an ellipsis is what is cut. */
+static weft_status schedule_draw(struct arena *keep, const struct schedule *schedule,
+                                 const struct pipeline *pipeline, int columns, char **out)
 {
     struct arena *scratch = arena_new();
     struct played played;
@@ -104,3 +109,5 @@ done:
     arena_free(scratch);
     return status;
 }
+
+#endif

@@ -352,6 +352,24 @@ static void lies_between_balanced_partitions(void **unused)
     close_problem(&o);
 }
 
+/* With a number of costs the search ends once it has asked for them, and the count says so; without one it asks for more. */
+static void ends_after_so_many_costs(void **unused)
+{
+    (void)unused;
+    struct opened whole = open_problem("bert-huge-32", "layers: 4", "titan-rtx:1", 0);
+    struct opened few = open_problem("bert-huge-32", "layers: 4", "titan-rtx:1", 0);
+    struct layer_plans plans;
+    search(&whole.problem, whole.arena, &plans);
+    int64_t all = *whole.problem.source->asked, settings = plans.settings;
+    assert_false(layer_search_spent(&whole.problem));
+    few.problem.most_asked = all / 4;
+    search(&few.problem, few.arena, &plans);
+    assert_true(layer_search_spent(&few.problem));
+    assert_true(*few.problem.source->asked < all && plans.settings < settings);
+    close_problem(&whole);
+    close_problem(&few);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +379,7 @@ int main(void)
         cmocka_unit_test(tiny_models_equal_all_plans),
         cmocka_unit_test(is_near_the_simulation),
         cmocka_unit_test(bmw_is_the_best_space),
+        cmocka_unit_test(ends_after_so_many_costs),
         cmocka_unit_test(lies_between_balanced_partitions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -214,6 +214,7 @@ weft_status layer_roughly(void *context, const struct layer_question *q, int32_t
     TRY(allowed_row(c, q, strategy, &row));
     if (!row)
         goto done;
+    c->asked++;
     TRY(whole_cost(c, q, kind, row, &whole));
     *out = (struct layer_cost){
         .steady_ns = steady_at_least(c, q, kind, row, &whole),

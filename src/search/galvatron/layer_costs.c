@@ -191,6 +191,7 @@ static weft_status layer(void *context, const struct layer_question *q, int32_t 
     if (!row)
         goto done;
     struct run_question question = run_question(q, own->first, own->last, row);
+    c->asked++;
     TRY(estimate_run(c->estimator, &question, &estimate));
     if (own->has_tied_user && q->stages > 1)
         TRY(add_tied(c, q, row, &estimate));
@@ -258,6 +259,7 @@ static void open_source(struct layer_costs *c)
     find_kinds(c, short_walk, &c->shortened);
     place_kinds(c, tables_tied(c->estimator->tables));
     c->source = (struct layer_source){.layers = c->whole.layers,
+                                      .asked = &c->asked,
                                       .kinds = (int32_t)c->kinds.len,
                                       .kind = c->whole.kind,
                                       .boundary = find_boundaries(c),

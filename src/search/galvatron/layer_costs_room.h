@@ -29,6 +29,7 @@ struct layer_costs {
     struct estimator *estimator;
     struct strategy_rows *rows;
     struct layer_source source;
+    int64_t asked; /* costs and bounds of layers that were found */
     struct layer_walk whole, shortened;
     ARRAY(struct layer_kind) kinds;
     struct hash_map operators_of; /* numbers in `operators`, by what they depend on (I3) */

@@ -242,6 +242,17 @@ done:
     return status;
 }
 
+bool layer_search_spent(const struct layer_problem *problem)
+{
+    const int64_t *asked = problem->source->asked;
+    return problem->most_asked && asked && *asked > problem->most_asked;
+}
+
+static bool is_over(const struct layer_problem *problem)
+{
+    return stop_now(problem->stop) || layer_search_spent(problem);
+}
+
 static bool open_to(int64_t pin, int64_t value)
 {
     return pin == 0 || pin == value;
@@ -257,8 +268,7 @@ static weft_status list_settings(struct driver *d, struct arena *scratch, int64_
         if (!open_to(d->problem->pp, d->pp.data[i]) || !d->options[i].strategies.len ||
             d->pp.data[i] > d->problem->source->layers)
             continue;
-        for (int64_t m = 1; m <= batch && !stop_now(d->problem->stop);
-             m = divisor_above(batch, m)) {
+        for (int64_t m = 1; m <= batch && !is_over(d->problem); m = divisor_above(batch, m)) {
             if (!open_to(d->problem->micro_batches, m))
                 continue;
             d->out->cut_short |= left == 0;
@@ -291,7 +301,7 @@ static weft_status search_batch(struct driver *d, int64_t batch)
     TRY(list_settings(d, scratch, batch, &settings));
     if (settings.len)
         qsort(settings.data, settings.len, sizeof *settings.data, lower_bound_first);
-    for (size_t i = 0; i < settings.len && !stop_now(d->problem->stop); i++) {
+    for (size_t i = 0; i < settings.len && !is_over(d->problem); i++) {
         TRY(search_setting(d, &settings.data[i]));
         d->done++;
         report(d, batch);

@@ -52,6 +52,8 @@ struct layer_source {
      * are layers. */
     const bool *around;
     void *context;
+    const int64_t
+        *asked; /* how many costs and bounds of layers were found so far; NULL: nobody counts */
     /* Questions about stages of the same place have the same answers; NULL: each stage has its
      * own. */
     int32_t (*place)(void *context, const struct layer_question *question);
@@ -94,6 +96,8 @@ struct layer_problem {
     int64_t most_work;
     /* How many settings of a batch are looked at, of each PP degree as many; 0: a usual number. */
     int64_t most_settings;
+    int64_t
+        most_asked; /* no further setting is begun after so many costs of layers; 0: any number */
     const struct stop *stop; /* NULL: never */
     void (*progress)(void *context, int64_t done, int64_t all, int64_t best_ns);
     void *context;
@@ -123,5 +127,7 @@ struct layer_plans {
  * setting is possible with any limit; the message says which. */
 weft_status galvatron_search(struct arena *keep, const struct layer_problem *problem,
                              struct layer_plans *out);
+/* Whether so many costs were asked that no further setting is begun. */
+bool layer_search_spent(const struct layer_problem *problem);
 
 #endif

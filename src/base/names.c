@@ -54,23 +54,21 @@ static int distance(const char *a, const char *b)
     return d[n][m];
 }
 
-/* The one word that begins as this one and goes on; NULL if there is none, or several. */
-static const char *sole_longer(const char *word, const char *const *words, size_t count)
+/* The shortest word that begins as this one and goes on, the first of several; NULL if there is none. */
+static const char *shortest_longer(const char *word, const char *const *words, size_t count)
 {
     const char *found = NULL;
     for (size_t i = 0; *word && i < count; i++) {
-        if (strncasecmp(words[i], word, strlen(word)) != 0)
-            continue;
-        if (found)
-            return NULL;
-        found = words[i];
+        bool begins = strncasecmp(words[i], word, strlen(word)) == 0;
+        if (begins && (!found || strlen(words[i]) < strlen(found)))
+            found = words[i];
     }
     return found;
 }
 
 const char *nearest_word(const char *word, const char *const *words, size_t count)
 {
-    const char *best = sole_longer(word, words, count);
+    const char *best = shortest_longer(word, words, count);
     if (best)
         return best;
     int length = (int)strlen(word);

@@ -55,18 +55,30 @@ static void walk(struct plan *plan, int32_t module, int64_t copy)
     }
 }
 
-static weft_status unroll(struct plan *plan)
+static double instances_of(const struct model *model)
 {
     double instances = 0;
-    for (int32_t i = 0; i < plan->model->ops; i++) {
+    for (int32_t i = 0; i < model->ops; i++) {
         double copies = 1;
-        for (int32_t m = plan->model->op[i].module; m >= 0; m = plan->model->module[m].parent)
-            copies *= (double)plan->model->module[m].repeat;
+        for (int32_t m = model->op[i].module; m >= 0; m = model->module[m].parent)
+            copies *= (double)model->module[m].repeat;
         instances += copies;
     }
-    if (instances > limit_of(LIMIT_OPERATORS))
-        return over_limit(LIMIT_OPERATORS, instances);
-    size_t count = (size_t)instances;
+    return instances;
+}
+
+weft_status plan_check_size(const struct model *model)
+{
+    double instances = instances_of(model);
+    return instances > limit_of(LIMIT_OPERATORS) ? over_limit(LIMIT_OPERATORS, instances) : WEFT_OK;
+}
+
+static weft_status unroll(struct plan *plan)
+{
+    weft_status status = plan_check_size(plan->model);
+    if (status)
+        return status;
+    size_t count = (size_t)instances_of(plan->model);
     plan->instance = ARENA_ARRAY(plan->arena, struct instance, count);
     plan->ends_layer = ARENA_ARRAY(plan->arena, bool, count);
     plan->choice_of = ARENA_ARRAY(plan->arena, uint16_t, count);

@@ -224,6 +224,8 @@ const uint8_t *plan_reruns(struct arena *keep, const struct plan *plan);
 
 /* ---- primitives: how the library and the plan file change a plan ----------------------------- */
 
+/* That a plan may have as many operators as the model has (base/limits.h). */
+weft_status plan_check_size(const struct model *model);
 /* An empty plan: one stage of all devices, everything copied, one micro-batch of one sample. */
 weft_status plan_new(const struct model *model, const struct cluster *cluster, struct plan **out);
 /* Cuts the walk into stages * pieces parts whose `weights` (NULL: FLOPs) are as even as possible,

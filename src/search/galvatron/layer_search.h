@@ -52,8 +52,8 @@ struct layer_source {
      * are layers. */
     const bool *around;
     void *context;
-    const int64_t
-        *asked; /* how many costs and bounds of layers were found so far; NULL: nobody counts */
+    /* How many costs and bounds of layers were found so far; NULL: nobody counts. */
+    const int64_t *asked;
     /* Questions about stages of the same place have the same answers; NULL: each stage has its
      * own. */
     int32_t (*place)(void *context, const struct layer_question *question);
@@ -96,8 +96,8 @@ struct layer_problem {
     int64_t most_work;
     /* How many settings of a batch are looked at, of each PP degree as many; 0: a usual number. */
     int64_t most_settings;
-    int64_t
-        most_asked; /* no further setting is begun after so many costs of layers; 0: any number */
+    /* No further setting is begun after so many costs of layers; 0: any number. */
+    int64_t most_asked;
     const struct stop *stop; /* NULL: never */
     void (*progress)(void *context, int64_t done, int64_t all, int64_t best_ns);
     void *context;

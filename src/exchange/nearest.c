@@ -29,8 +29,9 @@ static void free_shard(struct degrees *d)
 }
 static void free_schedule(struct degrees *d)
 {
-    d->pieces = d->segments = 0;
+    d->pieces = d->segments = d->group = d->defer_head = 0;
     d->schedule = NULL;
+    d->listed = NULL;
 }
 static void free_degrees(struct degrees *d)
 {

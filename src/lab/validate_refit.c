@@ -242,8 +242,13 @@ static void add_line(struct table *table, const char *name, const struct refit_s
     table_cell(table, "%.1f", sum->shipped * 100 / (double)sum->runs);
     for (int w = 0; w < WITHOUT_COUNT; w++) {
         double known = (double)sum->known[w];
-        table_cell(table, sum->known[w] ? "%.1f" : "", sum->error[w] * 100 / known);
-        table_cell(table, sum->known[w] ? "%+.1f" : "", sum->bias[w] * 100 / known);
+        if (sum->known[w]) {
+            table_cell(table, "%.1f", sum->error[w] * 100 / known);
+            table_cell(table, "%+.1f", sum->bias[w] * 100 / known);
+        } else {
+            table_cell(table, "%s", "");
+            table_cell(table, "%s", "");
+        }
     }
 }
 

@@ -30,18 +30,18 @@ struct staged_transfer {
     struct staged_transfer *next;
     struct host_room *from, *to; /* copies; NULL: it has none */
     int64_t arrives;             /* bytes of `to` */
-    struct device_event *left,
-        *vacant;  /* its copy is complete; what it fills is nobody's any more */
-    bool started; /* by the inner transport */
+    struct device_event *left;   /* its copy is complete */
+    struct device_event *vacant; /* what it fills is nobody's any more */
+    bool started;                /* by the inner transport */
 };
 
 struct staged {
     struct transport base;
     struct transport *inner;
     const struct compute_device *device;
-    struct device_stream *stream, *leaving,
-        *arriving;    /* the rank's own; copies to the host, and back */
-    int32_t *members; /* by group */
+    struct device_stream *stream;             /* the rank's own */
+    struct device_stream *leaving, *arriving; /* copies to the host, and back */
+    int32_t *members;                         /* by group */
     int32_t groups;
     struct host_room *spare[SIZES];
     struct staged_transfer *first; /* of those on their way, in the order of I3 */

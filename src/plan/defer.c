@@ -94,11 +94,7 @@ weft_status plan_defer_head(struct plan *plan, int64_t count)
         return WEFT_OK;
     TRY(check_deferral(plan, row));
     TRY(schedule_check(row, &pipeline));
-    struct slot_lists *lists = ARENA_NEW(plan->arena, struct slot_lists);
-    *lists = (struct slot_lists){pipeline,
-                                 ARENA_ARRAY(plan->arena, struct slots, (size_t)pipeline.stages)};
-    for (int32_t s = 0; s < pipeline.stages; s++)
-        schedule_order(row, &pipeline, s, plan->arena, &lists->stage[s]);
+    struct slot_lists *lists = schedule_lists(plan->arena, row, &pipeline);
     defer_slots(plan->arena, &pipeline, count, &lists->stage[pipeline.stages - 1]);
     TRY(schedule_of_lists(plan->arena, row->name, row->name, lists, false, &made));
     plan->listed = made;

@@ -203,6 +203,17 @@ static bool any_split(const struct slot_lists *lists)
     return false;
 }
 
+struct slot_lists *schedule_lists(struct arena *keep, const struct schedule *schedule,
+                                  const struct pipeline *pipeline)
+{
+    struct slot_lists *lists = ARENA_NEW(keep, struct slot_lists);
+    *lists =
+        (struct slot_lists){*pipeline, ARENA_ARRAY(keep, struct slots, (size_t)pipeline->stages)};
+    for (int32_t s = 0; s < pipeline->stages; s++)
+        schedule_order(schedule, pipeline, s, keep, &lists->stage[s]);
+    return lists;
+}
+
 weft_status schedule_of_lists(struct arena *keep, const char *name, const char *file,
                               const struct slot_lists *lists, bool zigzag, struct schedule **out)
 {

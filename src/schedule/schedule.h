@@ -157,6 +157,8 @@ extern const char *const SCHEDULE_PLACEMENTS[]; /* by `zigzag`, and NULL */
 weft_status schedule_check(const struct schedule *schedule, const struct pipeline *pipeline);
 void schedule_order(const struct schedule *schedule, const struct pipeline *pipeline, int32_t stage,
                     struct arena *keep, struct slots *out);
+struct slot_lists *schedule_lists(struct arena *keep, const struct schedule *schedule,
+                                  const struct pipeline *pipeline); /* of all stages */
 int64_t schedule_in_flight(const struct schedule *schedule, const struct pipeline *pipeline,
                            int32_t stage);
 /* Micro-batches after which a schedule repeats itself: its group, or as many as there are stages. */

@@ -330,27 +330,15 @@ done:
     return status;
 }
 
-static bool knows(const struct target *target, const char *schedule)
-{
-    for (const char *const *name = target->can.schedules; name && *name; name++)
-        if (strcmp(*name, schedule) == 0)
-            return true;
-    return !target->can.schedules;
-}
-
 /* A row's order as lists of the same name; NULL: pairs that are executed as one, pieces that change halves, and gradients that go
  * when segments end are more than lists say. */
 static const struct schedule *lists_of(struct arena *keep, const struct schedule *row,
                                        const struct pipeline *pipeline)
 {
-    struct slot_lists *lists = ARENA_NEW(keep, struct slot_lists);
     struct schedule *out = NULL;
     if (row->passes == ORDER_PAIRED || row->both_ways || row->segmented)
         return NULL;
-    *lists =
-        (struct slot_lists){*pipeline, ARENA_ARRAY(keep, struct slots, (size_t)pipeline->stages)};
-    for (int32_t s = 0; s < pipeline->stages; s++)
-        schedule_order(row, pipeline, s, keep, &lists->stage[s]);
+    const struct slot_lists *lists = schedule_lists(keep, row, pipeline);
     return schedule_of_lists(keep, row->name, row->name, lists, row->zigzag, &out) ? NULL : out;
 }
 
@@ -362,7 +350,7 @@ static const struct schedule *listed_for(struct arena *keep, const struct target
     const struct schedule *row = plan_row(plan);
     double slots = (double)pipeline.micro_batches * pipeline.stages * pipeline.pieces;
     if (!target->can.orders || plan->listed || plan->stages == 1 ||
-        slots > limit_of(LIMIT_LISTED_SLOTS) || knows(target, plan->schedule) ||
+        slots > limit_of(LIMIT_LISTED_SLOTS) || knows_schedule(target, plan->schedule) ||
         schedule_check(row, &pipeline) != WEFT_OK)
         return plan_own_order(plan);
     return lists_of(keep, row, &pipeline);

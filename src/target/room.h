@@ -67,6 +67,7 @@ static inline const char *framework(const struct numbers *n)
     return n->target->framework;
 }
 enum dtype dtype_of(const struct numbers *n);
+bool knows_schedule(const struct target *target, const char *schedule); /* by its name */
 
 /* The degrees whose plan is most like this one; the differences are those of choices (recognise.c). */
 weft_status recognise_plan(struct arena *keep, const struct plan *plan, struct recognised *out);

@@ -93,10 +93,15 @@ static bool broken_cp_kind(const struct numbers *n)
 }
 static const char *text_cp_kind(struct arena *keep, const struct numbers *n)
 {
-    bool sinks = cp_kinds(n) == can(n)->sink_cp;
+    unsigned kinds = cp_kinds(n);
+    const char *words = NULL;
+    for (enum cp_kind kind = CP_RING; kind < CP_KIND_COUNT; kind++)
+        if (kinds >> kind & 1)
+            words = words ? arena_printf(keep, "%s or %s", words, cp_kind_name(kind))
+                          : cp_kind_name(kind);
     return arena_printf(keep, "cp %lld by %s: %s has attention with %s only by %s",
                         (long long)n->d->cp, cp_kind_name(kind_of_cp(n)), framework(n),
-                        sinks ? "sinks" : "windows", sinks ? "a2a" : "gather or a2a");
+                        kinds == can(n)->sink_cp ? "sinks" : "windows", words);
 }
 
 /* Whether so many devices of cp can each take key/value heads of their own, of those that a device of tp has. */
@@ -112,7 +117,8 @@ static bool takes_whole_heads(const struct numbers *n, int64_t devices)
 }
 static bool broken_shared_heads(const struct numbers *n)
 {
-    return can(n)->whole_heads && !takes_whole_heads(n, cp_heads_of(n->d, n->model));
+    return n->d->cp > 1 && can(n)->whole_heads &&
+           !takes_whole_heads(n, cp_heads_of(n->d, n->model));
 }
 static const char *text_shared_heads(struct arena *keep, const struct numbers *n)
 {

@@ -6,16 +6,20 @@
 
 /* ---- order and state ------------------------------------------------------------------------- */
 
+bool knows_schedule(const struct target *target, const char *schedule)
+{
+    for (const char *const *name = target->can.schedules; name && *name; name++)
+        if (strcmp(*name, schedule) == 0)
+            return true;
+    return !target->can.schedules;
+}
 static bool broken_schedule(const struct numbers *n)
 {
     if (!can(n)->schedules || !n->d->schedule)
         return false;
     if (n->d->listed)
         return !can(n)->orders || (n->d->listed->lists->pipeline.joins && !can(n)->joins);
-    for (const char *const *name = can(n)->schedules; *name; name++)
-        if (strcmp(*name, n->d->schedule) == 0)
-            return false;
-    return true;
+    return !knows_schedule(n->target, n->d->schedule);
 }
 static const char *text_schedule(struct arena *keep, const struct numbers *n)
 {

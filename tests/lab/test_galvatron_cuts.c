@@ -12,6 +12,7 @@
 #include "lab/published_searches.h"
 #include "layer_plans_naive.h"
 #include "search/galvatron/partition.h"
+#include "strategy_word.h"
 
 enum { MOST_LAYERS = 6, MOST_KINDS = 3 };
 
@@ -28,19 +29,11 @@ static struct rng dice_for(const struct dice *dice, const int64_t *words, size_t
     return rng;
 }
 
-static int64_t words_of(const struct strategy *s)
-{
-    int64_t word = s->shard * 4 + s->recompute * 2 + s->sequence;
-    for (int32_t i = 0; i < s->levels; i++)
-        word = word * 64 + (int64_t)s->level[i].way * 8 + s->level[i].degree;
-    return word;
-}
-
 /* What is done once costs as much as several micro-batches. */
 static weft_status dice_layer(void *context, const struct layer_question *q, int32_t kind,
                               const struct strategy *strategy, struct layer_cost *out)
 {
-    int64_t words[] = {1, q->stage, kind, words_of(strategy)};
+    int64_t words[] = {1, q->stage, kind, strategy_word(strategy)};
     struct rng rng = dice_for(context, words, sizeof words);
     *out = (struct layer_cost){.steady_ns = 100000 + rng_below(&rng, 100000),
                                .once_ns = rng_below(&rng, 1000000),
@@ -54,9 +47,9 @@ static weft_status dice_reshard(void *context, const struct layer_question *q, i
                                 const struct strategy *before, const struct strategy *after,
                                 int64_t *ns)
 {
-    int64_t words[] = {2, q->stage, boundary, words_of(before), words_of(after)};
+    int64_t words[] = {2, q->stage, boundary, strategy_word(before), strategy_word(after)};
     struct rng rng = dice_for(context, words, sizeof words);
-    *ns = words_of(before) == words_of(after) ? 0 : rng_below(&rng, 50000);
+    *ns = strategy_word(before) == strategy_word(after) ? 0 : rng_below(&rng, 50000);
     return WEFT_OK;
 }
 

@@ -13,6 +13,7 @@
 #include "rounds.h"
 #include "search/galvatron/best_cuts.h"
 #include "search/galvatron/stage_front.h"
+#include "strategy_word.h"
 
 enum { LAB_LAYERS = 5, LAB_KINDS = 3, LAB_BOUNDARIES = 2 };
 
@@ -39,20 +40,12 @@ static struct rng dice_for(const struct lab *lab, const int64_t *words, size_t c
     return rng;
 }
 
-static int64_t words_of(const struct strategy *s)
-{
-    int64_t word = s->shard * 4 + s->recompute * 2 + s->sequence;
-    for (int32_t i = 0; i < s->levels; i++)
-        word = word * 64 + (int64_t)s->level[i].way * 8 + s->level[i].degree;
-    return word;
-}
-
 /* Strategies of one layout reshard alike. */
 static int64_t layout_words(const struct strategy *strategy)
 {
     struct strategy plain = *strategy;
     plain.recompute = false;
-    return words_of(&plain);
+    return strategy_word(&plain);
 }
 
 static int32_t lab_layout(void *context, const struct strategy *strategy)
@@ -76,7 +69,8 @@ static weft_status lab_layer(void *context, const struct layer_question *q, int3
                              const struct strategy *strategy, struct layer_cost *out)
 {
     struct lab *lab = context;
-    int64_t words[] = {1, q->stages, place_of(lab, q), q->step_samples, kind, words_of(strategy)};
+    int64_t words[] = {
+        1, q->stages, place_of(lab, q), q->step_samples, kind, strategy_word(strategy)};
     struct rng rng = dice_for(lab, words, COUNT_OF(words));
     int64_t samples = q->step_samples;
     *out = (struct layer_cost){.steady_ns = samples * (1 + rng_below(&rng, 12)),

@@ -264,6 +264,11 @@ static void torchtitan_in_few_words(void **state)
                    "do not divide the 8 devices");
     expect_refused("torchtitan", LLAMA "[parallelism]\ndata_parallel_shard_degree = 2\n", NULL,
                    "1 replicas of 2 shares are not the 8 left");
+    expect_refused("torchtitan",
+                   LLAMA "[training]\nmax_context_length = 8192\n"
+                         "num_tokens_per_microbatch_per_dp_rank = 4096\n"
+                         "num_tokens_per_train_step = 65536\n",
+                   NULL, "a pass has 0 samples, an iteration 8");
 }
 
 static void sequences_are_as_long_as_said(void **state)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -193,6 +194,25 @@ static void test_askers_are_counted(void **state)
 }
 
 /* ---- medians by hand ------------------------------------------------------------------------- */
+
+/* Kernels are timed in seconds of their thread, all else in seconds that pass. */
+static double seconds_of(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void test_clocks_are_in_seconds(void **state)
+{
+    (void)state;
+    struct measure_options o = measure_defaults();
+    double thread_s = seconds_of(CLOCK_THREAD_CPUTIME_ID), wall_s = seconds_of(CLOCK_MONOTONIC);
+    double kernel_s = o.kernel_seconds(o.context), passed_s = o.wall_seconds(o.context);
+    assert_true(thread_s <= kernel_s + 1e-9 &&
+                kernel_s <= seconds_of(CLOCK_THREAD_CPUTIME_ID) + 1e-9);
+    assert_true(wall_s <= passed_s + 1e-9 && passed_s <= seconds_of(CLOCK_MONOTONIC) + 1e-9);
+}
 
 static void test_spread(void **state)
 {
@@ -790,6 +810,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_asks_are_what_is_simulated),
         cmocka_unit_test(test_askers_are_counted),
+        cmocka_unit_test(test_clocks_are_in_seconds),
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_ranks_beside),
         cmocka_unit_test(test_median_is_stored),

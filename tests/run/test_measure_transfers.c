@@ -42,6 +42,22 @@ static struct measure_options transfer_options(const char *db)
     return o;
 }
 
+/* However far samples lie apart, there are no more of them than is said. */
+static void test_no_more_than_most(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    struct measure_options o = transfer_options(in_folder("most.sqlite"));
+    struct measured_transfers out;
+    o.precision = 0;
+    o.most_s = 1e9;
+    assert_int_equal(measure_thread_transfers(2, &o, 1 << 10, arena, &out), WEFT_OK);
+    assert_true(out.len > 0);
+    for (size_t i = 0; i < out.len; i++)
+        assert_true(out.data[i].samples <= o.most && out.data[i].disturbed <= o.most);
+    arena_free(arena);
+}
+
 /* 3 ranks: groups of 2 (five kinds) and 3 (four, without sends), of 1, 4, 16 and 64 KiB. What is
  * trusted is stored, and is not measured again. */
 static void test_transfers(void **state)
@@ -157,6 +173,7 @@ static void test_untrusted_transfers_make_no_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_more_than_most),
         cmocka_unit_test(test_transfers),
         cmocka_unit_test(test_stopped_transfers),
         cmocka_unit_test(test_transfers_refuse_broken_databases),

@@ -385,6 +385,25 @@ static void sums_are_those_of_all_groups(void **state)
     }
 }
 
+/* Groups of 3 on nodes of 8: some lie across two nodes, and the next one lies where a group of another node did, which is
+ * looked up. What the one before it used of the network is none of its own. */
+static void groups_after_one_across_nodes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CLUSTERS); i++) {
+        struct lab lab;
+        static struct exchange all[MAX_EXCHANGES];
+        int32_t count;
+        lab_open(&lab, CLUSTERS[i]);
+        add_digit(&lab, COLLECTIVE_ALL_REDUCE, 0, cluster_devices(lab.cluster) / 3 * 3, 1, 3,
+                  64 * MIB);
+        struct flows flows = unfolded(&lab, all, &count);
+        for (int32_t f = 0; f < count; f++)
+            check_group_flow(&lab, &flows, f, &all[f]);
+        lab_close(&lab);
+    }
+}
+
 /* flows.h, I3 and I4: where all are alike, every group has its representative's times, and its
  * speed when everything runs at once; else the representative is the slowest. */
 static void one_stands_for_all(void **state)
@@ -564,6 +583,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_those_of_all_groups),
+        cmocka_unit_test(groups_after_one_across_nodes),
         cmocka_unit_test(one_stands_for_all),
         cmocka_unit_test(data_groups_share_the_nics),
         cmocka_unit_test(groups_inside_a_node_do_not_meet),

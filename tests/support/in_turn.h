@@ -162,16 +162,16 @@ static weft_status carry_by(const struct transport_kind *kind, struct transport 
     return WEFT_OK;
 }
 
-static weft_status carry_in_turn(struct transport *host, const struct compute_device *device,
-                                 struct device_stream *stream, struct transport **out)
+static inline weft_status carry_in_turn(struct transport *host, const struct compute_device *device,
+                                        struct device_stream *stream, struct transport **out)
 {
     (void)device;
     (void)stream;
     return carry_by(&IN_TURN, host, out);
 }
 
-static weft_status carry_ahead(struct transport *host, const struct compute_device *device,
-                               struct device_stream *stream, struct transport **out)
+static inline weft_status carry_ahead(struct transport *host, const struct compute_device *device,
+                                      struct device_stream *stream, struct transport **out)
 {
     (void)device;
     (void)stream;

@@ -213,7 +213,7 @@ static void give_up_later(struct laboratory *lab)
     transport->kind->close(transport);
 }
 
-static struct trained *run_lab(struct laboratory *lab)
+static inline struct trained *run_lab(struct laboratory *lab)
 {
     int32_t ranks = (int32_t)cluster_devices(lab->plan->cluster);
     struct arena *arena = arena_new();
@@ -234,7 +234,7 @@ static struct trained *run_lab(struct laboratory *lab)
     return lab->out;
 }
 
-static void trained_free(struct trained *trained)
+static inline void trained_free(struct trained *trained)
 {
     pthread_mutex_destroy(&trained->lock);
     arena_free(trained->arena);

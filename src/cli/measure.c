@@ -6,17 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/degrees.h"
+#include "cli/measure.h"
 #include "cli/profile.h"
-#include "run/run.h"
-
-struct measure_command {
-    struct plan_arguments plan;
-    const char *db, *output, *device; /* device: NULL is the CPU */
-    double precision;
-    int64_t budget_ns, ranks, most_bytes;
-    bool collectives, mpi, json;
-};
 
 #define AT(field) offsetof(struct measure_command, field)
 
@@ -64,6 +55,9 @@ static const struct cli_option OPTIONS[] = {
     {"budget", "TIME", "stop after so long, such as 2min, and keep what is done", OPTION_TAKE,
      .take = take_budget},
     {"collectives", NULL, "measure transfers between ranks, too", OPTION_FLAG, AT(collectives)},
+    {"interference", NULL,
+     "measure how kernels and all-reduces between ranks slow each other down, too", OPTION_FLAG,
+     AT(interference)},
     {"ranks", "N", "so many ranks on this machine (default 2)", OPTION_COUNT, AT(ranks), .least = 1,
      .most = INT16_MAX},
     {"most", "SIZE", "the largest transfer (default 64MiB)", OPTION_TAKE, .take = take_most},
@@ -79,7 +73,8 @@ static const struct syntax SYNTAX = {
     "PLAN --db DB\nMODEL [CLUSTER] --db DB\n--collectives [--db DB] [-o FILE]",
     "Measures this machine: every kernel that a plan asks for, on one core or, with --device cuda, "
     "on the GPU that the plan's cluster has, while as many ranks are at work as the plan puts "
-    "there, and with --collectives the transfers between ranks. Times go into the database as they "
+    "there, with --collectives the transfers between ranks, and with --interference by how much "
+    "each kind of kernel and all-reduces slow each other down. Times go into the database as they "
     "are measured; "
     "Ctrl-C keeps them, and the next run goes on from there.\v"
     "Without a CLUSTER the plan is for one core of this machine; -o writes a cluster file of "
@@ -87,6 +82,8 @@ static const struct syntax SYNTAX = {
     "Example:\n"
     "  weft profile measure --collectives --ranks 2 --db here.sqlite -o here.yaml\n"
     "  weft profile measure gpt2 here.yaml --dp 2 --dtype fp32 --seq 128 --db here.sqlite\n"
+    "  weft profile measure gpt2 here.yaml --dp 2 --dtype fp32 --seq 128 --db here.sqlite "
+    "--interference\n"
     "  weft simulate gpt2 here.yaml --dp 2 --dtype fp32 --seq 128 --profile here.sqlite\n"
     "  weft profile measure gpt2 hgx-h200:1 --device cuda --pp 8 --db gpu.sqlite",
     .child = PLAN_CHILD(AT(plan)),
@@ -113,24 +110,15 @@ static void show_progress(void *context, const struct measure_progress *progress
 
 /* ---- what is measured ------------------------------------------------------------------------ */
 
-struct measure_job {
-    const struct measure_command *options;
-    struct arena *arena;
-    struct cluster *machine; /* this machine as a cluster of ranks */
-    struct opened_plan opened;
-    struct measure_options measure;
-    struct measured measured;
-    struct measured_transfers transfers;
-    bool answers; /* this is rank 0 */
-};
-
 static weft_status check_options(const struct measure_command *options)
 {
     if (options->plan.names == 0 && !options->collectives && !options->output)
         return bad_argument("name a plan or a model, or add --collectives", "measure what?");
     if (options->plan.names > 0 && !options->db)
         return bad_argument("add --db here.sqlite", "measure into which database?");
-    if (options->collectives && !options->mpi && options->ranks < 2)
+    if (options->interference && options->plan.names == 0)
+        return bad_argument("name a plan or a model", "interference of which kernels?");
+    if ((options->collectives || options->interference) && !options->mpi && options->ranks < 2)
         return bad_argument("add --ranks 2", "transfers need at least 2 ranks");
     if (options->plan.names == 0 && options->plan.flag)
         return bad_argument("name a model", "--%s is of which plan?", options->plan.flag);
@@ -211,7 +199,7 @@ static void find_company(struct measure_job *job)
 
 static weft_status measure_plan(struct measure_job *job)
 {
-    struct asks *asks = ARENA_NEW(job->arena, struct asks);
+    struct asks *asks = &job->asks;
     weft_status status;
     TRY(open_plan(job));
     bool gpu = job->measure.kernels->device->product != NULL;
@@ -224,9 +212,30 @@ static weft_status measure_plan(struct measure_job *job)
     job->measure.memory_bytes = core->memory_bytes / 2;
     if (gpu) /* what fills its caches must last until the host has given it a kernel */
         job->measure.away_bytes = 4 * core->l2_bytes;
-    TRY(measure_asks(asks, &job->measure, job->arena, &job->measured));
+    if (job->answers)
+        TRY(measure_asks(asks, &job->measure, job->arena, &job->measured));
 done:
     return status;
+}
+
+/* Of all-reduces beside kernels: so large that latency is a small part of it, and so small that several end in the time for
+ * which kernels are timed. */
+enum { INTERFERENCE_BYTES = 4 << 20 };
+
+static weft_status measure_interference(struct measure_job *job)
+{
+    const struct measure_command *options = job->options;
+    struct overlap_request request = {.asks = &job->asks,
+                                      .kernels = &job->measured,
+                                      .bytes = options->most_bytes < INTERFERENCE_BYTES
+                                                   ? options->most_bytes
+                                                   : INTERFERENCE_BYTES};
+    if (!job->transport)
+        return measure_thread_overlap((int32_t)options->ranks, &job->measure, &request, job->arena,
+                                      &job->overlaps);
+    if (options->device)
+        request.carrier = backend_carrier(options->device);
+    return measure_overlap(job->transport, &job->measure, &request, job->arena, &job->overlaps);
 }
 
 static weft_status set_machine(struct measure_job *job, int64_t ranks)
@@ -242,22 +251,23 @@ static weft_status set_machine(struct measure_job *job, int64_t ranks)
 static weft_status measure_ranks(struct measure_job *job)
 {
     const struct measure_command *options = job->options;
-    struct transport *transport = NULL;
-    weft_status status;
-    if (!options->mpi)
+    if (!job->transport)
         return measure_thread_transfers((int32_t)options->ranks, &job->measure, options->most_bytes,
                                         job->arena, &job->transfers);
-    TRY(transport_mpi(&transport));
-    job->answers = transport->rank == 0;
-    if (transport->ranks < 2)
+    return measure_transfers(job->transport, &job->measure, options->most_bytes, job->arena,
+                             &job->transfers);
+}
+
+/* What mpirun has started. */
+static weft_status open_ranks(struct measure_job *job)
+{
+    weft_status status;
+    TRY(transport_mpi(&job->transport));
+    job->answers = job->transport->rank == 0;
+    if (job->transport->ranks < 2)
         TRY(bad_argument("such as: mpirun -n 2 weft profile measure --collectives --transport mpi",
                          "mpirun has started one rank, and transfers need at least 2"));
-    TRY(set_machine(job, transport->ranks));
-    TRY(measure_transfers(transport, &job->measure, options->most_bytes, job->arena,
-                          &job->transfers));
 done:
-    if (transport)
-        transport->kind->close(transport);
     return status;
 }
 
@@ -276,12 +286,15 @@ static weft_status open_job(struct measure_job *job)
     weft_status status;
     TRY(check_options(options));
     job->measure = measure_defaults();
-    TRY(backend_open(options->device ? options->device : "cpu", 0, &job->measure.kernels));
+    if (options->mpi && (options->collectives || options->interference))
+        TRY(open_ranks(job));
+    int32_t place = job->transport ? job->transport->rank : 0;
+    TRY(backend_open(options->device ? options->device : "cpu", place, &job->measure.kernels));
     const char *(*product)(void) = job->measure.kernels->device->product;
     if (product && (options->collectives || options->output))
         TRY(bad_argument("leave --collectives and -o out",
                          "transfers and cluster files are measured of this machine's cores"));
-    TRY(set_machine(job, options->ranks));
+    TRY(set_machine(job, job->transport ? job->transport->ranks : options->ranks));
     gethostname(host, sizeof host - 1);
     job->measure.db = options->db;
     job->measure.precision = options->precision;
@@ -304,8 +317,10 @@ static weft_status run_job(struct measure_job *job)
     signal(SIGINT, interrupt);
     if (job->options->collectives)
         TRY(measure_ranks(job));
-    if (job->answers && job->options->plan.names > 0)
+    if (job->options->plan.names > 0 && (job->answers || job->options->interference))
         TRY(measure_plan(job));
+    if (job->options->interference)
+        TRY(measure_interference(job));
     if (job->answers && job->options->output && !job->transfers.stopped)
         TRY(write_machine(job));
 done:
@@ -315,129 +330,25 @@ done:
     return status;
 }
 
-/* ---- printing -------------------------------------------------------------------------------- */
-
-static const char *error_text(struct arena *arena, double error, bool known)
-{
-    return known ? "was there" : arena_printf(arena, "%.1f %%", error * 100);
-}
-
-static void print_asks(const struct measure_job *job)
-{
-    static const char *const HEADERS[] = {"shape", "kernel", "phase", "time", "error", "samples"};
-    static const enum align ALIGNS[] = {ALIGN_LEFT,  ALIGN_LEFT,  ALIGN_LEFT,
-                                        ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
-    struct table *table = table_new(job->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    for (size_t i = 0; i < job->measured.len; i++) {
-        const struct measured_ask *one = &job->measured.data[i];
-        if (one->samples == 0)
-            continue;
-        table_cell(table, "%s", work_shape_text(job->arena, &one->ask->work));
-        table_cell(table, "%s", kernel_name(one->ask->work.kernel));
-        table_cell(table, "%s", phase_name(one->ask->work.phase));
-        table_cell(table, "%s", show_duration(one->ns).s);
-        table_cell(table, "%s", error_text(job->arena, one->error, one->known));
-        table_cell(table, "%lld", (long long)one->samples);
-    }
-    table_print(table, stdout);
-}
-
-static void print_left_out(const struct measure_job *job)
-{
-    for (size_t i = 0; i < job->measured.len; i++) {
-        const struct measured_ask *one = &job->measured.data[i];
-        if (one->why)
-            printf("left out: %s %s %s: %s\n", kernel_name(one->ask->work.kernel),
-                   phase_name(one->ask->work.phase), work_shape_text(job->arena, &one->ask->work),
-                   one->why);
-    }
-}
-
-static void print_transfers(const struct measure_job *job)
-{
-    static const char *const HEADERS[] = {"collective", "ranks",   "size",     "time",
-                                          "error",      "samples", "disturbed"};
-    static const enum align ALIGNS[] = {ALIGN_LEFT,  ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT,
-                                        ALIGN_RIGHT, ALIGN_RIGHT, ALIGN_RIGHT};
-    struct table *table = table_new(job->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
-    for (size_t i = 0; i < job->transfers.len; i++) {
-        const struct measured_transfer *one = &job->transfers.data[i];
-        table_cell(table, "%s", collective_name(one->collective));
-        table_cell(table, "%lld", (long long)one->ranks);
-        table_cell(table, "%s", show_bytes((double)one->bytes).s);
-        table_cell(table, "%s", show_duration(one->ns).s);
-        table_cell(table, "%s", error_text(job->arena, one->error, one->known));
-        table_cell(table, "%lld", (long long)one->samples);
-        table_cell(table, "%lld%s", (long long)one->disturbed,
-                   one->known || one->trusted ? "" : " !");
-    }
-    table_print(table, stdout);
-}
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static void warn_of_others(const struct measure_job *job)
 {
-    int64_t cases = 0;
+    int64_t cases = 0, factors = 0;
     for (size_t i = 0; i < job->transfers.len; i++)
         cases += !job->transfers.data[i].known && !job->transfers.data[i].trusted;
+    for (size_t i = 0; i < job->overlaps.len; i++)
+        factors += !job->overlaps.data[i].known && !job->overlaps.data[i].trusted;
     if (cases > 0)
         fprintf(stderr,
                 "weft: other programs had the cores during %lld of %zu transfers, marked !: these "
                 "times are too long and are not stored; measure again on an idle machine\n",
                 (long long)cases, job->transfers.len);
-}
-
-static int print_text(const struct measure_job *job)
-{
-    const struct measured *m = &job->measured;
-    if (job->transfers.len > 0)
-        print_transfers(job);
-    if (m->len > 0) {
-        print_asks(job);
-        print_left_out(job);
-        printf("%s measured, %lld were there, %lld left out; %lld not to %.1f %%\n",
-               counted(m->measured, "kernel").s, (long long)m->known, (long long)m->left_out,
-               (long long)m->imprecise, job->measure.precision * 100);
-    }
-    if (m->stopped || job->transfers.stopped)
-        printf("stopped before the end: the same command goes on\n");
-    else if (job->options->output)
-        printf("%s describes %s of this machine\n", job->options->output,
-               counted(job->machine->node.devices, "rank").s);
-    return WEFT_OK;
-}
-
-static json_t *ask_json(const struct measured_ask *one)
-{
-    json_t *json = json_pack(
-        "{s:s, s:s, s:s, s:o, s:f, s:f, s:I, s:b}", "kernel", kernel_name(one->ask->work.kernel),
-        "phase", phase_name(one->ask->work.phase), "dtype", dtype_name(one->ask->work.dtype),
-        "shape", work_shape_json(&one->ask->work), "ns", one->ns, "error", one->error, "samples",
-        (json_int_t)one->samples, "known", one->known);
-    if (one->why)
-        json_object_set_new(json, "left_out", json_string(one->why));
-    return json;
-}
-
-static int print_json(const struct measure_job *job)
-{
-    json_t *asks = json_array(), *transfers = json_array();
-    for (size_t i = 0; i < job->measured.len; i++)
-        json_array_append_new(asks, ask_json(&job->measured.data[i]));
-    for (size_t i = 0; i < job->transfers.len; i++) {
-        const struct measured_transfer *one = &job->transfers.data[i];
-        json_array_append_new(
-            transfers,
-            json_pack("{s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:b, s:b}", "collective",
-                      collective_name(one->collective), "ranks", (json_int_t)one->ranks, "bytes",
-                      (json_int_t)one->bytes, "ns", one->ns, "error", one->error, "samples",
-                      (json_int_t)one->samples, "disturbed", (json_int_t)one->disturbed, "trusted",
-                      one->trusted || one->known, "known", one->known));
-    }
-    return cli_print_json(json_pack("{s:s?, s:s, s:s, s:f, s:o, s:o, s:b}", "db", job->options->db,
-                                    "device", job->measure.device, "source", job->measure.source,
-                                    "precision", job->measure.precision, "measured", asks,
-                                    "transfers", transfers, "stopped",
-                                    job->measured.stopped || job->transfers.stopped));
+    if (factors > 0)
+        fprintf(stderr,
+                "weft: the factors of %lld of %zu kernels, marked !, differ from round to round by "
+                "more than they say and are not stored; measure again on an idle machine\n",
+                (long long)factors, job->overlaps.len);
 }
 
 int cmd_profile_measure(int argc, char **argv)
@@ -454,8 +365,10 @@ int cmd_profile_measure(int argc, char **argv)
         warn_of_others(&job);
     int code = status         ? cli_fail(status)
                : !job.answers ? WEFT_OK
-               : options.json ? print_json(&job)
-                              : print_text(&job);
+               : options.json ? measure_json(&job)
+                              : measure_text(&job);
+    if (job.transport)
+        job.transport->kind->close(job.transport);
     plan_close(&job.opened);
     cluster_free(job.machine);
     arena_free(options.plan.arena);

@@ -196,6 +196,13 @@ struct interference {
 /* Fills in what `out` does not have yet and the database has of this device. */
 weft_status profile_interference(struct profile *profile, const char *device,
                                  struct interference out[KERNEL_COUNT]);
+/* The same of what one source has measured. */
+weft_status profile_interference_of(struct profile *profile, const char *device, const char *source,
+                                    struct interference out[KERNEL_COUNT]);
+/* Both factors are at least 1; they replace what the same source said. */
+weft_status profile_add_interference(struct profile *profile, const char *device,
+                                     enum kernel kernel, struct interference factor,
+                                     const char *source);
 /* Times and sizes of a model's operators, as Aceso's and Sailor's tables publish them. */
 struct operator_profile {
     const char *op;

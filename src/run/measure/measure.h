@@ -118,6 +118,37 @@ weft_status measure_thread_transfers(int32_t ranks, const struct measure_options
                                      int64_t most_bytes, struct arena *keep,
                                      struct measured_transfers *out);
 
+/* ---- computation beside transfers ------------------------------------------------------------ */
+
+struct measured_overlap {
+    enum kernel kernel;
+    struct interference factor;
+    double error; /* of the worse known of both factors, over it */
+    int64_t rounds;
+    bool trusted; /* it is known well enough to be stored */
+    bool known;   /* I2 */
+};
+struct measured_overlaps {
+    struct measured_overlap *data;
+    size_t len, cap;
+    bool stopped;
+};
+struct overlap_request {
+    const struct asks *asks;        /* the same on all ranks */
+    const struct measured *kernels; /* of them, on rank 0 */
+    int64_t bytes;                  /* of an all-reduce */
+    transport_carrier *carrier; /* of the device's memory; NULL: through the host if it is apart */
+};
+/* By how much every kind of kernel that was measured and all-reduces of all ranks slow each other down, stored as constants of
+ * the device (cost/interference.c). Every rank calls it, all on one machine; rank 0 writes the database and answers. */
+weft_status measure_overlap(struct transport *transport, const struct measure_options *options,
+                            const struct overlap_request *request, struct arena *keep,
+                            struct measured_overlaps *out);
+/* The same over ranks that are threads of this process. */
+weft_status measure_thread_overlap(int32_t ranks, const struct measure_options *options,
+                                   const struct overlap_request *request, struct arena *keep,
+                                   struct measured_overlaps *out);
+
 /* ---- the machine ----------------------------------------------------------------------------- */
 
 /* What one core reaches: the best of several. */

@@ -20,6 +20,7 @@
 
 #include "run/measure/measure.h"
 #include "run/measure/sampling.h"
+#include "run/measure/thread_ranks.h"
 
 /* CFS lets a program that has a core keep it for 0.75 ms at least (sched_min_granularity). */
 static const float SLICE_S = 0.75e-3F;
@@ -395,45 +396,26 @@ weft_status measure_transfers(struct transport *transport, const struct measure_
 
 /* ---- ranks that are threads ------------------------------------------------------------------ */
 
-struct thread_rank {
-    struct transport *transport;
-    struct arena *arena;
-    struct measured_transfers out;
-};
-struct measured_ranks {
-    struct thread_rank *rank;
-    int32_t ranks;
+struct thread_transfers {
     const struct measure_options *options;
     int64_t most_bytes;
+    struct arena *keep; /* of rank 0, which answers */
+    struct measured_transfers *out;
 };
 
-static weft_status run_rank(void *context, int32_t number, int32_t threads)
+static weft_status measure_rank(void *context, struct transport *transport, struct arena *arena)
 {
-    struct measured_ranks *ranks = context;
-    struct thread_rank *r = &ranks->rank[number];
-    if (threads < ranks->ranks)
-        return failure("no more threads can be started");
-    return measure_transfers(r->transport, ranks->options, ranks->most_bytes, r->arena, &r->out);
+    struct thread_transfers *all = context;
+    struct measured_transfers own;
+    bool answers = transport->rank == 0;
+    return measure_transfers(transport, all->options, all->most_bytes, answers ? all->keep : arena,
+                             answers ? all->out : &own);
 }
 
 weft_status measure_thread_transfers(int32_t ranks, const struct measure_options *options,
                                      int64_t most_bytes, struct arena *keep,
                                      struct measured_transfers *out)
 {
-    struct thread_rank *rank = ARENA_ARRAY(keep, struct thread_rank, (size_t)ranks);
-    struct measured_ranks all = {rank, ranks, options, most_bytes};
-    struct hub *hub = hub_new(ranks, NULL);
-    for (int32_t r = 0; r < ranks; r++)
-        rank[r] =
-            (struct thread_rank){.transport = transport_threads(hub, r), .arena = arena_new()};
-    weft_status status = pool_run_ranks(ranks, run_rank, &all);
-    *out = (struct measured_transfers){.stopped = rank[0].out.stopped};
-    for (size_t i = 0; i < rank[0].out.len; i++)
-        array_push(keep, out, rank[0].out.data[i]);
-    for (int32_t r = 0; r < ranks; r++) {
-        rank[r].transport->kind->close(rank[r].transport);
-        arena_free(rank[r].arena);
-    }
-    hub_free(hub);
-    return status;
+    struct thread_transfers all = {options, most_bytes, keep, out};
+    return on_thread_ranks(ranks, measure_rank, &all);
 }

@@ -35,6 +35,15 @@ void add_above_one(struct lines *a, const char *name, int64_t value)
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
+/* "4", or "([0]*3+[1])*9+[0]*2" where that does not divide the layers: 1 is a layer without rotary positions. */
+static const char *unrotated_layers(struct arena *keep, const struct model_shape *s)
+{
+    long long every = s->full_every, rest = s->layers % every;
+    return rest ? arena_printf(keep, "([0]*%lld+[1])*%lld+[0]*%lld", every - 1,
+                               (long long)s->layers / every, rest)
+                : arena_printf(keep, "%lld", every);
+}
+
 static void add_attention(struct lines *a, const struct model_shape *s)
 {
     bool flash = strncmp(s->attention, "flash", 5) == 0;
@@ -56,12 +65,46 @@ static void add_attention(struct lines *a, const struct model_shape *s)
         add_word(a, "transformer-impl", "local");
     if (s->qk_norm && !s->kv_lora)
         add_flag(a, "qk-layernorm");
-    if (s->window) /* how many keys before and after a query's own */
+    if (s->window) { /* how many keys before and after a query's own */
         add_word(a, "window-size", arena_printf(a->keep, "%lld,0", (long long)s->window - 1));
-    if (s->full_every)
-        add_int(a, "window-attn-skip-freq", s->full_every);
+        if (s->full_every)
+            add_int(a, "window-attn-skip-freq", s->full_every);
+    }
+    if (s->unrotated)
+        add_word(a, "no-rope-freq", unrotated_layers(a->keep, s));
+    if (s->output_gate)
+        add_flag(a, "attention-output-gate");
     if (s->sinks)
         add_word(a, "softmax-type", "learnable");
+}
+
+static void add_delta(struct lines *a, const struct model_shape *s)
+{
+    if (!s->delta_heads)
+        return;
+    add_word(a, "experimental-attention-variant", "gated_delta_net");
+    add_int(a, "linear-attention-freq", s->full_every);
+    add_int(a, "linear-conv-kernel-dim", s->conv);
+    add_int(a, "linear-key-head-dim", s->delta_key_dim);
+    add_int(a, "linear-value-head-dim", s->delta_dim);
+    add_int(a, "linear-num-key-heads", s->delta_key_heads);
+    add_int(a, "linear-num-value-heads", s->delta_heads);
+}
+
+/* Without a kernel of cuDNN or TileLang the scores of all keys would be computed and most of them thrown away; the weight
+ * of the index's own loss is that of Megatron-LM's test of it (gpt3_mcore_te_tp2_pp2_dsa). */
+static void add_index(struct lines *a, const struct model_shape *s)
+{
+    if (!s->index_top_k)
+        return;
+    add_word(a, "experimental-attention-variant", "dsa");
+    add_int(a, "dsa-indexer-n-heads", s->index_heads);
+    add_int(a, "dsa-indexer-head-dim", s->index_dim);
+    add_int(a, "dsa-indexer-topk", s->index_top_k);
+    add_word(a, "dsa-indexer-loss-coeff", "0.01");
+    array_push(a->keep, &a->lines, "# the next needs flash_mla and nvidia-cudnn-frontend[cutedsl]");
+    add_word(a, "dsa-kernel-backend", "cudnn");
+    add_flag(a, "no-rope-fusion");
 }
 
 static void add_latent(struct lines *a, const struct model_shape *s)
@@ -214,6 +257,8 @@ void add_model(struct lines *a, const struct model_shape *s, int64_t tp)
     add_int(a, "num-attention-heads", s->heads ? s->heads : 1); /* demanded of all models */
     add_attention(a, s);
     add_latent(a, s);
+    add_delta(a, s);
+    add_index(a, s);
     add_positions(a, s);
     add_blocks(a, s);
     add_pattern(a, s);

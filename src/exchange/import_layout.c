@@ -192,27 +192,35 @@ static char *every_nth(struct arena *scratch, int64_t layers, int64_t n)
     return bits;
 }
 
+weft_status layer_list_read(struct arena *scratch, const struct arguments *a, const char *name,
+                            int64_t layers, const char **bits)
+{
+    const char *text = argument_word(a, name, "");
+    struct frequency p = {.scratch = scratch, .at = text};
+    pattern_sum(&p);
+    array_push(scratch, &p.bits, '\0');
+    *bits = p.bits.data;
+    if (!p.bad && !*p.at && (int64_t)strlen(*bits) == layers)
+        return WEFT_OK;
+    return argument_error(a, name, "an example: ([0]*3+[1]*58)",
+                          "--%s is '%.60s', expected a list of %lld zeros and ones, or a number",
+                          name, text, (long long)layers);
+}
+
 weft_status frequency_read(struct arena *scratch, const struct arguments *a, struct model_shape *s)
 {
     const char *text = argument_word(a, "moe-layer-freq", "1"), *bits;
-    struct frequency p = {.scratch = scratch, .at = text};
     int64_t every;
-    if (parse_int(text, &every) && every >= 1) {
+    weft_status status = WEFT_OK;
+    if (parse_int(text, &every) && every >= 1)
         bits = every_nth(scratch, s->layers, every);
-    } else {
-        pattern_sum(&p);
-        array_push(scratch, &p.bits, '\0');
-        bits = p.bits.data;
-        if (p.bad || *p.at || (int64_t)strlen(bits) != s->layers)
-            return argument_error(a, "moe-layer-freq", "an example: ([0]*3+[1]*58)",
-                                  "--moe-layer-freq is '%.60s', expected a list of %lld zeros and "
-                                  "ones, or a number",
-                                  text, (long long)s->layers);
-    }
-    if (fit_period(s, bits))
-        return WEFT_OK;
-    return argument_error(a, "moe-layer-freq", NULL,
-                          "--moe-layer-freq is '%.60s', which is no run of dense layers followed "
-                          "by a mixture in every N-th",
-                          text);
+    else
+        TRY(layer_list_read(scratch, a, "moe-layer-freq", s->layers, &bits));
+    if (!fit_period(s, bits))
+        TRY(argument_error(a, "moe-layer-freq", NULL,
+                           "--moe-layer-freq is '%.60s', which is no run of dense layers followed "
+                           "by a mixture in every N-th",
+                           text));
+done:
+    return status;
 }

@@ -54,9 +54,6 @@ static weft_status read_family(struct shape_reading *r)
         const char *argument, *what;
     } MISSING[] = {
         {"encoder-num-layers", "an encoder beside its decoder"},
-        {"experimental-attention-variant", "linear or sparse attention"},
-        {"linear-attention-freq", "linear or sparse attention"},
-        {"attention-output-gate", "gates after attention"},
         {"head-wise-attn-gate", "gates after attention"},
         {"heterogeneous-layers-config-path", "layers of different sizes"},
     };
@@ -73,7 +70,9 @@ static weft_status read_family(struct shape_reading *r)
         return argument_error(r->a, "quick-geglu", NULL,
                               "--quick-geglu with LayerNorm: no model of Weft has it");
     bool experts = argument_int(r->a, "num-experts", 0) > 0;
-    static const char *const RMS_ONLY[] = {"window-size", "mtp-num-layers"};
+    static const char *const RMS_ONLY[] = {"window-size", "mtp-num-layers",
+                                           "experimental-attention-variant",
+                                           "attention-output-gate", "no-rope-freq"};
     for (size_t i = 0; i < COUNT_OF(RMS_ONLY); i++)
         if (has(r, RMS_ONLY[i]) && !rms)
             return argument_error(r->a, RMS_ONLY[i], NULL,
@@ -378,6 +377,8 @@ weft_status shape_of_arguments(struct arena *keep, const struct arguments *argum
     if (out->family == SHAPE_HYBRID)
         TRY(pattern_blocks_read(arguments, out));
     TRY(read_window(&r));
+    if (out->family == SHAPE_LLAMA || out->family == SHAPE_MOE)
+        TRY(attention_read(keep, arguments, out));
 done:
     return status;
 }

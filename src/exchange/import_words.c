@@ -365,6 +365,9 @@ const char *argument_unread(const struct arguments *arguments)
                                          "ckpt-format",
                                          "exp-avg-sq-dtype",
                                          "is-hybrid-model",
+                                         "dsa-indexer-loss-coeff",
+                                         "dsa-kernel-backend",
+                                         "no-rope-fusion",
                                          "fp4-recipe"};
     for (size_t i = 0; i < arguments->list.len; i++) {
         const struct argument *argument = &arguments->list.data[i];

@@ -109,6 +109,13 @@ weft_status pattern_blocks_read(const struct arguments *arguments, struct model_
 weft_status frequency_read(struct arena *scratch, const struct arguments *arguments,
                            struct model_shape *shape);
 
+/* Reads "([0]*3+[1])*12" into a letter for each layer. */
+weft_status layer_list_read(struct arena *scratch, const struct arguments *arguments,
+                            const char *name, int64_t layers, const char **bits);
+/* The gated delta rule, an index of keys, layers without positions, gates after attention (import_attention.c). */
+weft_status attention_read(struct arena *scratch, const struct arguments *arguments,
+                           struct model_shape *shape);
+
 /* Makes the model and the plan from arguments, on a cluster that is already open. `unread`, if not NULL, is
  * argument_unread's answer. */
 weft_status megatron_plan(struct arena *scratch, const struct import_input *input,

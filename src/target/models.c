@@ -4,11 +4,17 @@
 #include "target/room.h"
 
 static const char BY_PATTERN[] = "layers by a pattern";
+const char INDEXED_KEYS[] = "an index that chooses keys";
+const char STREAMS[] = "a residual of several streams";
+const char UNKNOWN_OP[] = "an operator that Weft does not know";
 
-/* 0.16's stack of Mamba layers (core/ssm/mamba_block.py) recomputes nothing, has no pieces and predicts one token. */
+/* 0.16's stack of Mamba layers (core/ssm/mamba_block.py) recomputes nothing, has no pieces and predicts one token; its
+ * builder of layers refuses the index that its configuration knows (experimental_attention_variant_module_specs.py). */
 const char *megatron16_lacks(struct arena *keep, const struct model_shape *s)
 {
-    return s->family == SHAPE_HYBRID ? BY_PATTERN : megatron_lacks(keep, s);
+    return s->family == SHAPE_HYBRID ? BY_PATTERN
+           : s->index_top_k          ? INDEXED_KEYS
+                                     : megatron_lacks(keep, s);
 }
 
 /* validate_args: layers that predict more tokens have rotary positions or none. */
@@ -23,6 +29,8 @@ const char *megatron_lacks(struct arena *keep, const struct model_shape *s)
     (void)keep;
     if (s->family == SHAPE_HYBRID)
         return megatron_pattern_lacks(s);
+    if (s->chunked)
+        return "attention within chunks of a sequence";
     if (s->geglu || s->end_norm)
         return s->geglu ? "gates of GELU" : "norms after attention and after the MLP";
     if (s->local_rope_base > 0 || s->rope_base != (double)(int64_t)s->rope_base)
@@ -106,7 +114,7 @@ const char *galvatron2_lacks(struct arena *keep, const struct model_shape *s)
            : s->experts              ? "experts"
            : s->kv_lora              ? "latent attention"
            : s->mtp                  ? "layers that predict more tokens"
-                                     : NULL;
+                                     : attention_rarity(s);
 }
 
 const char *galvatron3_lacks(struct arena *keep, const struct model_shape *s)
@@ -115,15 +123,15 @@ const char *galvatron3_lacks(struct arena *keep, const struct model_shape *s)
     return s->family == SHAPE_BERT     ? "an encoder"
            : s->family == SHAPE_HYBRID ? BY_PATTERN
            : s->mtp                    ? "layers that predict more tokens"
-                                       : NULL;
+                                       : attention_rarity(s);
 }
 
 /* Kinds without kernels in src/run. */
 const char *runtime_lacks_op(const struct op *op)
 {
-    return op->kind == OP_INDEX    ? "an index that chooses keys"
-           : op->kind == OP_MIX    ? "a residual of several streams"
-           : op->kind == OP_OPAQUE ? "an operator that Weft does not know"
+    return op->kind == OP_INDEX    ? INDEXED_KEYS
+           : op->kind == OP_MIX    ? STREAMS
+           : op->kind == OP_OPAQUE ? UNKNOWN_OP
                                    : NULL;
 }
 

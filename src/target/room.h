@@ -8,17 +8,25 @@
 typedef const char *lacking(struct arena *keep, const struct model_shape *shape);
 lacking megatron_lacks, megatron16_lacks, torchtitan_lacks, fsdp_lacks, dtensor_lacks, aceso_lacks,
     galvatron2_lacks, galvatron3_lacks;
+/* What several rows lack, in the same words (models.c). */
+extern const char INDEXED_KEYS[], STREAMS[], UNKNOWN_OP[];
 const char *runtime_lacks_op(const struct op *op);
 bool has_experts(const struct model *model);
 bool has_frozen_weights(const struct model *model);
 /* Qwen 3 without latent attention: torchtitan 0.2.2 has no stages for it (models/qwen3/__init__.py). */
 bool is_qwen3(const struct model *model);
 
-/* ---- shapes (shape.c, shape_hybrid.c) ------------------------------------------------------------ */
+/* ---- shapes (shape.c, shape_layers.c, shape_hybrid.c) ------------------------------------------------------------ */
 
 /* The first operator of this name, in a module of that name unless it is NULL; NULL: there is none. */
 const struct op *op_named(const struct model *model, const char *module, const char *name);
 int64_t size_of(const struct op *op, enum dim dim); /* 0: it has no such dim, or is NULL */
+/* In words, what of attention only Megatron-LM's newest releases have; NULL: nothing. */
+const char *attention_rarity(const struct model_shape *s);
+/* What differs from layer to layer (shape_layers.c): the bases of rotary positions, the kinds of attention, experts. */
+void read_rotary(const struct model *model, struct model_shape *s);
+void read_layers(struct arena *scratch, const struct model *model, struct model_shape *s);
+void read_period(struct arena *scratch, const struct model *model, struct model_shape *s);
 /* What layers by a pattern have beside what all decoders do. */
 weft_status read_hybrid(struct arena *scratch, const struct model *model, struct model_shape *s);
 const char *hybrid_options(struct arena *keep, const struct model_shape *s);

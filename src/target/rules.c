@@ -48,7 +48,14 @@ bool target_runs_degrees(const struct target *target, const struct model *model,
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* "torchtitan, galvatron": the usual rows that do not break the rule with these numbers; NULL: none. */
+static bool has_model(const struct target *target, const struct model *model)
+{
+    bool has = target_has_model(target, model) == WEFT_OK;
+    error_clear();
+    return has;
+}
+
+/* "torchtitan, galvatron": the usual rows that have the model and do not break the rule with these numbers; NULL: none. */
 static const char *who_obeys(struct arena *keep, const struct target_rule *rule,
                              const struct numbers *n)
 {
@@ -56,7 +63,8 @@ static const char *who_obeys(struct arena *keep, const struct target_rule *rule,
     for (size_t i = 0; i < target_count(); i++) {
         struct numbers other = *n;
         other.target = target_at(i);
-        if (target_is_usual(other.target) && !rule->broken(&other))
+        if (target_is_usual(other.target) && !rule->broken(&other) &&
+            has_model(other.target, n->model))
             names =
                 names ? arena_printf(keep, "%s, %s", names, framework(&other)) : framework(&other);
     }

@@ -74,8 +74,11 @@ static unsigned cp_kinds(const struct numbers *n)
     unsigned kinds = can(n)->cp ? ~0U : 0;
     for (int32_t i = 0; i < n->model->ops; i++) {
         const struct op *op = &n->model->op[i];
-        if (op->kind == OP_ATTENTION && op->window && can(n)->window_cp)
+        bool indexed = op->kind == OP_ATTENTION && op->shared_depth;
+        if (op->kind == OP_ATTENTION && op->window && !indexed && can(n)->window_cp)
             kinds &= can(n)->window_cp;
+        if (indexed && can(n)->index_cp)
+            kinds &= can(n)->index_cp;
         if (op->sinks && can(n)->sink_cp)
             kinds &= can(n)->sink_cp;
     }
@@ -101,7 +104,10 @@ static const char *text_cp_kind(struct arena *keep, const struct numbers *n)
                           : cp_kind_name(kind);
     return arena_printf(keep, "cp %lld by %s: %s has attention with %s only by %s",
                         (long long)n->d->cp, cp_kind_name(kind_of_cp(n)), framework(n),
-                        kinds == can(n)->sink_cp ? "sinks" : "windows", words);
+                        kinds == can(n)->index_cp  ? "an index"
+                        : kinds == can(n)->sink_cp ? "sinks"
+                                                   : "windows",
+                        words);
 }
 
 /* Whether so many devices of cp can each take key/value heads of their own, of those that a device of tp has. */
@@ -140,6 +146,30 @@ static void mend_cp_kind(struct numbers *n)
         cp_kind_set(CP_GATHER, n->d);
     else
         mend_cp(n);
+}
+
+/* The heads of keys of the gated delta rule; 0: the model does not have it. */
+static int64_t delta_key_heads(const struct numbers *n)
+{
+    return size_of(model_op_of_kind(n->model, OP_DELTA), DIM_HEAD);
+}
+static bool broken_delta_cp(const struct numbers *n)
+{
+    int64_t heads = n->d->cp > 1 ? delta_key_heads(n) : 0;
+    bool none = !can(n)->cp || can(n)->delta_cp == DELTA_CP_NONE;
+    bool split = can(n)->delta_cp == DELTA_CP_HEADS && heads % (n->d->tp * n->d->cp);
+    return heads && (none || split);
+}
+static const char *text_delta_cp(struct arena *keep, const struct numbers *n)
+{
+    if (can(n)->delta_cp == DELTA_CP_NONE)
+        return arena_printf(keep, "cp %lld: %s has no such degree beside the gated delta rule",
+                            (long long)n->d->cp, n->target->title);
+    return arena_printf(keep,
+                        "cp %lld with tp %lld: %s divides the %lld heads of keys of the gated "
+                        "delta rule by both",
+                        (long long)n->d->cp, (long long)n->d->tp, n->target->title,
+                        (long long)delta_key_heads(n));
 }
 
 static void without_pieces(struct numbers *n)
@@ -350,6 +380,7 @@ static const struct target_rule ALL[] = {
     {broken_cp_heads, text_cp_heads, mend_cp_heads},
     {broken_cp_kind, text_cp_kind, mend_cp_kind},
     {broken_shared_heads, text_shared_heads, mend_cp_kind},
+    {broken_delta_cp, text_delta_cp, mend_cp},
     {broken_unit, text_unit, mend_unit},
     {broken_pp, text_pp, mend_pp},
     {broken_one_stage, text_one_stage, mend_pp},

@@ -90,72 +90,8 @@ static void read_attention(const struct model *model, struct model_shape *s)
     read_norms(model, s);
     s->rotary_share = rotary_share(model, s->head_dim);
     s->apart = op_named(model, "mlp", "gate") || op_named(model, "shared", "gate") ||
-               (!s->qk_norm && !(s->rotary_share > 0) && op_named(model, "attn", "k") &&
-                !op_named(model, "attn", "kv_a"));
-}
-
-static bool sees_all(const struct op *op)
-{
-    return (op->kind == OP_ATTENTION || op->kind == OP_SCORE) && !op->window;
-}
-
-/* Which layers have an operator of this kind, by the numbers in the paths of its copies. */
-static bool *layers_with(struct arena *scratch, const struct model *model,
-                         bool (*is)(const struct op *))
-{
-    bool *with = ARENA_ARRAY(scratch, bool, (size_t)model->layers + 1);
-    for (int32_t i = 0; i < model->ops; i++) {
-        const struct op *op = &model->op[i];
-        for (int64_t copy = 0; is(op) && copy < op_copies(model, op); copy++) {
-            const char *path = op_path(scratch, model, op, copy),
-                       *digit = strpbrk(path, "0123456789");
-            bool after = strncmp(path, "mtp.", 4) == 0; /* has numbers of its own */
-            int64_t layer = digit && !after ? strtoll(digit, NULL, 10) : model->layers;
-            if (layer < model->layers)
-                with[layer] = true;
-        }
-    }
-    return with;
-}
-
-static void read_window(struct arena *scratch, const struct model *model, struct model_shape *s)
-{
-    const bool *full = layers_with(scratch, model, sees_all);
-    int64_t first = 0;
-    for (int32_t i = 0; i < model->ops; i++) {
-        s->window = model->op[i].window ? model->op[i].window : s->window;
-        s->sinks |= model->op[i].sinks;
-        s->clamped |= model->op[i].gate == GATE_CLAMPED;
-        s->geglu |= model->op[i].gate == GATE_GELU;
-    }
-    while (first < s->layers && !full[first])
-        first++;
-    if (s->window && first < s->layers)
-        s->full_every = first + 1;
-}
-
-static bool has_window(const struct model *model, int32_t module)
-{
-    for (int32_t i = 0; i < model->ops; i++)
-        if (model->op[i].module == module && model->op[i].window)
-            return true;
-    return false;
-}
-
-static void read_rotary(const struct model *model, struct model_shape *s)
-{
-    double local = 0;
-    for (int32_t i = 0; i < model->ops; i++) {
-        const struct op *op = &model->op[i];
-        s->rope_scaling = op->rope_scaling > 0 ? op->rope_scaling : s->rope_scaling;
-        if (op->kind == OP_ROTARY)
-            *(has_window(model, op->module) ? &local : &s->rope_base) = op->rope_base;
-    }
-    s->rotary = local > 0 || s->rope_base > 0;
-    if (s->rope_base > 0 && local > 0 && local != s->rope_base)
-        s->local_rope_base = local;
-    else if (local > 0)
-        s->rope_base = local;
+               (!s->qk_norm && !(s->rotary_share > 0) && !op_named(model, "attn", "output_gate") &&
+                op_named(model, "attn", "k") && !op_named(model, "attn", "kv_a"));
 }
 
 static void read_latent(const struct model *model, struct model_shape *s)
@@ -176,33 +112,6 @@ static void read_depths(const struct model *model, struct model_shape *s)
     for (int32_t i = 0; i < model->ops; i++)
         s->mtp += strcmp(model->module[model->op[i].module].name, "mtp") == 0 &&
                   strcmp(model->op[i].name, "join") == 0;
-}
-
-static bool is_router(const struct op *op)
-{
-    return op->kind == OP_ROUTER;
-}
-
-bool *shape_mixtures(struct arena *keep, const struct model_shape *s)
-{
-    bool *mixture = ARENA_ARRAY(keep, bool, (size_t)s->layers + 1);
-    for (int64_t i = s->first_dense; i < s->layers && s->experts; i++)
-        mixture[i] = (i - s->first_dense + 1) % s->moe_every == 0;
-    return mixture;
-}
-
-static void read_period(struct arena *scratch, const struct model *model, struct model_shape *s)
-{
-    const bool *routed = layers_with(scratch, model, is_router);
-    s->first_dense = 0;
-    while (s->first_dense < s->layers && !routed[s->first_dense])
-        s->first_dense++;
-    int64_t next = s->first_dense + 1;
-    while (next < s->layers && !routed[next])
-        next++;
-    s->moe_every = next < s->layers ? next - s->first_dense : 1;
-    if (s->moe_every > 1) /* the last layer of each period is the one with experts */
-        s->first_dense = s->first_dense >= s->moe_every - 1 ? s->first_dense - s->moe_every + 1 : 0;
 }
 
 static void read_experts(struct arena *scratch, const struct model *model, struct model_shape *s)
@@ -312,11 +221,25 @@ static const char *gpt_options(struct arena *keep, const struct model_shape *s)
                         gpt_experts(keep, s));
 }
 
+static const char *delta_options(struct arena *keep, const struct model_shape *s)
+{
+    return s->delta_heads ? arena_printf(keep,
+                                         ", delta_heads: %lld, delta_key_heads: %lld, delta_dim: "
+                                         "%lld, delta_key_dim: %lld, conv: %lld",
+                                         (long long)s->delta_heads, (long long)s->delta_key_heads,
+                                         (long long)s->delta_dim, (long long)s->delta_key_dim,
+                                         (long long)s->conv)
+                          : "";
+}
+
 static const char *window_options(struct arena *keep, const struct model_shape *s)
 {
     const char *text = s->window ? arena_printf(keep, ", window: %lld", (long long)s->window) : "";
     if (s->full_every)
         text = arena_printf(keep, "%s, full_every: %lld", text, (long long)s->full_every);
+    text = arena_printf(
+        keep, "%s%s%s%s%s", text, delta_options(keep, s), s->chunked ? ", chunked: true" : "",
+        s->unrotated ? ", full_rotary: false" : "", s->output_gate ? ", output_gate: true" : "");
     text = arena_printf(keep, "%s%s%s%s%s%s", text, s->end_norm ? ", end_norm: true" : "",
                         s->no_norm ? ", pre_norm: false" : "",
                         s->wide_qk_norm ? ", wide_qk_norm: true" : "",
@@ -401,6 +324,10 @@ static const char *latent_options(struct arena *keep, const struct model_shape *
                          (long long)s->rope_dim, (long long)s->value_dim);
     if (s->bare_latent)
         text = arena_printf(keep, "%s, latent_norm: false", text);
+    if (s->index_top_k)
+        text = arena_printf(keep, "%s, index_top_k: %lld, index_heads: %lld, index_dim: %lld", text,
+                            (long long)s->index_top_k, (long long)s->index_heads,
+                            (long long)s->index_dim);
     return s->mtp ? arena_printf(keep, "%s, mtp: %lld", text, (long long)s->mtp) : text;
 }
 
@@ -435,6 +362,17 @@ const char *shape_options(struct arena *keep, const struct model_shape *s)
                         shape_free_options(keep, s));
 }
 
+/* In words, what of a model no framework has launch arguments for; NULL: nothing is known. */
+static const char *unwritten(const struct model *model)
+{
+    return model_has_tower(model)               ? "an encoder of images beside its decoder"
+           : has_frozen_weights(model)          ? "frozen weights beside its adapters"
+           : model_op_of_kind(model, OP_MIX)    ? STREAMS
+           : op_named(model, NULL, "keys_c")    ? "compressed keys"
+           : model_op_of_kind(model, OP_OPAQUE) ? UNKNOWN_OP
+                                                : NULL;
+}
+
 weft_status shape_of_model(const struct model *model, struct model_shape *out)
 {
     struct arena *scratch = arena_new();
@@ -442,16 +380,13 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out)
     weft_status status;
     size_t family = 0;
     *out = (struct model_shape){.layers = model->layers, .seq = model->seq, .moe_every = 1};
-    if (model_has_tower(model))
-        TRY(bad_argument("the decoder alone has them: leave the options of the encoder out",
-                         "%s has an encoder of images beside its decoder, for which there are no "
-                         "launch arguments",
-                         model->name));
-    if (has_frozen_weights(model))
-        TRY(bad_argument(NULL,
-                         "%s has frozen weights beside its adapters, for which there are no "
-                         "launch arguments",
-                         model->name));
+    const char *without = unwritten(model);
+    if (without)
+        TRY(bad_argument(model_has_tower(model)
+                             ? "the decoder alone has them: leave the options of the encoder out"
+                             : NULL,
+                         "%s has %s, for which there are no launch arguments", model->name,
+                         without));
     while (family < SHAPE_COUNT && strcmp(model->family, FAMILIES[family].family) != 0)
         family++;
     if (family == SHAPE_COUNT)
@@ -466,7 +401,7 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out)
     read_depths(model, out);
     read_mlp(model, out);
     read_experts(scratch, model, out);
-    read_window(scratch, model, out);
+    read_layers(scratch, model, out);
     if (out->family == SHAPE_HYBRID)
         TRY(read_hybrid(scratch, model, out));
     TRY(model_open(shape_preset(out), shape_options(scratch, out), &again));
@@ -480,9 +415,19 @@ done:
     return status;
 }
 
+const char *attention_rarity(const struct model_shape *s)
+{
+    return s->delta_heads   ? "the gated delta rule in place of attention"
+           : s->index_top_k ? INDEXED_KEYS
+           : s->unrotated   ? "layers without positions"
+           : s->output_gate ? "gates after attention"
+                            : NULL;
+}
+
 const char *shape_rarity(const struct model_shape *s)
 {
-    return s->mtp                           ? "layers that predict more tokens"
+    return attention_rarity(s)              ? attention_rarity(s)
+           : s->mtp                         ? "layers that predict more tokens"
            : s->window                      ? "a window of attention"
            : s->capacity > 0                ? "experts that drop tokens"
            : s->sinks                       ? "sinks of attention"

@@ -39,6 +39,13 @@ struct model_shape {
     int64_t mtp; /* layers after the others, each of which predicts one token more */
     /* The keys that attention sees, and every which layer sees all of them; 0: all. */
     int64_t window, full_every;
+    bool chunked;   /* the window is a chunk: a query sees the keys of its own from the first on */
+    bool unrotated; /* layers that see all keys, every full_every-th, have no positions */
+    /* Of latent attention: the keys that each query sees, chosen by so many heads so wide. */
+    int64_t index_top_k, index_heads, index_dim;
+    /* The gated delta rule in place of attention, in all but every full_every-th layer. */
+    int64_t delta_heads, delta_key_heads, delta_dim, delta_key_dim, conv;
+    bool output_gate; /* what attention computes is multiplied by a sigmoid of the layer's input */
     bool sinks, proj_bias, expert_bias, clamped;
     bool gated;       /* of a GPT and of layers by a pattern: MLPs have SwiGLU */
     bool bare_latent; /* of latent attention: without norms */
@@ -88,12 +95,17 @@ int64_t layers_after_loss(const struct plan *plan); /* which predict more tokens
 enum { EXPERTS_LIKE_TP = 1, EXPERTS_WHOLE = 2, EXPERTS_OTHERWISE = 4, EXPERTS_ANYHOW = 7 };
 enum { SHARD_0 = 1, SHARD_1 = 2, SHARD_2 = 4, SHARD_3 = 8 };
 
+/* Beside layers with the gated delta rule, cp is none, or takes heads: tp * cp divides those of keys. */
+enum delta_cp { DELTA_CP_ANYHOW, DELTA_CP_NONE, DELTA_CP_HEADS };
+
 /* What a target can express with its numbers. */
 struct abilities {
     bool tp, pp, cp, ep;
     bool cp_heads; /* devices of cp that take heads: a2a, a2a+ring */
     /* kinds of cp where attention has windows, and where it has sinks, as bits of enum cp_kind; 0: all of the above */
     unsigned window_cp, sink_cp;
+    unsigned index_cp; /* and where an index chooses the keys */
+    enum delta_cp delta_cp;
     bool whole_heads;     /* devices of cp that take heads have key/value heads of their own */
     unsigned experts;     /* tensor degrees of experts beside tp, as EXPERTS_ bits */
     bool tp_in_pipeline;  /* tp and pp together */

@@ -25,10 +25,12 @@ enum {
  * are Megatron-FSDP, which is documented and tested without a pipeline only. Tensor exchanges always overlap
  * with weight gradients (core/tensor_parallel/layers.py), sends of several pieces alone (schedules.py). No ring has
  * windows, and only a2a has sinks (Transformer Engine, get_attention_backend of attention/.../utils.py), which wants
- * whole key/value heads on each device (context_parallel.py, AttnFuncWithCPAndQKVOA2A). */
-#define MEGATRON_ABILITIES                                                                         \
+ * whole key/value heads on each device (context_parallel.py, AttnFuncWithCPAndQKVOA2A). An index chooses among gathered
+ * keys, and the delta rule takes heads of cp since 0.19 (core/transformer/transformer_config.py, __post_init__). */
+#define MEGATRON_ABILITIES(delta)                                                                   \
     {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
      .window_cp = 1U << CP_GATHER | 1U << CP_A2A, .sink_cp = 1U << CP_A2A, .whole_heads = true,    \
+     .index_cp = 1U << CP_GATHER, .delta_cp = (delta),                                             \
      .tp_in_pipeline = true, .pieces = true, .groups = true, .stage_runs = true, .defers_head = true, .uneven = true, .sequence = true, \
      .plain = true,                                                                                                    \
      .selective = true, .block = true, .offload_modules = true, .cp_pieces = 2, .replicates = true,                    \
@@ -83,13 +85,13 @@ static const struct own_program MEGATRON_16_PROGRAMS[] = {
 
 /* The first row of a framework is the one that its name alone stands for. */
 static const struct target TARGETS[] = {
-    {"megatron", "0.19", "Megatron-Core 0.19", MEGATRON_ABILITIES,
+    {"megatron", "0.19", "Megatron-Core 0.19", MEGATRON_ABILITIES(DELTA_CP_HEADS),
      .lacks = megatron_lacks, .software = "megatron-core-0.19", .flags = MEGATRON_0_19_2,
      .words = {.program = "pretrain_gpt.py", .encoder_program = "examples/bert/pretrain_bert.py",
                .pattern_program = "pretrain_hybrid.py"},
      .programs = MEGATRON_19_PROGRAMS,
      .decides = MEGATRON_DECIDES},
-    {"megatron", "0.16", "Megatron-Core 0.16", MEGATRON_ABILITIES,
+    {"megatron", "0.16", "Megatron-Core 0.16", MEGATRON_ABILITIES(DELTA_CP_NONE),
      .lacks = megatron16_lacks, .software = "megatron-core-0.16", .flags = MEGATRON_0_16_1,
      .words = {.program = "pretrain_gpt.py", .encoder_program = "pretrain_bert.py"},
      .programs = MEGATRON_16_PROGRAMS,

@@ -552,6 +552,24 @@ static const struct {
      "run.sh:1: --moe-layer-freq is '2', which is no run of dense layers followed by a mixture in "
      "every N-th",
      NULL},
+    {SMALL "--normalization RMSNorm --swiglu --experimental-attention-variant gated_delta_net "
+           "--linear-attention-freq '[1]*3+[0]+[1]*2+[0]*2'",
+     "run.sh:1: --linear-attention-freq is '[1]*3+[0]+[1]*2+[0]*2', expected a list in which every "
+     "N-th layer, and no other, is a 0, or that number",
+     "an example: ([1]*3+[0])*12"},
+    {SMALL "--normalization RMSNorm --swiglu --experimental-attention-variant gated_delta_net",
+     "run.sh:1: --linear-attention-freq is missing: gated_delta_net needs it",
+     "add --linear-attention-freq"},
+    {SMALL "--normalization RMSNorm --swiglu --experimental-attention-variant dsa",
+     "run.sh:1: dsa without latent attention: no model of Weft has it",
+     "add --multi-latent-attention and --q-lora-rank"},
+    {SMALL "--normalization RMSNorm --swiglu --experimental-attention-variant dsa "
+           "--multi-latent-attention --q-lora-rank 64 --dsa-indexer-topk 16",
+     "run.sh:1: --dsa-indexer-n-heads is missing, expected a whole number of at least 1", NULL},
+    {SMALL "--normalization RMSNorm --swiglu --no-rope-freq 4 --window-size 15,0 "
+           "--window-attn-skip-freq 2",
+     "run.sh:1: --no-rope-freq 4 beside another --window-attn-skip-freq: no model of Weft has both",
+     NULL},
     {SMALL "\n# weft: overlap=everything",
      "run.sh: 'overlap=everything' is no setting of Weft, expected overlap=..., bucket=..., "
      "software=..., whole_sends=..., dtype=..., policy=... or memory=...",

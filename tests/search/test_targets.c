@@ -458,6 +458,42 @@ static void decisions_are_the_targets(void **state)
     model_free(model);
 }
 
+/* By the frameworks' sources: which kinds of cp they have where a layer is no plain attention. */
+static void kinds_of_attention_have_their_cp(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *options, *target;
+        int64_t tp, cp;
+        enum cp_kind kind;
+        bool runs;
+    } CASES[] = {
+        {"qwen3-next-80b-a3b", "", "megatron", 2, 8, CP_RING, true},
+        {"qwen3-next-80b-a3b", "", "megatron", 2, 16, CP_RING, false}, /* of 16 heads of keys */
+        {"qwen3-next-80b-a3b", "", "megatron@0.16", 2, 1, CP_RING, true},
+        {"qwen3-next-80b-a3b", "", "megatron@0.16", 2, 2, CP_RING, false},
+        {"qwen3-next-80b-a3b", "", "weft", 2, 16, CP_RING, true},
+        {"deepseek-v3.2", "", "megatron", 2, 2, CP_GATHER, true},
+        {"deepseek-v3.2", "", "megatron", 2, 2, CP_RING, false},
+        {"deepseek-v3.2", "", "megatron", 2, 2, CP_A2A, false},
+        {"llama3-8b", "window: 1024", "megatron", 1, 2, CP_A2A, true},
+        {"llama3-8b", "window: 1024", "megatron", 1, 2, CP_RING, false},
+        {"llama3-8b", "", "megatron", 1, 2, CP_RING, true},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct degrees d = {.dp = 1, .tp = CASES[i].tp, .cp = CASES[i].cp, .pp = 1, .pieces = 1};
+        struct model *model;
+        d.sequence = d.tp > 1;
+        d.has_overlap = true;
+        d.overlap = OVERLAP_TENSOR | OVERLAP_KEYS;
+        cp_kind_set(CASES[i].kind, &d);
+        assert_int_equal(model_open(CASES[i].model, CASES[i].options, &model), WEFT_OK);
+        if (target_runs_degrees(target_find(CASES[i].target), model, &d) != CASES[i].runs)
+            fail_msg("case %zu", i);
+        model_free(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -475,6 +511,7 @@ int main(void)
         cmocka_unit_test(targets_are_found_by_name_and_release),
         cmocka_unit_test(flags_are_those_of_a_release),
         cmocka_unit_test(decisions_are_the_targets),
+        cmocka_unit_test(kinds_of_attention_have_their_cp),
     };
     arena = arena_new();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,12 +127,17 @@ tsan: $(TSAN)/build.ninja
 	WEFT_TEST_PERCENT=20 TSAN_SYMBOLIZER_PATH=$$(command -v llvm-symbolizer-19) \
 	    $(CTEST) --test-dir $(TSAN) -R '^test_(run|run_network|run_limits|train)$$'
 
-# Faults of one line, put into a copy of the tree one at a time: do the tests notice? About an hour on two cores;
-# ONLY=exchange,bucket tries those whose name or file contains a word, SAMPLE=60 SEED=7 so many of them by lot.
+# Faults of one line, put into a copy of the tree one at a time: do the tests notice? About an hour on two cores.
+# ONLY=exchange,bucket tries those whose name or file contains a word, SAMPLE=60 SEED=7 so many of them by lot, PART=1/3
+# the first third. What is known is kept in the build folder: a run that was cut off goes on; AGAIN=1 begins anew.
 SAMPLE ?= 0
 SEED ?= 1
+PART ?= 1/1
 mutants:
-	tests/mutants/mutants.py --only "$(ONLY)" --sample $(SAMPLE) --seed $(SEED) --jobs $(JOBS) --copies $(BUILD)/mutants
+	@mkdir -p $(BUILD)/mutants
+	$(if $(AGAIN),rm -f $(BUILD)/mutants/outcomes)
+	nice tests/mutants/mutants.py --only "$(ONLY)" --sample $(SAMPLE) --seed $(SEED) --part $(PART) --jobs $(JOBS) \
+	    --copies $(BUILD)/mutants --resume $(BUILD)/mutants/outcomes
 
 # Those of papers' tables take minutes: `make bench-papers`.
 bench: BENCHES = $(filter-out %_paper,$(wildcard $(BUILD)/bench/bench_*))

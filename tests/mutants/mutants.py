@@ -6,6 +6,9 @@
   mutants.py --repath             the files that were moved or renamed, found by the old text
   mutants.py --only report,f012   faults whose name or file contains one of these
   mutants.py --sample 60 --seed 7 so many of them, drawn by the seed
+  mutants.py --part 1/3           the first third of them
+  mutants.py --resume FILE        goes on where a run was cut off: outcomes are kept in FILE, and faults that it says were
+                                  noticed, and that are the same in the list, are not tried again
   mutants.py --list other.txt     another list
   mutants.py --percent 50         so many of the tests' random cases
 
@@ -23,10 +26,16 @@ White space in the old text stands for any white space, so that formatting does 
 `+` lines continue the text.
 
 A fault is noticed if a named program fails, is killed or does not end within its time, or if the shipped profiles
-cannot be built with it. One that the compiler refuses is a mistake in the list.
+cannot be built with it or are others. One that the compiler refuses is a mistake in the list.
+
+What a fault costs is the tests: the copy has the whole program in one shared library (WEFT_SHARED_PROGRAM), so one file is
+compiled and one library linked, apart from the copy's own, and programs are told by LD_LIBRARY_PATH to take it. Named
+programs run with a few of their random cases first, each until its first failing test; only a fault that they do not notice
+is shown all cases.
 """
 import argparse
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -35,6 +44,7 @@ import random
 import re
 import resource
 import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -45,9 +55,13 @@ LIST = pathlib.Path(__file__).with_name("faults.txt")
 AT_LEAST = 0.95  # of the faults, noticed
 PATIENCE = 5  # times as much of the processor as the unchanged program took, and then it hangs
 LEAST_SECONDS = 20
+MOST_SECONDS = 600  # of the processor, with all random cases
+FEW = 10  # percent of the random cases, first
 WAITS = 6  # times as long may pass, on a machine that does other things, too
 MEMORY_BYTES = 8 << 30  # a fault may ask for all there is
 CHECKS = ("explorer", "python", "page", "trace")  # tests of CTest that ask the built program or library
+LIBRARY = "src/libweft_program.so"
+FAILED = r"\[  FAILED  \] (?:\d+ test\(s\)|(\w+))"  # as cmocka writes it
 FIELDS = ("fault", "file", "tests", "breaks", "-", "+", "equal")
 
 
@@ -63,6 +77,9 @@ class Fault:
     def room(self):
         parts = pathlib.Path(self.file).parts
         return "/".join(parts[1:-1]) or parts[0]
+
+    def text(self):
+        return "\n".join((self.file, self.old, self.new))
 
     def pattern(self):
         words = re.findall(r"\w+|[^\w\s]", self.old)
@@ -148,16 +165,19 @@ def repath(path, faults):
 
 
 class Copy:
+    """The unchanged tree, built; every worker has a folder beside it for the changed file and the library of it."""
+
     def __init__(self, folder):
-        self.root, self.build = folder, folder / "build"
-        self.objects = {}
+        self.root, self.build = folder / "tree", folder / "tree" / "build"
+        self.commands, self.checks, self.seconds = {}, {}, {}
+        self.lock, self.python_lock = threading.Lock(), threading.Lock()
 
     def fill(self):
         """What git knows of the tree, changed or not; files that stay alike keep their times, and so their objects."""
         names = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
-        wanted, changed = {name for name in names if name and (ROOT / name).is_file()}, False
+        wanted = {name for name in names if name and (ROOT / name).is_file()}
         for old in [p for p in self.root.rglob("*") if p.is_file() and self.build not in p.parents]:
             if str(old.relative_to(self.root)) not in wanted:
                 old.unlink()
@@ -167,137 +187,264 @@ class Copy:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
-            changed = True
-        return changed
 
-    def prepare(self, programs, memory):
+    def prepare(self, jobs):
         self.root.mkdir(parents=True, exist_ok=True)
-        if self.fill():
-            memory.unlink(missing_ok=True)  # that a program passed was said of another tree
+        self.fill()
         launcher = os.environ.get("CMAKE_C_COMPILER_LAUNCHER") or shutil.which("ccache") or ""
         command = ["cmake", "-S", self.root, "-B", self.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                    f"-DCMAKE_C_COMPILER={os.environ.get('CC', 'gcc')}", f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}",
+                   "-DWEFT_SHARED_PROGRAM=ON", "-DCMAKE_LINK_DEPENDS_NO_SHARED=ON",
                    "-DWEFT_CUDA=OFF"]  # kernels for GPUs take minutes, and no fault is in one
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        # Objects of the copies are those of the tree: paths from the root are alike.
-        made = self.make(programs, {"CCACHE_BASEDIR": str(self.root), "CCACHE_NOHASHDIR": "1"})
+        self.make("weft", "weft_shared", "profiles", jobs=jobs)
+        self.read_commands()
+
+    def make(self, *targets, jobs=1):
+        # Objects of the copy are those of the tree: paths from the root are alike.
+        environment = {**os.environ, "CCACHE_BASEDIR": str(self.root), "CCACHE_NOHASHDIR": "1"}
+        made = subprocess.run(["ninja", "-C", self.build, "-j", str(jobs), *targets],
+                              env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if made.returncode:
             failed = [line for line in made.stdout.split("\n") if "error:" in line or "undefined" in line]
-            print("\n".join(failed[:5]) or made.stdout[-2000:])
-            return
-        for entry in re.findall(r"^build (\S+\.o): \S+ (\S+\.c)", (self.build / "build.ninja").read_text(), re.M):
-            self.objects.setdefault(os.path.realpath(entry[1]), []).append(self.build / entry[0])
+            raise SystemError("the unchanged tree does not build\n" + ("\n".join(failed[:5]) or made.stdout[-2000:]))
 
-    def make(self, tests, environment):
-        programs = [test for test in tests if test not in CHECKS]
-        return subprocess.run(
-            ["ninja", "-C", self.build, "-j", "1", *programs, "weft", "weft_shared", "profiles"],
-            env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    def asked(self, *command):
+        return subprocess.run(command, cwd=self.build, capture_output=True, text=True, check=True).stdout
 
-    def programs(self, names):
-        return [p for name in names for p in self.build.glob(f"tests/**/{name}") if p.is_file()]
+    def read_commands(self):
+        """How each object of the library is made, the library itself, the profiles and the checks."""
+        for entry in json.loads(self.asked("ninja", "-t", "compdb")):
+            if entry["output"].endswith(".c.o") and "weft_shared.dir" not in entry["output"]:
+                self.commands[entry["output"]] = entry
+        self.linked = {name: self.asked("ninja", "-t", "commands", "-s", name)
+                       for name in (LIBRARY, os.path.basename((self.build / "libweft.so").resolve()))}
+        self.imports = [line for line in self.asked("ninja", "-t", "commands", "profiles").split("\n")
+                        if " profile import " in line]
+        for test in json.loads(self.asked("ctest", "--show-only=json-v1"))["tests"]:
+            if test["name"] in CHECKS:
+                self.checks[test["name"]] = test["command"]
+        self.readers = collections.defaultdict(set)  # of a header: the objects made with it
+        output = ""
+        for line in self.asked("ninja", "-t", "deps").split("\n"):
+            if line.startswith(" "):
+                self.readers[os.path.realpath(self.build / line.strip())].add(output)
+            else:
+                output = line.partition(":")[0]
 
-    def run(self, program, seconds):
-        """The program's status, or None where it did not end in time."""
+    def objects_of(self, source):
+        return [o for o in sorted(self.readers[os.path.realpath(source)]) if o in self.commands and o.startswith("src/")]
+
+    def seconds_of(self, test, percent):
+        """How much of the processor the program may take. It is built when it is first asked for, and must pass without a fault."""
+        with self.lock:
+            if (test, percent) not in self.seconds:
+                if test not in CHECKS:
+                    self.make(test)
+                begin = os.times()
+                done = self.run(test, 600, percent, {}, {})
+                if done is None or done.returncode:
+                    raise SystemError(f"{test} fails without any fault:\n{done.output[-2000:] if done else 'does not end'}")
+                self.seconds[test, percent] = max(LEAST_SECONDS, PATIENCE * processor_seconds(begin, os.times()))
+            return self.seconds[test, percent]
+
+    def command_of(self, test, instead):
+        if test in CHECKS:
+            return [instead.get(os.path.basename(word), word) for word in self.checks[test]]
+        return [p for p in self.build.glob(f"tests/**/{test}") if p.is_file()]
+
+    def run(self, test, seconds, percent, environment, instead):
+        """The program's end, with `returncode` and `output`, or None where it did not end in time."""
 
         def limit():
-            if program not in CHECKS:  # a browser reserves more than it takes
+            if test not in CHECKS:  # a browser reserves more than it takes
                 resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
                 resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             os.setsid()
 
-        check = ["ctest", "--output-on-failure", "-R", f"^{program}$"]
-        process = subprocess.Popen(check if program in CHECKS else self.programs([program]), cwd=self.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   preexec_fn=limit)
-        try:
-            process.output = process.communicate(timeout=WAITS * seconds)[0].decode(errors="replace")
-            return process
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.communicate()
-            return None
+        process = subprocess.Popen(
+            self.command_of(test, instead), cwd=self.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            preexec_fn=limit, env={**os.environ, "WEFT_TEST_PERCENT": str(percent), **environment})
+        late = threading.Timer(WAITS * seconds, os.killpg, (process.pid, 9))
+        late.start()
+        lines, failed = [], False
+        for line in process.stdout:
+            lines.append(line.decode(errors="replace"))
+            failed = failed or (test not in CHECKS and re.match(FAILED, lines[-1]))
+            if failed:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, 9)
+                break
+        process.wait()
+        ended, process.output = late.is_alive(), "".join(lines)
+        late.cancel()
+        process.stdout.close()
+        return process if ended else None
 
-    def with_fault(self, fault, seconds):
+
+class Worker:
+    def __init__(self, copy, folder):
+        self.copy, self.folder = copy, folder
+        self.source = folder / "src"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(copy.root / "src", self.source)
+        (folder / "lib").mkdir()
+        (folder / "profiles").mkdir()
+        self.environment = {"LD_LIBRARY_PATH": str(folder / "lib")}
+
+    def shell(self, command):
+        return subprocess.run(command, shell=True, cwd=self.copy.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, env={**os.environ, "CCACHE_DISABLE": "1", **self.environment})
+
+    def compiled(self, fault):
+        """{object: the changed one}, and what the compiler says against it."""
+        objects = {}
+        for output in self.copy.objects_of(self.copy.root / fault.file):
+            entry, made = self.copy.commands[output], self.folder / f"{len(objects)}.o"
+            command = entry["command"].replace(str(self.copy.root / "src") + "/", f"{self.source}/")
+            command = command.replace(f"-I{self.copy.root}/src", f"-I{self.source}").replace(output, str(made))
+            done = self.shell(command)
+            if done.returncode:
+                return {}, next((line for line in done.stdout.split("\n") if "error:" in line), done.stdout[-300:])
+            objects[output] = made
+        return objects, "" if objects else f"{fault.file} is in no object of the library"
+
+    def link(self, name, objects):
+        """A library of the copy with changed objects, in the worker's folder."""
+        command = self.copy.linked[name]
+        for output, made in objects.items():
+            command = re.sub(rf"(?<=\s){re.escape(output)}(?=\s)", str(made), command)
+        target = self.folder / "lib" / os.path.basename(name)
+        done = self.shell(command.replace(f"-o {name} ", f"-o {target} "))
+        if done.returncode:
+            raise SystemError(done.stdout[-2000:])
+        return target
+
+    def changed_profile(self):
+        """The first shipped profile that cannot be built with the fault, or is another."""
+        for command in self.copy.imports:
+            name = re.search(r"profiles/([\w-]+)\.sqlite", command).group(1)
+            here = str(self.copy.build / "profiles")
+            done = self.shell(command.replace(here, str(self.folder / "profiles")))
+            made, known = (folder / f"{name}.sqlite" for folder in (self.folder / "profiles", self.copy.build / "profiles"))
+            if done.returncode or rows_of(made) != rows_of(known):
+                return name
+        return None
+
+    def tested(self, fault, instead):
         """(what happened, which test, a line that says how)"""
-        source = self.root / fault.file
-        made_of_it = [*self.objects.get(os.path.realpath(source), []), *self.build.glob("src/*.a"), self.build / "weft",
-                      (self.build / "libweft.so").resolve()]
-        saved = [(p, p.read_bytes(), p.stat()) for p in [source, *made_of_it, *self.programs(fault.tests)]]
-        try:
-            source.write_text(fault.applied(source.read_text()))
-            made = self.make(fault.tests, {"CCACHE_DISABLE": "1"})
-            if made.returncode:
-                errors = [line for line in made.stdout.split("\n") if "error:" in line]
-                if errors:
-                    return "refused", "", errors[0]
-                return "noticed", "the build", "of the shipped profiles"
+        for percent in sorted({min(FEW, self.copy.percent), self.copy.percent}):
             for test in fault.tests:
-                done = self.run(test, seconds[test])
+                if percent > FEW and test in CHECKS:
+                    continue  # they have no random cases
+                seconds = self.copy.seconds_of(test, percent) if percent <= FEW else MOST_SECONDS
+                done = self.copy.run(test, seconds, percent, self.environment, instead)
+                if done is None or done.returncode:
+                    self.copy.seconds_of(test, percent)
                 if done is None:
                     return "noticed", test, "does not end"
                 if done.returncode:
-                    failed = re.findall(r"\[  FAILED  \] \d* ?test\(s\)|\[  FAILED  \] (\w+)", done.output)
-                    return "noticed", test, next((f for f in failed if f), f"status {done.returncode}")
-            return "survived", "", ""
+                    failed = [name for name in re.findall(FAILED, done.output, re.M) if name]
+                    return "noticed", test, next(iter(failed), f"status {done.returncode}")
+        return "survived", "", ""
+
+    def with_fault(self, fault):
+        if fault.file.startswith("python/"):
+            with self.copy.python_lock:
+                return self.in_place(fault, self.copy.root / fault.file, lambda: self.tested(fault, {}))
+        return self.in_place(fault, self.folder / fault.file, lambda: self.built_and_tested(fault))
+
+    def in_place(self, fault, path, judged):
+        text = path.read_text()
+        try:
+            path.write_text(fault.applied(text))
+            return judged()
         finally:
-            for path, content, info in saved:  # and their times: then nothing is to be made again
-                path.unlink(missing_ok=True)  # a program that a killed test started may still run
-                path.write_bytes(content)
-                path.chmod(info.st_mode)
-                os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+            path.write_text(text)
+
+    def built_and_tested(self, fault):
+        objects, refused = self.compiled(fault)
+        if refused:
+            return "refused", "", refused
+        self.link(LIBRARY, objects)
+        instead = {}
+        if "python" in fault.tests:
+            name = os.path.basename((self.copy.build / "libweft.so").resolve())
+            instead[name] = str(self.link(name, objects))
+        result = self.tested(fault, instead)
+        profile = self.changed_profile() if result[0] == "survived" else None
+        return ("noticed", "profiles", profile) if profile else result
+
+
+def rows_of(path):
+    """What a database says, or nothing where there is none."""
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as base:
+        return list(base.iterdump())
+    return None
 
 
 def processor_seconds(begin, end):
     return end.children_user + end.children_system - begin.children_user - begin.children_system
 
 
-def time_programs(copy, programs, memory):
-    """How much of the processor each may take. Each must pass without a fault; `memory` is a file of those that did before."""
-    known = json.loads(memory.read_text()) if memory.is_file() else {}
-    seconds = {program: known[program] for program in programs if program in known}
-    for program in sorted(programs - seconds.keys()):
-        begin = os.times()
-        done = copy.run(program, 600)
-        if done is None or done.returncode:
-            sys.exit(f"{program} fails without any fault:\n{done.output[-2000:] if done else 'does not end'}")
-        seconds[program] = max(LEAST_SECONDS, PATIENCE * processor_seconds(begin, os.times()))
-        memory.write_text(json.dumps({**known, **seconds}))
-    return seconds
+# ---- outcomes, which a later run may go on from ----
 
 
-def together(threads):
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+class Outcomes:
+    def __init__(self, path):
+        self.path, self.known, self.lock = path, {}, threading.Lock()
+        for line in path.read_text().splitlines() if path and path.is_file() else []:
+            row = json.loads(line)
+            self.known[row["fault"]] = row
+
+    def of(self, fault):
+        """What an earlier run said of the same fault, where that need not be asked again."""
+        row = self.known.get(fault.name)
+        same = row and row["text"] == fault.text()
+        final = same and row["outcome"] == ("survived" if fault.why_equal else "noticed")
+        return (row["outcome"], row["test"], row["how"]) if final else None
+
+    def add(self, fault, result):
+        row = {"fault": fault.name, "outcome": result[0], "test": result[1], "how": result[2], "text": fault.text()}
+        if self.path:
+            with self.lock, self.path.open("a") as out:
+                out.write(json.dumps(row) + "\n")
 
 
-def try_all(faults, folder, memory, jobs):
-    programs = {test for fault in faults for test in fault.tests}
-    copies = [Copy(folder / str(i)) for i in range(jobs)]
-    together([threading.Thread(target=copy.prepare, args=(sorted(programs), memory)) for copy in copies])
-    if not all(copy.objects for copy in copies):
-        sys.exit("the unchanged tree does not build")
-    seconds = time_programs(copies[0], programs, memory)
-    work, results, lock = queue.Queue(), {}, threading.Lock()
+def try_all(faults, copy, folder, jobs, outcomes):
+    results = {fault.name: known for fault in faults if (known := outcomes.of(fault))}
+    work, lock = queue.Queue(), threading.Lock()
     for fault in faults:
-        work.put(fault)
+        if fault.name not in results:
+            work.put(fault)
+    if results:
+        print(f"{len(results)} of {len(faults)} are known from an earlier run", flush=True)
 
-    def worker(copy):
+    def drain(worker):
         while True:
             try:
                 fault = work.get_nowait()
             except queue.Empty:
                 return
             begin = time.monotonic()
-            result = copy.with_fault(fault, seconds)
+            try:
+                result = worker.with_fault(fault)
+            except SystemError as error:  # of the copy, without a fault
+                result = "refused", "", str(error)
+            outcomes.add(fault, result)
             with lock:
                 results[fault.name] = result
                 print(f"{len(results):4d}/{len(faults)} {result[0]:8s} {fault.name:28s} {result[1]} {result[2]}"
                       f" ({time.monotonic() - begin:.0f} s)", flush=True)
 
-    together([threading.Thread(target=worker, args=(copy,)) for copy in copies])
+    if not work.empty():
+        copy.prepare(jobs)
+        threads = [threading.Thread(target=drain, args=(Worker(copy, folder / f"worker-{i}"),)) for i in range(jobs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     return results
 
 
@@ -331,6 +478,8 @@ def main():
     about.add_argument("--only", default="")
     about.add_argument("--sample", type=int, default=0)
     about.add_argument("--seed", type=int, default=1)
+    about.add_argument("--part", default="1/1")
+    about.add_argument("--resume", type=pathlib.Path)
     about.add_argument("--jobs", type=int, default=2)
     about.add_argument("--percent", type=int, default=100)
     about.add_argument("--copies", type=pathlib.Path, default=ROOT / "build" / "mutants")
@@ -348,11 +497,12 @@ def main():
     faults = [f for f in faults if any(w in f.name or w in f.file for w in wanted)]
     if 0 < given.sample < len(faults):
         faults = random.Random(given.seed).sample(faults, given.sample)
-    os.nice(10)
-    os.environ["WEFT_TEST_PERCENT"] = str(given.percent)
-    given.copies = given.copies.resolve()
-    memory = given.copies / f"seconds-{given.percent}.json"
-    return tell(faults, try_all(faults, given.copies, memory, min(given.jobs, len(faults))))
+    part, parts = (int(word) for word in given.part.split("/"))
+    faults = faults[len(faults) * (part - 1) // parts : len(faults) * part // parts]
+    folder = given.copies.resolve()
+    copy = Copy(folder)
+    copy.percent = given.percent
+    return tell(faults, try_all(faults, copy, folder, max(1, min(given.jobs, len(faults))), Outcomes(given.resume)))
 
 
 if __name__ == "__main__":

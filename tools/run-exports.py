@@ -5,9 +5,11 @@
   run-exports.py run FOLDER [--megatron TREE]       on the machine with the GPU; a row for each case is printed and
                                                     written into rows.json and rows.csv
   run-exports.py table WEFT FOLDER                  measured and predicted memory, predicted anew
+  run-exports.py rows FOLDER                        rows of data/validation/weft_h200_ranks.csv
 
 Several ranks share one GPU under the real NCCL when each has a host id of its own and shared memory and peer copies
-are off: they then talk by way of sockets. Times mean nothing there; memory per rank and the loss do. Cases run side
+are off: they then talk by way of sockets. Times mean nothing there; memory per rank and the loss do. Cases of the form `torch`
+have degrees that no exported script has; tools/torch_ranks.py makes them of the script's replicas. Cases run side
 by side as long as their predicted memory is within the GPU's. Every step trains on the same batch, so that the loss
 falls. Cases of Megatron-LM need its source tree, and run its own modules (no Transformer Engine, no Apex).
 """
@@ -27,14 +29,18 @@ import sysconfig
 import time
 
 HERE = pathlib.Path(__file__).resolve()
-STEPS = 8
+STEPS = int(os.environ.get("STEPS", "8"))
 GPU_BYTES = 132 << 30     # that ranks may be predicted to take together, of an H200's 140 GiB
 OUTSIDE_BYTES = 3 << 29   # of a rank: context, libraries, communicators
 CAUTION = 1.05            # Megatron-LM reserved up to 6 % more than predicted, FSDP 17 %: GPU_BYTES leaves room for that
-RANKS_AT_ONCE = 12
+RANKS_AT_ONCE = 16
 LOCAL_MODULES = "--set attention=local --dtype bf16 --software megatron-local"
 GRADIENTS = f"{LOCAL_MODULES} --policy mixed-fp32-gradients"
 FSDP = "--dtype bf16 --policy fsdp --software fsdp-script"
+EAGER = f"--set loss=eager {FSDP}"
+PARTS = "--set loss=eager --dtype bf16 --policy fsdp --software dtensor-script"
+STAGED = "--set loss=eager --dtype bf16 --policy fsdp --software torch-stages"
+IN_TORCH = ("--pp", "--virtual", "--schedule", "--cp", "--cp-kind", "--replicate")  # which tools/torch_ranks.py makes
 # Name, ranks, format, and what is exported; in an order in which neighbours fill the GPU.
 CASES = [
     ("megatron-full", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --recompute full --microbatch 2 --global-batch 8 "
@@ -60,6 +66,41 @@ CASES = [
                                 f"--global-batch 4 {FSDP}"),
     ("megatron-pp2", 2, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x2 --pp 2 --global-batch 8 {GRADIENTS}"),
     ("megatron-tp2-pp2", 4, "megatron@0.16", f"gpt3-1.3b hgx-h200:1x4 --tp 2 --pp 2 --global-batch 8 {GRADIENTS}"),
+    ("dtensor-2-sp", 2, "dtensor", f"llama3-8b hgx-h200:1x2 --set layers=4 --seq 4096 --tp 2 --sp --global-batch 2 {PARTS}"),
+    ("torch-pp2-gpipe", 2, "torch", f"llama2-7b hgx-h200:1x2 --set layers=4 --seq 2048 --pp 2 --schedule gpipe "
+                                    f"--global-batch 6 {STAGED}"),
+    ("torch-cp2", 2, "torch", f"llama2-7b hgx-h200:1x2 --set layers=4 --seq 8192 --cp 2 --zero 3 --global-batch 2 {STAGED}"),
+    ("torch-hsdp", 4, "torch", f"llama3.2-1b hgx-h200:1x4 --set layers=8 --set tied=false --seq 2048 --replicate 2 --zero 3 "
+                               f"--microbatch 2 --global-batch 8 {STAGED}"),
+    ("torch-pp2-zb-h1", 2, "torch", f"phi3-mini hgx-h200:1x2 --set layers=8 --seq 2048 --pp 2 --schedule zb-h1 --global-batch 6 "
+                                    f"{STAGED}"),
+    ("dtensor-4-zero3", 4, "dtensor", f"llama3.2-1b hgx-h200:1x4 --set layers=8 --seq 4096 --tp 2 --sp --zero 3 "
+                                      f"--recompute full --microbatch 2 --global-batch 4 {PARTS}"),
+    ("torch-pp2-1f1b", 2, "torch", f"mistral-7b hgx-h200:1x2 --set layers=4 --seq 4096 --pp 2 --global-batch 4 {STAGED}"),
+    ("fsdp-3-qwen", 3, "fsdp", f"qwen3-0.6b hgx-h200:1x3 --set layers=12 --seq 2048 --zero 3 --recompute full --microbatch 4 "
+                               f"--global-batch 12 {EAGER}"),
+    ("torch-pp2-pieces", 2, "torch", f"llama2-7b hgx-h200:1x2 --set layers=4 --seq 2048 --pp 2 --virtual 2 "
+                                     f"--schedule interleaved --global-batch 8 {STAGED}"),
+    ("torch-cp4-gather", 4, "torch", f"gpt3-1.3b hgx-h200:1x4 --set layers=6 --set tied=false --seq 8192 --cp 4 "
+                                     f"--cp-kind gather --zero 2 --global-batch 4 {STAGED}"),
+    ("dtensor-2-plain", 2, "dtensor", f"gpt3-1.3b hgx-h200:1x2 --set layers=8 --tp 2 --microbatch 4 --global-batch 8 {PARTS}"),
+    ("torch-pp4-full", 4, "torch", f"phi3-mini hgx-h200:1x4 --set layers=8 --seq 4096 --pp 4 --recompute full --microbatch 2 "
+                                   f"--global-batch 16 {STAGED}"),
+    ("fsdp-4-1b", 4, "fsdp", f"llama3.2-1b hgx-h200:1x4 --set layers=8 --seq 4096 --zero 2 --microbatch 1 --global-batch 8 "
+                             f"{EAGER}"),
+    ("torch-pp2-tp2", 4, "torch", f"llama2-7b hgx-h200:1x4 --set layers=4 --seq 4096 --pp 2 --tp 2 --sp --global-batch 4 "
+                                  f"{STAGED}"),
+    ("torch-pp2-zb-v", 2, "torch", f"llama2-7b hgx-h200:1x2 --set layers=4 --seq 2048 --pp 2 --virtual 2 --schedule zb-v "
+                                   f"--global-batch 6 {STAGED}"),
+    ("torch-pp2-dp2", 4, "torch", f"phi3-mini hgx-h200:1x4 --set layers=6 --seq 2048 --pp 2 --zero 1 --microbatch 2 "
+                                  f"--global-batch 16 {STAGED}"),
+    ("fsdp-2-fp32", 2, "fsdp", "gpt2-medium hgx-h200:1x2 --set layers=12 --set loss=eager --zero 2 --microbatch 4 --global-batch 8 "
+                               "--dtype fp32 --policy fp32 --software fsdp-script"),
+    ("torch-cp2-dp2", 4, "torch", f"phi3-mini hgx-h200:1x4 --set layers=4 --seq 8192 --cp 2 --zero 3 --recompute full "
+                                  f"--global-batch 4 {STAGED}"),
+    ("torch-pp3-gpipe", 3, "torch", f"llama3-8b hgx-h200:1x3 --set layers=3 --seq 2048 --pp 3 --schedule gpipe --recompute full "
+                                    f"--global-batch 6 {STAGED}"),
+    ("dtensor-4-sp", 4, "dtensor", f"gpt3-1.3b hgx-h200:1x4 --set layers=12 --tp 4 --sp --microbatch 8 --global-batch 8 {PARTS}"),
 ]
 # What a machine without Transformer Engine and Apex needs beside the exported arguments.
 LOCAL = ("--transformer-impl local --no-persist-layer-norm --no-gradient-accumulation-fusion --no-rope-fusion "
@@ -73,10 +114,22 @@ def predict(weft, arguments):
     return done.stdout
 
 
-def export(weft, folder):
+def in_torch(arguments):
+    """What no exported script has, for tools/torch_ranks.py, and the rest. With stages gradients stay whole to the last
+    micro-batch whether they are then shared or not: a script has no word for ZeRO 1."""
+    words, made, left = shlex.split(arguments), [], []
+    while words:
+        word = words.pop(0)
+        (made if word in IN_TORCH else left).extend([word, words.pop(0)] if word in IN_TORCH else [word])
+    return made, ["2" if word == "1" and before == "--zero" else word for before, word in zip(["", *left], left)]
+
+
+def export(weft, folder, only):
     folder.mkdir(parents=True, exist_ok=True)
-    for name, _, form, arguments in CASES:
-        subprocess.run([weft, "export", *shlex.split(arguments), "--to", form, "-o", folder / name], check=True)
+    for name, _, form, arguments in [case for case in CASES if not only or case[0] in only]:
+        words = in_torch(arguments)[1] if form == "torch" else shlex.split(arguments)
+        target = "dtensor" if form == "torch" else form
+        subprocess.run([weft, "export", *words, "--to", target, "-o", folder / name], check=True)
         (folder / f"{name}.json").write_text(predict(weft, arguments))
 
 
@@ -156,13 +209,15 @@ def one_rank(script, stats, words):
 
 
 def start(case, folder, tree, port):
-    name, ranks, form, _ = case
+    name, ranks, form, arguments = case
     if form.startswith("megatron"):
         script, words = tree / "pretrain_gpt.py", megatron_words(folder / name)
     else:
         script = folder / f"{name}.py"
         script.write_text((folder / name).read_text())
-        words = fsdp_words(script)
+        words = fsdp_words(script) if form == "fsdp" else ["--steps", str(STEPS)]
+    if form == "torch":
+        script, words = HERE.parent / "torch_ranks.py", [str(script), *in_torch(arguments)[0], *words]
     processes = []
     for rank in range(ranks):
         env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
@@ -229,7 +284,7 @@ def room_for(case, running, folder):
 
 def run(folder, tree, only, seconds):
     rows, running, deadline = [], [], time.time() + seconds
-    waiting = [case for case in CASES if (not only or case[0] in only) and (tree or case[2] == "fsdp")]
+    waiting = [case for case in CASES if (not only or case[0] in only) and (tree or not case[2].startswith("megatron"))]
     if tree:
         build_helpers(tree)
     while waiting or running:
@@ -263,11 +318,59 @@ def table(weft, folder):
     print(f"mean over ranks {100 * sum(errors) / len(errors):.1f} %")
 
 
+def option(arguments, name, default):
+    words = shlex.split(arguments)
+    return words[words.index(name) + 1] if name in words else default
+
+
+def remarks(arguments, measured, losses):
+    said = [text for word, text in (("--replicate", f"{option(arguments, '--replicate', 1)} copies of shared state"),
+                                    ("--cp-kind gather", "keys are gathered at once")) if word in arguments]
+    ranks = " ".join(f"{held.get('allocated', 0) / 2**30:.2f}" for held in measured)
+    said.append(f"loss {losses[0]:.2f} to {losses[-1]:.2f} in {len(losses)} steps on one batch")
+    return "; ".join([*said, f"each rank (GiB): {ranks}"])
+
+
+def dataset_row(folder, case, framework):
+    """A row under the columns that the file has, from the exported plan and what was asked."""
+    name, ranks, form, asked = next(one for one in CASES if one[0] == case["case"])
+    text = (folder / name).read_text()
+    sizes = {key: int(re.search(rf'"{key}": (\d+)', text)[1]) for key in ("layers", "hidden", "ffn", "heads", "kv_heads", "seq",
+                                                                          "vocab", "micro_batch", "global_batch")}
+    tp, pp, cp = (int(option(asked, f"--{word}", 1)) for word in ("tp", "pp", "cp"))
+    dp = ranks // (tp * pp * cp)
+    zero, schedule = option(asked, "--zero", 0), option(asked, "--schedule", "1F1B" if pp > 1 else "none")
+    peak = max(case["held"], key=lambda held: held["allocated"])
+    return {"dataset": "weft_h200_ranks", "case": name, "model": shlex.split(asked)[0], "layers": sizes["layers"],
+            "hidden": sizes["hidden"], "ffn": sizes["ffn"], "heads": sizes["heads"], "seq_len": sizes["seq"],
+            "kv_heads": sizes["kv_heads"] if sizes["kv_heads"] != sizes["heads"] else "", "vocab": sizes["vocab"],
+            "gpu": "H200-SXM", "gpus": ranks, "gpus_per_node": ranks, "tp": tp, "cp": cp, "ep": 1, "pp": pp,
+            "vpp": option(asked, "--virtual", 1), "dp": dp, "mbs": sizes["micro_batch"], "gbs": sizes["global_batch"],
+            "num_microbatches": sizes["global_batch"] // (dp * sizes["micro_batch"]),
+            "schedule": "interleaved-1F1B" if schedule == "interleaved" else schedule,
+            "recompute": option(asked, "--recompute", "none"), "seq_parallel": int("--sp" in asked),
+            "zero": f"fsdp2(zero{zero})" if zero else 0, "precision": option(asked, "--dtype", ""),
+            "mem_alloc_gib": f"{peak['allocated'] / 2**30:.2f}", "mem_reserved_gib": f"{peak['reserved'] / 2**30:.2f}",
+            "framework": framework, "source": "measured with tools/run-exports.py",
+            "notes": remarks(asked, case["held"], case["losses"])}
+
+
+def dataset(folder):
+    """Appends what ran to the file."""
+    path = HERE.parents[1] / "data/validation/weft_h200_ranks.csv"
+    columns = path.read_text().splitlines()[0].split(",")
+    with open(path, "a", newline="") as out:
+        lines = csv.DictWriter(out, columns, restval="", lineterminator="\n")
+        for case in json.loads((folder / "rows.json").read_text()):
+            if len(case["losses"]) > 1:  # from the second step on there is the optimizer's state
+                lines.writerow(dataset_row(folder, case, "PyTorch 2.11.0+cu130"))
+
+
 def main():
     if sys.argv[1:2] == ["rank"]:
         return one_rank(sys.argv[2], sys.argv[3], sys.argv[4:])
     about = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    about.add_argument("what", choices=["export", "run", "table"])
+    about.add_argument("what", choices=["export", "run", "table", "rows"])
     about.add_argument("paths", nargs="+", type=pathlib.Path)
     about.add_argument("--megatron", type=pathlib.Path)
     about.add_argument("--only", default="", help="names of cases with commas between them")
@@ -276,7 +379,11 @@ def main():
     if given.what == "run":
         tree = given.megatron.resolve() if given.megatron else None
         return run(given.paths[0].resolve(), tree, given.only.split(",") if given.only else [], given.seconds)
-    return {"export": export, "table": table}[given.what](given.paths[0].resolve(), given.paths[1])
+    if given.what == "rows":
+        return dataset(given.paths[0])
+    if given.what == "export":
+        return export(given.paths[0].resolve(), given.paths[1], given.only.split(",") if given.only else [])
+    return table(given.paths[0].resolve(), given.paths[1])
 
 
 if __name__ == "__main__":

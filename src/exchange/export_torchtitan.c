@@ -245,8 +245,8 @@ static void toml_text(struct export_job *job, struct titan_text *t, const struct
 /* A function of theirs that makes a whole configuration of such a model. */
 static const char *base_of(const struct model_shape *s)
 {
-    if (s->kv_lora)
-        return "deepseek_v3_16b";
+    if (s->kv_lora || s->sinks)
+        return s->kv_lora ? "deepseek_v3_16b" : "gpt_oss_20b";
     return s->experts ? "qwen3_30b_a3b" : s->qk_norm ? "qwen3_14b" : "llama3_8b";
 }
 

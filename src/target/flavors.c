@@ -19,11 +19,13 @@ static const struct titan_flavor FLAVORS[] = {
     {"deepseek_v3", "16B", "deepseek-v2-lite", NULL},
     {"deepseek_v3", "236B", "deepseek-v2", NULL},
     {"deepseek_v3", "671B", "deepseek-v3", NULL},
+    {"gpt_oss", "20b", "gpt-oss-20b", NULL},
+    {"gpt_oss", "120b", "gpt-oss-120b", NULL},
 };
 
 const char *titan_model_of(const struct model_shape *s)
 {
-    return s->kv_lora ? "deepseek_v3" : s->qk_norm ? "qwen3" : "llama3";
+    return s->kv_lora ? "deepseek_v3" : s->sinks ? "gpt_oss" : s->qk_norm ? "qwen3" : "llama3";
 }
 
 static bool same_sizes(const struct model_shape *a, const struct model_shape *b)
@@ -33,7 +35,8 @@ static bool same_sizes(const struct model_shape *a, const struct model_shape *b)
            a->vocab == b->vocab && a->tied == b->tied && a->experts == b->experts &&
            a->top_k == b->top_k && a->expert_ffn == b->expert_ffn && a->q_lora == b->q_lora &&
            a->kv_lora == b->kv_lora && a->shared_ffn == b->shared_ffn &&
-           a->first_dense == b->first_dense;
+           a->first_dense == b->first_dense && a->window == b->window &&
+           a->full_every == b->full_every;
 }
 
 static bool is_flavor(const struct titan_flavor *flavor, const struct model_shape *shape)

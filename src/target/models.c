@@ -49,11 +49,12 @@ const char *torchtitan_lacks(struct arena *keep, const struct model_shape *s)
 {
     if (s->family != SHAPE_LLAMA && s->family != SHAPE_MOE)
         return s->family == SHAPE_HYBRID ? BY_PATTERN : "no RMSNorm and no gates";
-    if (shape_rarity(s) || s->qkv_bias)
+    bool gpt_oss = s->sinks && s->clamped && s->window && s->expert_bias && !attention_rarity(s);
+    if (!gpt_oss && (shape_rarity(s) || s->qkv_bias))
         return s->qkv_bias ? "biases of queries, keys and values" : shape_rarity(s);
     if (s->kv_lora && !s->experts)
         return "latent attention without experts";
-    if (s->experts && !s->kv_lora && !s->qk_norm)
+    if (s->experts && !s->kv_lora && !s->qk_norm && !gpt_oss)
         return "experts without latent attention or norms of queries and keys";
     return titan_flavor_of(s) ? NULL
                               : arena_printf(keep, "sizes other than those of %s",
@@ -156,9 +157,17 @@ bool has_frozen_weights(const struct model *model)
     return false;
 }
 
-bool is_qwen3(const struct model *model)
+bool has_sinks(const struct model *model)
 {
-    return has_op(model, "k_norm") && !has_op(model, "kv_a");
+    for (int32_t i = 0; i < model->ops; i++)
+        if (model->op[i].sinks)
+            return true;
+    return false;
+}
+
+bool has_titan_stage(const struct model *model)
+{
+    return has_sinks(model) || (has_op(model, "k_norm") && !has_op(model, "kv_a"));
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */

@@ -13,8 +13,10 @@ extern const char INDEXED_KEYS[], STREAMS[], UNKNOWN_OP[];
 const char *runtime_lacks_op(const struct op *op);
 bool has_experts(const struct model *model);
 bool has_frozen_weights(const struct model *model);
-/* Qwen 3 without latent attention: torchtitan 0.2.2 has no stages for it (models/qwen3/__init__.py). */
-bool is_qwen3(const struct model *model);
+bool has_sinks(const struct model *model);
+/* Whether the model is one stage in torchtitan 0.2.2: Qwen 3 without latent attention, gpt-oss (pipelining_fn of
+ * models/qwen3/__init__.py and models/gpt_oss/__init__.py). */
+bool has_titan_stage(const struct model *model);
 
 /* ---- shapes (shape.c, shape_layers.c, shape_hybrid.c) ------------------------------------------------------------ */
 

@@ -153,18 +153,30 @@ static int64_t delta_key_heads(const struct numbers *n)
 {
     return size_of(model_op_of_kind(n->model, OP_DELTA), DIM_HEAD);
 }
+/* In words, what the model has beside which the target has no cp; NULL: nothing. */
+static const char *without_cp(const struct numbers *n)
+{
+    bool delta = (!can(n)->cp || can(n)->delta_cp == DELTA_CP_NONE) && delta_key_heads(n);
+    bool sinks = (!can(n)->cp || can(n)->no_sink_cp) && has_sinks(n->model);
+    return delta ? "the gated delta rule" : sinks ? "sinks" : NULL;
+}
+static bool broken_lone(const struct numbers *n)
+{
+    return n->d->cp > 1 && without_cp(n);
+}
+static const char *text_lone(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "cp %lld: %s has no such degree beside %s", (long long)n->d->cp,
+                        n->target->title, without_cp(n));
+}
+
 static bool broken_delta_cp(const struct numbers *n)
 {
-    int64_t heads = n->d->cp > 1 ? delta_key_heads(n) : 0;
-    bool none = !can(n)->cp || can(n)->delta_cp == DELTA_CP_NONE;
-    bool split = can(n)->delta_cp == DELTA_CP_HEADS && heads % (n->d->tp * n->d->cp);
-    return heads && (none || split);
+    return n->d->cp > 1 && can(n)->delta_cp == DELTA_CP_HEADS &&
+           delta_key_heads(n) % (n->d->tp * n->d->cp);
 }
 static const char *text_delta_cp(struct arena *keep, const struct numbers *n)
 {
-    if (can(n)->delta_cp == DELTA_CP_NONE)
-        return arena_printf(keep, "cp %lld: %s has no such degree beside the gated delta rule",
-                            (long long)n->d->cp, n->target->title);
     return arena_printf(keep,
                         "cp %lld with tp %lld: %s divides the %lld heads of keys of the gated "
                         "delta rule by both",
@@ -380,6 +392,7 @@ static const struct target_rule ALL[] = {
     {broken_cp_heads, text_cp_heads, mend_cp_heads},
     {broken_cp_kind, text_cp_kind, mend_cp_kind},
     {broken_shared_heads, text_shared_heads, mend_cp_kind},
+    {broken_lone, text_lone, mend_cp},
     {broken_delta_cp, text_delta_cp, mend_cp},
     {broken_unit, text_unit, mend_unit},
     {broken_pp, text_pp, mend_pp},

@@ -105,6 +105,7 @@ struct abilities {
     /* kinds of cp where attention has windows, and where it has sinks, as bits of enum cp_kind; 0: all of the above */
     unsigned window_cp, sink_cp;
     unsigned index_cp; /* and where an index chooses the keys */
+    bool no_sink_cp;   /* none beside sinks */
     enum delta_cp delta_cp;
     bool whole_heads;     /* devices of cp that take heads have key/value heads of their own */
     unsigned experts;     /* tensor degrees of experts beside tp, as EXPERTS_ bits */

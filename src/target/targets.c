@@ -46,13 +46,14 @@ enum {
  * torch/distributed/pipelining/stage.py). Async TP overlaps exchanges with the products before and after, or
  * nothing does; keys and values go round a ring with context_parallel_rotate_method alltoall, which the main
  * branch does not have. Experts are split like the rest or stay whole; on the main branch they stay
- * whole. */
+ * whole. gpt-oss has neither stages nor cp (models/gpt_oss/README.md of the main branch; update_from_config of
+ * models/gpt_oss/model/args.py). */
 #define TITAN_ABILITIES(along)                                                                     \
     {.tp = true, .pp = true, .cp = true, .ep = true,                                               \
      .experts = (along) ? EXPERTS_LIKE_TP | EXPERTS_WHOLE : EXPERTS_WHOLE,                         \
      .tp_in_pipeline = true, .pieces = true, .uneven = true, .sequence = true, .plain = !(along),  \
      .plain_experts = true, .products = true, .full_pipeline = true, .cp_pieces = 2,               \
-     .tp_pieces = (along), .replicates = true, .lone_replicas = true, .shards = SHARD_0 | SHARD_2 | SHARD_3,           \
+     .no_sink_cp = true, .tp_pieces = (along), .replicates = true, .lone_replicas = true, .shards = SHARD_0 | SHARD_2 | SHARD_3,           \
      .pipeline_shards = SHARD_1, .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP8,              \
      .schedules = TITAN_SCHEDULES, .orders = true, .policies = 1U << POLICY_FSDP,                  \
      .usual_policy = POLICY_FSDP,                                                                  \
@@ -97,9 +98,10 @@ static const struct target TARGETS[] = {
      .programs = MEGATRON_16_PROGRAMS,
      .decides = MEGATRON_DECIDES},
     {"torchtitan", "0.2.2", "torchtitan 0.2.2", TITAN_ABILITIES(1), .lacks = torchtitan_lacks,
-     .one_stage = is_qwen3, .software = "torchtitan-2025", .decides = TITAN_DECIDES},
+     .one_stage = has_titan_stage, .software = "torchtitan-2025", .decides = TITAN_DECIDES},
     {"torchtitan", "main", "torchtitan's main branch of August 2026", TITAN_ABILITIES(0),
-     .lacks = torchtitan_lacks, .software = "torchtitan-2025", .words = {.python = true},
+     .lacks = torchtitan_lacks, .one_stage = has_sinks, .software = "torchtitan-2025",
+     .words = {.python = true},
      .decides = TITAN_DECIDES},
     /* runtime/pipe/engine.py: levels 0 and 1 in a pipeline; tensor parallelism (AutoTP) replaces modules
      * of a model that is no pipeline. engine.py, _do_optimizer_sanity_check: without ZeRO gradients have the

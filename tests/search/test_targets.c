@@ -458,8 +458,8 @@ static void decisions_are_the_targets(void **state)
     model_free(model);
 }
 
-/* By the frameworks' sources: which kinds of cp they have where a layer is no plain attention. */
-static void kinds_of_attention_have_their_cp(void **state)
+/* By the frameworks' sources: which kinds of cp, and whether stages, they have where a layer is no plain attention. */
+static void kinds_of_attention_have_their_degrees(void **state)
 {
     (void)state;
     static const struct {
@@ -467,6 +467,7 @@ static void kinds_of_attention_have_their_cp(void **state)
         int64_t tp, cp;
         enum cp_kind kind;
         bool runs;
+        int64_t pp; /* 0 is 1 */
     } CASES[] = {
         {"qwen3-next-80b-a3b", "", "megatron", 2, 8, CP_RING, true},
         {"qwen3-next-80b-a3b", "", "megatron", 2, 16, CP_RING, false}, /* of 16 heads of keys */
@@ -479,13 +480,20 @@ static void kinds_of_attention_have_their_cp(void **state)
         {"llama3-8b", "window: 1024", "megatron", 1, 2, CP_A2A, true},
         {"llama3-8b", "window: 1024", "megatron", 1, 2, CP_RING, false},
         {"llama3-8b", "", "megatron", 1, 2, CP_RING, true},
+        {"gpt-oss-20b", "", "megatron", 1, 2, CP_A2A, true},
+        {"gpt-oss-20b", "", "torchtitan", 1, 1, CP_RING, true},
+        {"gpt-oss-20b", "", "torchtitan", 1, 2, CP_RING, false},
+        {"gpt-oss-20b", "", "torchtitan", 1, 1, CP_RING, false, .pp = 2},
+        {"gpt-oss-20b", "", "torchtitan@main", 1, 1, CP_RING, false, .pp = 2},
+        {"qwen3-8b", "", "torchtitan", 1, 1, CP_RING, false, .pp = 2},
+        {"qwen3-8b", "", "torchtitan@main", 1, 1, CP_RING, true, .pp = 2},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        struct degrees d = {.dp = 1, .tp = CASES[i].tp, .cp = CASES[i].cp, .pp = 1, .pieces = 1};
+        struct degrees d = {.dp = 1, .tp = CASES[i].tp, .cp = CASES[i].cp, .pieces = 1};
         struct model *model;
+        d.pp = CASES[i].pp ? CASES[i].pp : 1;
+        d.shard = d.pp > 1; /* torchtitan's in a pipeline */
         d.sequence = d.tp > 1;
-        d.has_overlap = true;
-        d.overlap = OVERLAP_TENSOR | OVERLAP_KEYS;
         cp_kind_set(CASES[i].kind, &d);
         assert_int_equal(model_open(CASES[i].model, CASES[i].options, &model), WEFT_OK);
         if (target_runs_degrees(target_find(CASES[i].target), model, &d) != CASES[i].runs)
@@ -511,7 +519,7 @@ int main(void)
         cmocka_unit_test(targets_are_found_by_name_and_release),
         cmocka_unit_test(flags_are_those_of_a_release),
         cmocka_unit_test(decisions_are_the_targets),
-        cmocka_unit_test(kinds_of_attention_have_their_cp),
+        cmocka_unit_test(kinds_of_attention_have_their_degrees),
     };
     arena = arena_new();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

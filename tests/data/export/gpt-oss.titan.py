@@ -1,0 +1,50 @@
+"""torchtitan's configuration for gpt-oss-120b on dgx-h100:8, written by weft for its main branch.
+
+Predicted by: weft simulate gpt-oss-120b dgx-h100:8 --dp 64 --ep 8 --micro-batch 1 --zero 3 --recompute full --policy fsdp --overlap pipeline,gradients,parameters
+
+On each node, in a checkout of torchtitan where this file is weft_plan.py:
+
+    torchrun --nnodes 8 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint FIRST_NODE:29500 -m torchtitan.train \\
+        --module weft_plan --config train
+"""
+from torchtitan.components.data import ConcatThenSplitPackingConfig
+from torchtitan.components.loss import CrossEntropyLoss
+from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
+from torchtitan.hf_datasets.text_datasets import DATASETS
+from torchtitan.models.common.config_utils import decoder_vocab_size
+from torchtitan.models.gpt_oss import model_registry
+from torchtitan.models.gpt_oss.config_registry import gpt_oss_20b
+
+
+def train():
+    config = gpt_oss_20b()
+    config.model_spec = model_registry("120b")
+    vocabulary = decoder_vocab_size(config.model_spec)
+    config.loss = CrossEntropyLoss.Config(global_vocab_size=vocabulary)
+    # A trial's tokenizer and data: name your own.
+    config.hf_assets_path = "./tests/assets/tokenizer"
+    dataset = ConcatThenSplitPackingConfig(dataset=DATASETS["c4_test"])
+    config.dataloader.dataset = dataset
+    config.profiler.enable_profiling = False
+    config.validator.enable = False
+    config.lr_scheduler.warmup_steps = 200
+    config.metrics.log_freq = 1
+    config.training.num_tokens_per_microbatch_per_dp_rank = 4096
+    config.training.num_tokens_per_train_step = 262144
+    config.training.max_context_length = 4096
+    config.training.disable_cuda_graphs = True
+    config.training.steps = 1000
+    config.training.mixed_precision_param = "bfloat16"
+    config.training.mixed_precision_reduce = "float32"
+    config.parallelism.data_parallel_replicate_degree = 1
+    config.parallelism.data_parallel_shard_degree = 64
+    config.parallelism.fsdp_reshard_after_forward = "always"
+    config.parallelism.tensor_parallel_degree = 1
+    config.parallelism.enable_sequence_parallel = False
+    config.parallelism.context_parallel_degree = 1
+    config.parallelism.expert_parallel_degree = 8
+    config.parallelism.pipeline_parallel_degree = 1
+    config.compile.enable = False
+    config.compile.enable_async_tensor_parallel = False
+    config.activation_checkpoint = FullAC.Config()
+    return config

@@ -32,20 +32,62 @@ static void parse(int argc, char **argv, struct train_arguments *arguments)
     close(silence);
 }
 
-/* Without a launcher of MPI, which ends all, every rank says why it ends: rank 0 may be the one that is gone. A library's
- * thread may still wait for it, so such a rank ends at once. */
+/* Whether no launcher of MPI, which ends all, started this rank. */
+static bool is_apart(struct rendezvous *at)
+{
+    return launched_rank() && launched_apart(at);
+}
+
+/* Without a launcher of MPI every rank says why it ends: rank 0 may be the one that is gone. */
+static void say(weft_status status)
+{
+    static bool said; /* by the one thread of a rank that is a process */
+    struct rendezvous at;
+    if (!said && rank_speaks())
+        cli_fail(status);
+    else if (!said && status == WEFT_FAILURE && is_apart(&at))
+        fprintf(stderr, "weft: rank %d: %s\n", at.rank, weft_last_error()->message);
+    said = true;
+}
+
+/* A rank that is a process says at once what has failed. Of ranks that are threads one, after all have ended. */
+static void end_soon(void *context, weft_status status)
+{
+    struct arena *scratch = arena_new();
+    struct rendezvous at;
+    bool apart = is_apart(&at);
+    (void)context;
+    if (apart)
+        say(status);
+    end_within(ENDING_S, (int)status,
+               apart || !rank_speaks()
+                   ? NULL
+                   : arena_printf(scratch, "weft: %s\n", weft_last_error()->message));
+    arena_free(scratch);
+}
+
+/* Whatever holds up this rank's own threads. */
+static void rank_is_gone(int32_t rank)
+{
+    struct rendezvous at;
+    if (is_apart(&at))
+        fprintf(
+            stderr,
+            "weft: rank %d: rank %d is gone, and %d s later this rank has not ended: it ends now\n",
+            at.rank, rank, ENDING_S);
+    _exit(WEFT_FAILURE);
+}
+
+/* A library's thread may still wait for a rank that is gone, so a rank that is a process ends at once. */
 static int fail(weft_status status)
 {
     struct rendezvous at;
-    bool apart = status == WEFT_FAILURE && launched_rank() && launched_apart(&at);
-    int code = rank_speaks() ? cli_fail(status) : (int)status;
-    if (apart && !rank_speaks())
-        fprintf(stderr, "weft: rank %d: %s\n", at.rank, weft_last_error()->message);
-    if (apart) {
+    say(status);
+    if (status == WEFT_FAILURE && is_apart(&at)) {
         fflush(NULL);
-        _exit(code);
+        _exit((int)status);
     }
-    return code;
+    return (int)status;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -85,7 +127,10 @@ static weft_status run_launched(const struct train_arguments *arguments,
     if (arguments->training.slowdown.bytes_per_s > 0 || arguments->training.slowdown.delay_s > 0)
         TRY(bad_argument("run it without a launcher, or with --ranks",
                          "only ranks that are threads can be slowed"));
-    TRY(launched_apart(&at) ? transport_sockets(&at, &transport) : transport_mpi(&transport));
+    bool apart = launched_apart(&at);
+    TRY(apart ? transport_sockets(&at, &transport) : transport_mpi(&transport));
+    if (apart)
+        TRY(sockets_watch(transport, ENDING_S, rank_is_gone));
     TRY(check_ranks(arguments->training.plan, transport->ranks));
     TRY(train_rank(&arguments->training, transport, arguments->plan.arena, out));
 done:
@@ -187,6 +232,7 @@ static int run(struct train_arguments *arguments, struct plan *plan)
     arguments->training.plan = plan;
     arguments->training.tell = tell_step;
     arguments->training.note = tell_note;
+    arguments->training.fails = end_soon;
     arguments->training.context = &teller;
     arguments->training.stop = &interrupted;
     take_signals();

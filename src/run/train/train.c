@@ -410,6 +410,8 @@ weft_status train_rank(const struct training_options *options, struct transport 
     TRY(loop(&t));
     TRY(finish(&t));
 done:
+    if (status && options->fails)
+        options->fails(options->context, status);
     if (status && !t.agreed)
         transport->kind->abort(transport, weft_last_error()->message);
     checkpoint_unlock(t.lock);

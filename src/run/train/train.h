@@ -17,6 +17,7 @@
 #include <signal.h>
 
 #include "run/rank/rank.h"
+#include "run/train/ending.h"
 #include "run/train/log.h"
 #include "run/train/settings.h"
 
@@ -56,6 +57,8 @@ struct training_options {
     void (*tell)(void *context, const struct training_news *news);
     /* A line before the first step, on rank 0: what the run goes on from. NULL: as above. */
     void (*note)(void *context, const char *line);
+    /* As soon as a rank knows that the run has failed, before it tells others and cleans up; from its own thread. NULL: as above. */
+    void (*fails)(void *context, weft_status status);
     void *context;
 };
 enum { DEFAULT_SEED = 1 };

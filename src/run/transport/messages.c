@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ struct peer {
     struct message_head head; /* of what comes */
     int64_t head_got;
     struct arriving *current; /* NULL: the head is not there yet */
-    bool ended;
+    atomic_bool ended;
 };
 
 void *make_room(size_t bytes)
@@ -191,6 +192,8 @@ static bool read_some(struct connections *s, int32_t rank)
     if (rest && got <= 0) {
         if (!peer->ended)
             note_failure(s, "is gone", rank);
+        shutdown(peer->socket,
+                 SHUT_RDWR); /* a lookout has a copy of it, and the other may wait for its end */
         close(peer->socket);
         peer->socket = -1;
         return false;
@@ -253,6 +256,16 @@ void wake_up(struct connections *s)
 {
     ssize_t rung = write(s->wake[1], "", 1);
     (void)rung; /* a full pipe wakes, too */
+}
+
+int rank_socket(const struct connections *s, int32_t rank)
+{
+    return s->peer[rank].socket;
+}
+
+bool rank_ended(const struct connections *s, int32_t rank)
+{
+    return atomic_load(&s->peer[rank].ended);
 }
 
 /* ---- opening and the end --------------------------------------------------------------------- */

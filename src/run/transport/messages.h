@@ -44,6 +44,9 @@ void wake_up(struct connections *s); /* from any thread: ends a wait */
 /* To all ranks, as far as they take it within a moment. */
 void tell_all(struct connections *s, uint64_t key, const char *text);
 
+int rank_socket(const struct connections *s, int32_t rank); /* -1: there is none */
+bool rank_ended(const struct connections *s, int32_t rank); /* I3; from any thread */
+
 /* Zeroed memory. */
 void *make_room(size_t bytes);
 

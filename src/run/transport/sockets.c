@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/transport/messages.h"
+#include "run/transport/lookout.h"
 #include "run/transport/sockets_room.h"
 
 struct socket_group {
@@ -38,6 +38,7 @@ struct sockets {
     struct socket_group *group;
     int32_t groups;
     struct socket_transfer *open; /* those that are not over, the latest first */
+    struct lookout *lookout;      /* NULL: nobody asked for one */
 };
 
 struct socket_transfer {
@@ -333,6 +334,7 @@ static void sockets_abort(struct transport *t, const char *why)
 static void sockets_close(struct transport *t)
 {
     struct sockets *s = sockets_of(t);
+    lookout_free(s->lookout);
     /* The reason reaches all before they see that this one is gone. */
     char why[sizeof s->connections.why];
     snprintf(why, sizeof why, "%s", s->connections.why);
@@ -350,6 +352,13 @@ static const struct transport_kind SOCKETS = {
     "sockets",    sockets_group, sockets_start,  sockets_test,  sockets_wait,
     sockets_wake, sockets_abort, sockets_failed, sockets_close, .apart = true,
 };
+
+weft_status sockets_watch(struct transport *t, double patience_s, void (*gone)(int32_t rank))
+{
+    struct sockets *s = sockets_of(t);
+    s->lookout = lookout_new(&s->connections, patience_s, gone);
+    return s->lookout ? WEFT_OK : failure("cannot start a thread that looks after other ranks");
+}
 
 weft_status transport_sockets(const struct rendezvous *at, struct transport **out)
 {

@@ -116,6 +116,9 @@ struct rendezvous {
 };
 /* Waits until all ranks are connected. */
 weft_status transport_sockets(const struct rendezvous *at, struct transport **out);
+/* From then on `gone` is called, by a thread of its own, of a rank that was gone without a word for so many seconds while this
+ * one still has its transport open: whatever holds up this rank's other threads, somebody knows. */
+weft_status sockets_watch(struct transport *t, double patience_s, void (*gone)(int32_t rank));
 
 /* ---- for devices apart from the host ----------------------------------------------------------- */
 

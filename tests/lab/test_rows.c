@@ -219,9 +219,29 @@ static void unknown_cells_say_what_is_unknown(void **state)
     }
 }
 
+/* aceso_contest.h, I2: on one device there is nothing to search, and all rivals have the plan that ran. */
+static void contests_on_one_device_have_one_plan(void **state)
+{
+    (void)state;
+    struct contests contests = {0};
+    const struct search_table *table = search_table_find(known_sources(), "aceso_tflops");
+    struct contest *alone = NULL;
+    assert_int_equal(contests_read(arena, table, &contests), WEFT_OK);
+    for (size_t i = 0; i < contests.len && !alone; i++)
+        alone = contests.data[i].devices == 1 ? &contests.data[i] : NULL;
+    assert_non_null(alone);
+    assert_int_equal(contest_predict(arena, alone), WEFT_OK);
+    assert_int_equal(alone->stages, 0);
+    for (int rival = 0; rival < RIVAL_COUNT; rival++) {
+        assert_ptr_equal(alone->plan[rival], alone->plan[RIVAL_RUN]);
+        assert_true(alone->predicted[rival] == alone->predicted[RIVAL_RUN]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_read_as_they_were),
-                                       cmocka_unit_test(unknown_cells_say_what_is_unknown)};
+                                       cmocka_unit_test(unknown_cells_say_what_is_unknown),
+                                       cmocka_unit_test(contests_on_one_device_have_one_plan)};
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

@@ -150,6 +150,19 @@ static struct plan *random_cpu_plan(struct rng *rng, const struct model *model,
     return plan;
 }
 
+/* The fullest stage, which is one of them. */
+static void check_step_bytes(const struct plan *plan, const struct asks *asks)
+{
+    bool reached = false;
+    for (int32_t s = 0; s < plan->stages; s++) {
+        struct stage_memory memory = plan_stage_memory(plan, s, 1);
+        int64_t bytes = (int64_t)stage_memory_total(&memory);
+        assert_true(bytes <= asks->step_bytes);
+        reached |= bytes == asks->step_bytes;
+    }
+    assert_true(reached);
+}
+
 static void test_asks_are_what_is_simulated(void **state)
 {
     (void)state;
@@ -163,6 +176,7 @@ static void test_asks_are_what_is_simulated(void **state)
         struct asks asks;
         assert_int_equal(asks_of_plan(arena, plan, &asks), WEFT_OK);
         check_asks(plan, &asks);
+        check_step_bytes(plan, &asks);
         check_simulation(plan, &asks, &rng);
         plan_free(plan);
         arena_free(arena);

@@ -394,17 +394,23 @@ static void check_known(const struct model *model, const struct cluster *cluster
     int64_t best = free.best->iteration_ns;
     struct answer above = ask(model, cluster, search, best + best / 1000);
     struct answer below = ask(model, cluster, search, best * 9 / 10);
+    struct answer far = ask(model, cluster, search, best * 3 / 4);
     struct answer nothing = ask(model, cluster, search, best / 10);
     assert_non_null(above.best);
     assert_int_equal(above.best->iteration_ns, best);
     assert_string_equal(above.best->text, free.best->text);
     assert_true(above.planned.trials.len <= free.planned.trials.len);
     assert_true(!below.best || below.best->iteration_ns >= best);
+    print_message("%zu trials, %zu where the best is 1/3 slower than what is known\n",
+                  free.planned.trials.len, far.planned.trials.len);
+    if (!search) /* what is far away by the closed form is not simulated */
+        assert_int_equal(far.planned.trials.len, 0);
     assert_int_equal(nothing.planned.trials.len, 0);
     assert_non_null(strstr(last_reason(&nothing), "by bounds"));
     forget(&free);
     forget(&above);
     forget(&below);
+    forget(&far);
     forget(&nothing);
 }
 

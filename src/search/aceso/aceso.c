@@ -51,10 +51,12 @@ static weft_status work(void *context, int32_t worker, int32_t workers)
         int32_t i = atomic_fetch_add(&team->next, 1);
         if (i >= team->searches)
             break;
-        if (!team->chosen[i] || (team->turn != TURNS && problem_over(team->problem)))
-            /* The starting configs of the first turn are judged in any case. */
+        if (!team->chosen[i] || (atomic_load(&team->begun) && problem_over(team->problem)))
+            /* Starting configs of the first turn are judged in any case until there is one. */
             continue;
         TRY(aceso_search(*judge, &team->settings[i], team->turn->effort, &team->result[i]));
+        if (team->result[i].count)
+            atomic_store(&team->begun, true);
     }
 done:
     return status;
@@ -301,7 +303,7 @@ static weft_status begin_with_plans(const struct problem *p, struct begins *out)
     return out->count ? WEFT_OK : status;
 }
 
-static void set_up(struct arena *keep, const struct problem *p, const struct begins *begins,
+static void set_up(struct arena *keep, struct problem *p, const struct begins *begins,
                    enum beginning beginning, struct team *team)
 {
     int32_t stages[MOST_STAGES];

@@ -1,4 +1,5 @@
 /* problem.c - the request in the form that the searches need. */
+#include <math.h>
 #include <string.h>
 
 #include "search/aceso/room.h"
@@ -400,7 +401,15 @@ void problem_free(struct problem *problem)
 
 bool problem_over(const struct problem *problem)
 {
-    return stop_now(&problem->stop);
+    struct stop stop = problem->stop;
+    if (stop.deadline_s > 0)
+        stop.deadline_s -= problem->spare_s;
+    return stop_now(&stop);
+}
+
+void problem_spare(struct problem *problem, double trial_s)
+{
+    problem->spare_s = fmax(problem->spare_s, trial_s);
 }
 
 /* Replaces a trial's memory by the study's count. */

@@ -117,10 +117,15 @@ struct problem {
     bool tune; /* change manners inside stages, too */
     int32_t most_hops;
     struct stop stop;
+    double
+        spare_s; /* of a budget, for the trial that comes last: what the longest one has taken so far */
 };
 weft_status problem_new(const struct plan_request *request, struct problem **out);
 void problem_free(struct problem *problem);
-bool problem_over(const struct problem *problem); /* stopped, or the budget is spent */
+/* Stopped, or the budget is spent but for a trial. */
+bool problem_over(const struct problem *problem);
+/* A trial has taken so many seconds. */
+void problem_spare(struct problem *problem, double trial_s);
 /* try_plan, with memory by the study's count if there is one. */
 weft_status problem_try(const struct problem *problem, struct cost *cost, struct plan *plan,
                         const char *text, struct planned *planned, const struct trial **trial);

@@ -204,6 +204,7 @@ static weft_status try_found(struct team *team, struct judge *judge, int32_t sea
     struct plan *plan;
     struct verdict verdict;
     bool legal, fits = found->verdict.excess_bytes == 0;
+    double began_s = wall_seconds();
     weft_status status;
     config_copy(&c, &found->config);
     judge->told = NULL;
@@ -212,6 +213,7 @@ static weft_status try_found(struct team *team, struct judge *judge, int32_t sea
     TRY(judge_plan(judge, &c, &plan));
     TRY(problem_try(p, judge->estimator->cost, plan, config_text(out->planned->arena, &c),
                     out->planned, &trial));
+    problem_spare(team->problem, wall_seconds() - began_s);
     *hash_at(&out->tried, out->arena, found->hash) = (int32_t)out->planned->trials.len - 1;
     note_trial(trial, search, fits, out);
     tell(told, &c, (double)trial->iteration_ns / (double)verdict.iteration_ns,

@@ -20,7 +20,7 @@ struct turn {
     enum occasion when;
 };
 struct team {
-    const struct problem *problem;
+    struct problem *problem;
     struct search_result *result; /* per search */
     struct search_settings *settings;
     struct told *told;
@@ -30,6 +30,7 @@ struct team {
     int32_t searches;
     const struct turn *turn;
     atomic_int next;      /* the search that the next free worker takes */
+    atomic_bool begun;    /* some search has a config */
     struct judge **judge; /* per worker; NULL: it has not worked yet */
     int32_t workers;
 };

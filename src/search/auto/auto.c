@@ -172,6 +172,13 @@ static double fill_that_fits(const struct planned *planned, size_t first)
     return (double)fastest->room_bytes / (double)trial_reserved(fastest);
 }
 
+/* When a walk over the grid ends: half of a budget is left for the first simulation of what it finds. */
+static double walk_deadline_s(const struct join *join, const struct plan_request *request)
+{
+    bool first = request->deadline_s > 0 && !join->out->trials.len;
+    return first ? (join->began_s + request->deadline_s) / 2 : request->deadline_s;
+}
+
 /* *fill: what fill_that_fits says of those that were estimated to fit. */
 static weft_status try_grid_once(struct join *join, const struct plan_request *request,
                                  double *fill)
@@ -179,12 +186,15 @@ static weft_status try_grid_once(struct join *join, const struct plan_request *r
     struct arena *scratch = arena_new();
     struct grid grid;
     struct grid_walk *walk = NULL;
+    struct plan_request walking = *request;
     size_t row = 0;
     weft_status status;
     *fill = 1;
+    walking.deadline_s = walk_deadline_s(join, request);
     while (cluster_devices(request->cluster) > FINALISTS[row].devices)
         row++;
-    TRY(grid_walk_new(request, join->cost, FINALISTS[row].points, scratch, &grid, &walk));
+    TRY(grid_walk_new(&walking, join->cost, FINALISTS[row].points, scratch, &grid, &walk));
+    walking.deadline_s = request->deadline_s; /* of what else is asked of the walk */
     join->out->candidates += grid.estimates;
     join->grid_points = grid.points > join->grid_points ? grid.points : join->grid_points;
     join->grid_estimates += grid.estimates;

@@ -70,6 +70,7 @@ static inline double autoddl_below(const struct incumbent *so_far)
 }
 
 static const double AUTODDL_FAR = 1.1, AUTODDL_NEAR = 1.05;
+static const double AUTODDL_FAR_AWAY = 1.25; /* autoddl.c, I8 and I10 */
 /* Whether a trial of a case is so near the time to beat, or a known one, that another trial may beat it (autoddl.c,
  * I5). */
 static inline bool autoddl_is_near(const struct step_case *c, const struct incumbent *so_far,
@@ -88,10 +89,8 @@ struct solve_outcome {
     bool solved, faster;
 };
 
-/* Solves a case's first guess by a few descents, to get a time to beat; what takes longer than most_ns by the closed
- * form is not simulated (0: everything is). */
-weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c,
-                          double most_ns);
+/* Solves a case's first guess by a few descents, to get a time to beat. */
+weft_status autoddl_scout(struct autoddl *a, const struct layout_case *about, struct step_case *c);
 /* Solves a case if it may be faster than the time to beat. */
 weft_status autoddl_solve(struct autoddl *a, const struct layout_case *about, struct step_case *c,
                           struct incumbent *so_far, struct solve_outcome *out);

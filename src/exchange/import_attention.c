@@ -25,45 +25,62 @@ done:
     return status;
 }
 
-/* Sizes that are not given are TransformerConfig's. */
+struct attention_size {
+    const char *name;
+    int64_t usual; /* TransformerConfig's; 0: it has none */
+    int64_t *out;
+};
+static weft_status sizes_read(const struct arguments *a, const struct attention_size *size,
+                              size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        *size[i].out = argument_int(a, size[i].name, size[i].usual);
+        bool given = argument_given(a, size[i].name);
+        if (*size[i].out < 1)
+            return argument_error(a, given ? size[i].name : "experimental-attention-variant", NULL,
+                                  "--%s is %s, expected a whole number of at least 1", size[i].name,
+                                  given ? argument_word(a, size[i].name, "") : "missing");
+    }
+    return WEFT_OK;
+}
+
 static weft_status delta_read(struct arena *scratch, const struct arguments *a,
                               struct model_shape *s)
 {
+    const struct attention_size sizes[] = {
+        {"linear-conv-kernel-dim", 4, &s->conv},
+        {"linear-key-head-dim", 128, &s->delta_key_dim},
+        {"linear-value-head-dim", 128, &s->delta_dim},
+        {"linear-num-key-heads", 16, &s->delta_key_heads},
+        {"linear-num-value-heads", 32, &s->delta_heads},
+    };
+    weft_status status = sizes_read(a, sizes, COUNT_OF(sizes));
+    if (status)
+        return status;
     if (!argument_given(a, "linear-attention-freq"))
         return argument_error(a, "experimental-attention-variant", "add --linear-attention-freq",
                               "--linear-attention-freq is missing: gated_delta_net needs it");
-    s->conv = argument_int(a, "linear-conv-kernel-dim", 4);
-    s->delta_key_dim = argument_int(a, "linear-key-head-dim", 128);
-    s->delta_dim = argument_int(a, "linear-value-head-dim", 128);
-    s->delta_key_heads = argument_int(a, "linear-num-key-heads", 16);
-    s->delta_heads = argument_int(a, "linear-num-value-heads", 32);
     return every_read(scratch, a, "linear-attention-freq", s, '0', &s->full_every);
 }
 
 static weft_status index_read(const struct arguments *a, struct model_shape *s)
 {
-    static const char *const NEEDED[] = {"dsa-indexer-topk", "dsa-indexer-n-heads",
-                                         "dsa-indexer-head-dim"};
-    int64_t *const sizes[] = {&s->index_top_k, &s->index_heads, &s->index_dim};
+    const struct attention_size sizes[] = {
+        {"dsa-indexer-topk", 0, &s->index_top_k},
+        {"dsa-indexer-n-heads", 0, &s->index_heads},
+        {"dsa-indexer-head-dim", 0, &s->index_dim},
+    };
     if (!s->kv_lora || !s->q_lora)
         return argument_error(a, "experimental-attention-variant",
                               "add --multi-latent-attention and --q-lora-rank",
                               "dsa without latent attention: no model of Weft has it");
-    for (size_t i = 0; i < COUNT_OF(NEEDED); i++) {
-        *sizes[i] = argument_int(a, NEEDED[i], 0);
-        if (*sizes[i] < 1)
-            return argument_error(
-                a, argument_given(a, NEEDED[i]) ? NEEDED[i] : "experimental-attention-variant",
-                NULL, "--%s is %s, expected a whole number of at least 1", NEEDED[i],
-                argument_word(a, NEEDED[i], "missing"));
-    }
     if (argument_int(a, "dsa-indexer-topk-freq", 1) != 1)
         return argument_error(
             a, "dsa-indexer-topk-freq", NULL,
             "--dsa-indexer-topk-freq %s: no model of Weft shares an index between "
             "layers",
             argument_word(a, "dsa-indexer-topk-freq", ""));
-    return WEFT_OK;
+    return sizes_read(a, sizes, COUNT_OF(sizes));
 }
 
 static weft_status variant_read(struct arena *scratch, const struct arguments *a,

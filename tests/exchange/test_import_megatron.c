@@ -560,6 +560,9 @@ static const struct {
     {SMALL "--normalization RMSNorm --swiglu --experimental-attention-variant gated_delta_net",
      "run.sh:1: --linear-attention-freq is missing: gated_delta_net needs it",
      "add --linear-attention-freq"},
+    {SMALL "--normalization RMSNorm --swiglu --experimental-attention-variant gated_delta_net "
+           "--linear-attention-freq 4 --linear-num-value-heads 0",
+     "run.sh:1: --linear-num-value-heads is 0, expected a whole number of at least 1", NULL},
     {SMALL "--normalization RMSNorm --swiglu --experimental-attention-variant dsa",
      "run.sh:1: dsa without latent attention: no model of Weft has it",
      "add --multi-latent-attention and --q-lora-rank"},

@@ -40,6 +40,9 @@ struct kernel_call {
     /* Elements from row to row of a product's outputs that only a loss reads, of a loss's inputs, and of the
      * gradients of both (cost/own_scratch.h); 0: as many as there are. */
     int64_t pitch;
+    /* Elements from one head's share of a fused tensor to the next one's, where all inputs lie in that tensor, and the gradients of
+     * all in its gradient (takes_shares); 0: each by itself. */
+    int64_t share;
     struct image_rows image[2]; /* rows and columns that windows are given; end 0: all (I5) */
 
     const void *input[CALL_INPUTS];
@@ -107,6 +110,7 @@ struct kernels {
     /* it takes calls with a pitch, and of a loss those whose gradient is its input */
     bool pads_logits;
     const struct muon_kernels *muon;
+    bool (*takes_shares)(const struct kernel_call *call); /* this call, as it is; NULL: none */
 };
 extern const struct kernels CPU_KERNELS;
 

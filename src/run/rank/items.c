@@ -11,6 +11,7 @@
 #include "run/rank/inputs.h"
 #include "run/rank/operand_name.h"
 #include "run/rank/scales.h"
+#include "run/rank/shares.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -101,11 +102,12 @@ static void find_input(struct calling *c, int32_t k, bool backward)
         rank_fail(r, "%s is in host memory", operand_name(r, c->instance, k).s);
         return;
     }
-    if (use->joint && !turned)
+    if (use->joint && !turned && !c->call.share)
         c->input[k] = fit_forward(r, use->joint, c->input[k]);
     if (c->local_op->border && use->source >= 0) /* image_borders.c, I2 */
         c->input[k] = border_gather(r, c->local_op->border, k, c->input[k]);
-    c->call.input[k] = c->input[k]->data;
+    c->call.input[k] =
+        c->call.share ? place_in_share(r, c->instance, k, c->input[k]) : c->input[k]->data;
 }
 
 static void find_weights_of(struct calling *c)
@@ -350,8 +352,10 @@ static bool make_room(struct calling *c)
 {
     const struct graph_uses *uses = c->r->graph->uses;
     const struct laid *laid = c->local_op->laid;
-    bool any = false;
-    for (int32_t k = 0; k < laid->op->inputs && k < CALL_INPUTS; k++) {
+    bool any = c->call.share > 0;
+    if (any)
+        c->input_gradient[0] = room_in_shares(c->r, c->instance, &c->call);
+    for (int32_t k = 0; !c->call.share && k < laid->op->inputs && k < CALL_INPUTS; k++) {
         const struct use *use = &uses->use[uses->use_first[c->instance] + k];
         if (use->source < 0 || !takes_gradient(use->joint->from->op))
             continue;
@@ -426,6 +430,7 @@ void run_op(struct rank *r, struct spot at)
     const struct item *item = &r->graph->block[at.block].item[at.item];
     struct calling c = calling_of(r, at);
     place_samples(&c);
+    c.call.share = common_share(r, c.instance, &c.call);
     if (item->phase == PHASE_FORWARD)
         run_forward(&c, (enum purpose)item->purpose);
     else if (item->phase == PHASE_BACKWARD_INPUT)

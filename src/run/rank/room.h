@@ -423,6 +423,9 @@ void fused_add(struct rank *r, enum dtype dtype, struct fused share, const struc
  * with the padding of the other side. Takes over and gives back a reference. */
 struct value *fit_forward(struct rank *r, const struct joint *joint, struct value *value);
 struct value *fit_gradient(struct rank *r, const struct joint *joint, struct value *value);
+/* Of a fused tensor's gradient, given that of a part's. */
+struct layout whole_layout(const struct rank *r, const struct joint *joint,
+                           const struct layout *part);
 
 /* ---- weights.c, stores.c --------------------------------------------------------------------- */
 

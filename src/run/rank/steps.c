@@ -93,22 +93,36 @@ struct value *fit_forward(struct rank *r, const struct joint *joint, struct valu
     return part;
 }
 
-struct value *fit_gradient(struct rank *r, const struct joint *joint, struct value *value)
+/* Elements of a gradient at the operator that made its tensor. */
+static int64_t gradient_elements(const struct rank *r, const struct joint *joint)
 {
     struct crossing_samples n = joint_samples(r->plan, joint, true);
     int64_t here = r->plan->step_samples * plan_stage_joins(r->plan, r->stage);
-    int64_t elements = joint->from->output_grad.elements / n.to * here;
+    return joint->from->output_grad.elements / n.to * here;
+}
+
+struct layout whole_layout(const struct rank *r, const struct joint *joint,
+                           const struct layout *part)
+{
+    struct fused share = fused_of(r->plan->model, joint->to->op, joint->operand);
+    struct layout layout = layout_none(gradient_elements(r, joint));
+    for (int64_t i = 0; i < part->digits; i++) {
+        int64_t hold = part->digit[i].hold;
+        layout_add(&layout, part->digit[i].degree,
+                   hold > 0 ? hold * share.whole / share.part : hold);
+    }
+    return layout;
+}
+
+struct value *fit_gradient(struct rank *r, const struct joint *joint, struct value *value)
+{
+    int64_t elements = gradient_elements(r, joint);
     if (!joint->part)
         return is_padded(value, elements) ? pad(r, joint, value, elements) : value;
     if (value->layout.elements == elements)
         return value; /* the whole already */
     struct fused share = fused_of(r->plan->model, joint->to->op, joint->operand);
-    struct layout layout = layout_none(elements);
-    for (int64_t i = 0; i < value->layout.digits; i++) {
-        int64_t hold = value->layout.digit[i].hold;
-        layout_add(&layout, value->layout.digit[i].degree,
-                   hold > 0 ? hold * share.whole / share.part : hold);
-    }
+    struct layout layout = whole_layout(r, joint, &value->layout);
     enum dtype dtype = (enum dtype)value->dtype;
     struct value *whole =
         value_new(r, MEMORY_ACTIVATIONS, dtype, &layout, value->count / share.part * share.whole);

@@ -22,7 +22,7 @@
 
 /* Compared byte by byte: there is no room between members. */
 struct sizes {
-    int64_t batch, head, group, seq, kv, depth;
+    int64_t batch, head, group, seq, kv, depth, share;
     int32_t causal, backward, type, none; /* type: enum dnn_type */
 };
 
@@ -34,12 +34,24 @@ static struct dnn_tensor tensor(enum dnn_type type, const struct sizes *s, int64
                                {heads * rows * columns, rows * columns, columns, 1}};
 }
 
-/* (batch, positions, heads, depth) as it lies in memory. */
-static struct dnn_tensor in_memory(const struct sizes *s, int64_t heads, int64_t positions)
+/* (batch, positions, heads, depth) as it lies in memory, with so many elements from head to head. */
+static struct dnn_tensor spread_out(const struct sizes *s, int64_t heads, int64_t positions,
+                                    int64_t step)
 {
     return (struct dnn_tensor){(enum dnn_type)s->type,
                                {s->batch, heads, positions, s->depth},
-                               {positions * heads * s->depth, s->depth, heads * s->depth, 1}};
+                               {positions * heads * step, step, heads * step, 1}};
+}
+
+static struct dnn_tensor by_itself(const struct sizes *s, int64_t heads, int64_t positions)
+{
+    return spread_out(s, heads, positions, s->depth);
+}
+
+/* Of inputs and their gradients (kernels.h, share). */
+static struct dnn_tensor in_memory(const struct sizes *s, int64_t heads, int64_t positions)
+{
+    return spread_out(s, heads, positions, s->share ? s->share : s->depth);
 }
 
 static struct dnn_tensor turned(struct dnn_tensor t)
@@ -122,7 +134,7 @@ static void write_forward(const struct recipe *r)
     int q = given(r, in_memory(s, heads, s->seq));
     int k = given(r, turned(in_memory(s, s->head, s->kv)));
     int v = given(r, in_memory(s, s->head, s->kv));
-    int o = given(r, in_memory(s, heads, s->seq));
+    int o = given(r, by_itself(s, heads, s->seq));
     int kept = given(r, r->rows);
     int scale = dnn_number(r->dnn), hidden = s->causal ? dnn_number(r->dnn) : -1;
     int scores = product(r, q, k, r->scores);
@@ -162,7 +174,8 @@ static void write_backward(const struct recipe *r)
     struct dnn_tensor queries = in_memory(s, heads, s->seq), keys = in_memory(s, s->head, s->kv);
     struct dnn_tensor plain = tensor(DNN_FP32, s, heads, s->seq, s->depth);
     int q = given(r, queries), k = given(r, turned(keys)), v = given(r, turned(keys));
-    int o = given(r, queries), d_out = given(r, queries), kept = given(r, r->rows);
+    struct dnn_tensor outputs = by_itself(s, heads, s->seq);
+    int o = given(r, outputs), d_out = given(r, outputs), kept = given(r, r->rows);
     int dq = given(r, queries), dk = given(r, keys), dv = given(r, keys);
     int dot = given(r, r->rows), sums = given(r, plain);
     int scale = dnn_number(r->dnn), one = dnn_number(r->dnn);
@@ -248,7 +261,8 @@ static bool is_taken(const struct kernel_call *call, const struct attention_shap
     return whole && attention_is_fused(call->op, call->size, call->dtype) && !wants_own();
 }
 
-static struct sizes sizes_of(const struct attention_shape *s, enum dtype dtype, enum phase phase)
+static struct sizes sizes_of(const struct attention_shape *s, const struct kernel_call *call,
+                             enum phase phase)
 {
     return (struct sizes){.batch = s->batch,
                           .head = s->head,
@@ -256,9 +270,10 @@ static struct sizes sizes_of(const struct attention_shape *s, enum dtype dtype, 
                           .seq = s->seq,
                           .kv = s->kv,
                           .depth = s->depth,
+                          .share = call->share,
                           .causal = s->causal,
                           .backward = phase != PHASE_FORWARD,
-                          .type = dtype == DTYPE_FP16 ? DNN_FP16 : DNN_BF16};
+                          .type = call->dtype == DTYPE_FP16 ? DNN_FP16 : DNN_BF16};
 }
 
 /* Of the backward pass: D and dQ in fp32, before the workspace. */
@@ -288,11 +303,18 @@ static bool has_gradients(const struct kernel_call *call)
 int64_t fused_attention_bytes(const struct kernel_call *call, enum phase phase)
 {
     struct attention_shape s = attention_shape_of(call);
-    struct sizes sizes = sizes_of(&s, call->dtype, phase);
+    struct sizes sizes = sizes_of(&s, call, phase);
     if (!is_taken(call, &s))
         return -1;
     const struct dnn_plan *plan = plan_for(&sizes);
     return plan->plan ? room_of(&s, phase, plan).bytes : -1;
+}
+
+/* From head to head there is one step only: each has keys of its own. */
+bool fused_attention_takes_shares(const struct kernel_call *call)
+{
+    return call->size[2] == 1 && fused_attention_bytes(call, PHASE_FORWARD) >= 0 &&
+           fused_attention_bytes(call, PHASE_BACKWARD_INPUT) >= 0;
 }
 
 static void run_forward(const struct kernel_call *call, const struct attention_shape *s,
@@ -329,7 +351,7 @@ static void run_backward(const struct kernel_call *call, const struct attention_
 bool fused_attention(const struct kernel_call *call, enum phase phase)
 {
     struct attention_shape s = attention_shape_of(call);
-    struct sizes sizes = sizes_of(&s, call->dtype, phase);
+    struct sizes sizes = sizes_of(&s, call, phase);
     if (!is_taken(call, &s) || (phase != PHASE_FORWARD && !has_gradients(call)))
         return false;
     const struct dnn_plan *plan = plan_for(&sizes);

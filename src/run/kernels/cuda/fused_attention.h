@@ -11,6 +11,8 @@
 
 /* Bytes of scratch memory for a phase; -1: this call goes another way. */
 int64_t fused_attention_bytes(const struct kernel_call *call, enum phase phase);
+/* Whether both phases take the call's share. */
+bool fused_attention_takes_shares(const struct kernel_call *call);
 /* Gives the phase to the call's stream; false: this call goes another way. */
 bool fused_attention(const struct kernel_call *call, enum phase phase);
 

@@ -1,5 +1,5 @@
 /* table.c - which kernel runs which kind on a GPU. */
-#include "run/kernels/cuda/room.h"
+#include "run/kernels/cuda/fused_attention.h"
 
 static const struct gpu_kind *const TABLE[OP_KIND_COUNT] = {
     [OP_EMBEDDING] = &GPU_EMBEDDING,
@@ -64,9 +64,14 @@ static void gpu_run(const struct kernel_call *call, enum phase phase)
         run(call);
 }
 
+static bool gpu_takes_shares(const struct kernel_call *call)
+{
+    return call->op->kind == OP_ATTENTION && fused_attention_takes_shares(call);
+}
+
 static const struct kernels CUDA_KERNELS = {
     "cuda",  &CUDA_DEVICE, gpu_has, gpu_kept_bytes, gpu_scratch_bytes,
-    gpu_run, gpu_optimize, true,    &GPU_MUON,
+    gpu_run, gpu_optimize, true,    &GPU_MUON,      gpu_takes_shares,
 };
 
 weft_status cuda_kernels(int32_t place, const struct kernels **out)

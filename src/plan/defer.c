@@ -26,6 +26,11 @@ bool deferral_from_text(const char *text, int64_t *count)
     return strcmp(text, "all") == 0 || (parse_int(text, count) && *count >= 0);
 }
 
+const char *deferral_text(struct arena *keep, int64_t count)
+{
+    return count == DEFER_ALL ? "all" : arena_printf(keep, "%lld", (long long)count);
+}
+
 /* Whether a loss reads what this operator makes. */
 static bool feeds_loss(const struct model *model, const struct op *op)
 {

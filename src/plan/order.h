@@ -23,6 +23,7 @@ weft_status plan_join_stages(struct plan *plan);
 weft_status plan_defer_head(struct plan *plan, int64_t count);
 /* Reads a number of micro-batches, or "all". */
 bool deferral_from_text(const char *text, int64_t *count);
+const char *deferral_text(struct arena *keep, int64_t count);
 /* Whether the weight gradients of an instance wait for the end of the passes. */
 bool plan_defers(const struct plan *plan, int64_t instance);
 /* The order that was read or found; NULL: there is none, or it is what deferring makes of the row's. */

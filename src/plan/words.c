@@ -12,8 +12,7 @@
  */
 #include <string.h>
 
-#include "plan/plan.h"
-#include "schedule/schedule.h"
+#include "plan/order.h"
 
 struct words {
     struct arena *keep;
@@ -159,9 +158,7 @@ static void say_practice(struct words *w, const struct degrees *d, const struct 
     if (d->whole_sends && !asked->whole_sends)
         say(w, "whole-sends");
     if (d->defer_head != asked->defer_head)
-        say(w, "defer-head %s",
-            d->defer_head == DEFER_ALL ? "all"
-                                       : arena_printf(w->keep, "%lld", (long long)d->defer_head));
+        say(w, "defer-head %s", deferral_text(w->keep, d->defer_head));
 }
 
 /* For a shell, which would read its bars and stars, in quotes. */

@@ -54,6 +54,9 @@ const char *plan_order(struct arena *keep, const struct plan *plan)
     if (plan_round(plan) != plan->stages)
         pieces = arena_printf(keep, "%s in groups of %s", pieces,
                               counted(plan_round(plan), "micro-batch").s);
+    if (plan->defer_head)
+        pieces =
+            arena_printf(keep, "%s, defer-head %s", pieces, deferral_text(keep, plan->defer_head));
     return arena_printf(keep, "%s, %s%s%s", plan->schedule, counted(plan->stages, "stage").s,
                         pieces, joins_text(keep, plan));
 }

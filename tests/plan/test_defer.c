@@ -1,5 +1,6 @@
 /* test_defer.c - gradients of the head's weights that wait for the end of the passes (plan/defer.c): the order, by hand;
- * what it computes is what the model does; it takes no time but its own, and what waits is held. */
+ * what it computes is what the model does; it takes no time but its own, and what waits is held; estimates know it, and searches
+ * for targets that do it find it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 
 #include "checked_plan.h"
 #include "plan/order.h"
+#include "search/planner/planner.h"
 
 static const struct degrees TWO_STAGES = {
     .tp = 2, .pp = 2, .global_batch = 6, .micro_batch = 1, .has_dtype = true, .dtype = DTYPE_BF16};
@@ -125,13 +127,64 @@ static void files_say_it(void **state)
     close_both(&o);
 }
 
+/* As plans and as candidates, whose tables leave the other weights in their passes, in one piece and in two. */
+static void estimates_know_it(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3-8b", "layers: 8", "dgx-h100:1");
+    static const int64_t COUNTS[] = {2, 6, DEFER_ALL};
+    for (size_t i = 0; i < 2 * COUNT_OF(COUNTS); i++) {
+        struct degrees d = {.dp = 2, .pp = 4, .shard = 1, .global_batch = 32, .micro_batch = 1};
+        d.pieces = 1 + (int64_t)(i % 2);
+        d.defer_head = COUNTS[i / 2];
+        struct plan *plan = plan_of(&o, d);
+        expect_estimate(plan, "a head that waits", 0.005);
+        plan_free(plan);
+    }
+    close_both(&o);
+}
+
+/* The best plan for a target; whether its head waits. */
+static int64_t found_for(const struct opened *o, const char *target, struct arena *keep,
+                         const struct trial **best)
+{
+    struct plan_request request = {.model = o->model, .cluster = o->cluster};
+    struct planned *planned;
+    request.target = target ? target_find(target) : NULL;
+    request.options.quick = true;
+    request.pins = (struct degrees){.tp = 2, .pp = 4, .global_batch = 16, .micro_batch = 1};
+    if (plan_search(planner_find("auto"), &request, &planned))
+        fail_msg("%s", weft_last_error()->message);
+    struct trial *first = ARENA_NEW(keep, struct trial);
+    *first = planned->trials.data[0];
+    first->found_by = arena_copy_text(keep, first->found_by);
+    first->text = arena_copy_text(keep, first->text);
+    int64_t waits = first->plan ? first->plan->defer_head : 0;
+    planned_free(planned);
+    *best = first;
+    return waits;
+}
+
+static void searches_find_it(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3-8b", "layers: 8", "dgx-h100:1");
+    struct arena *arena = arena_new();
+    const struct trial *megatron, *other;
+    assert_int_not_equal(found_for(&o, "megatron", arena, &megatron), 0);
+    assert_non_null(strstr(megatron->found_by, "and defer-head"));
+    assert_non_null(strstr(megatron->text, "defer-head"));
+    assert_int_equal(found_for(&o, NULL, arena, &other), 0);
+    arena_free(arena);
+    close_both(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_of_the_last_stage),
-        cmocka_unit_test(what_waits_is_held),
-        cmocka_unit_test(where_nothing_can_wait),
-        cmocka_unit_test(files_say_it),
+        cmocka_unit_test(order_of_the_last_stage), cmocka_unit_test(what_waits_is_held),
+        cmocka_unit_test(where_nothing_can_wait),  cmocka_unit_test(files_say_it),
+        cmocka_unit_test(estimates_know_it),       cmocka_unit_test(searches_find_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
  *   5. their plans crossed (cross.c), and the best with branches of the model side by side (branches.c)
  *   6. the best with some layers of each part recomputed, where the software has such a number (blocks.c);
  *      for encoders of images, the best with more replicas of the encoder (encoders.c); for mixtures of
- *      experts, the best with the tokens' transfers hidden (overlap_experts.c)
+ *      experts, the best with the tokens' transfers hidden (overlap_experts.c); the best with heads that wait (defer_heads.c)
  *   7. if nothing fits, the grid again with what layers keep in host memory (offload_layers.c)
  *   8. if nothing fits, changes to the request, cheapest first, until one makes a plan fit
  *
@@ -62,6 +62,11 @@ bool join_over(const struct join *join)
 {
     return plan_stopped(join->request) ||
            (join->request->options.budget_ns && join_left_ns(join) <= 0);
+}
+
+const struct target *join_target(const struct plan_request *request)
+{
+    return request->target ? request->target : target_with(&request->pins.software);
 }
 
 bool join_has_time(const struct plan_request *request)
@@ -481,6 +486,7 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
     TRY(spread_encoders(&join));
     TRY(hide_tokens(&join));
     TRY(share_in_groups(&join));
+    TRY(defer_heads(&join));
     TRY(offload_layers(&join));
     TRY(ask_pools_alone(&join));
     say_who(&join);

@@ -32,8 +32,7 @@ static int64_t groups_of(const struct cluster *cluster, const struct degrees *d)
 /* I1 */
 static bool has_groups(const struct plan_request *request)
 {
-    const struct target *target =
-        request->target ? request->target : target_with(&request->pins.software);
+    const struct target *target = join_target(request);
     return target && target->can.replicates && !request->pins.replicate &&
            !request->pins.stage_run && !request->options.batch_auto &&
            cluster_devices(request->cluster) > request->cluster->node.devices;

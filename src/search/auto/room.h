@@ -11,6 +11,7 @@
  *   overlap_experts.c  transfers of tokens to experts, hidden beside another pass
  *   encoders.c         encoders of images with more replicas than the decoder
  *   groups.c           sharded state inside groups of replicas
+ *   defer_heads.c      heads whose weights' gradients wait
  *   forks.c, branches.c  branches side by side on runs of a stage's devices
  *   resplit.c          operators with other splits, forward and backward
  *   variant.c          a plan with another schedule, other steps or other splits
@@ -42,6 +43,8 @@ struct join {
     struct progress progress;
 };
 bool join_over(const struct join *join);
+/* The target of a request; without one, that whose software is asked for; NULL: none. */
+const struct target *join_target(const struct plan_request *request);
 int64_t join_left_ns(const struct join *join); /* what is left of the budget */
 /* Whether planners that take seconds are also asked to start from other planners' plans. */
 bool join_has_time(const struct plan_request *request);
@@ -155,6 +158,10 @@ weft_status resplit_best(struct join *join);
 /* ---- groups (groups.c) ----------------------------------------------------------------------- */
 
 weft_status share_in_groups(struct join *join);
+
+/* ---- heads that wait (defer_heads.c) --------------------------------------------------------- */
+
+weft_status defer_heads(struct join *join);
 
 /* ---- variants (variant.c) -------------------------------------------------------------------- */
 

@@ -40,6 +40,7 @@ struct estimate_settings {
     double optimizer_offload;
     int64_t stage_run;    /* as in a plan, and of stages of equal sizes */
     int64_t group;        /* as in a plan */
+    int64_t defer_head;   /* as in a plan */
     unsigned overlap;     /* of enum overlap */
     int64_t bucket_bytes; /* as in a plan */
     struct memory_terms memory;

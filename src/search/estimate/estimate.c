@@ -13,6 +13,7 @@ struct estimate_settings estimate_settings_of(const struct plan *plan)
                                       .optimizer_offload = plan->optimizer_offload,
                                       .stage_run = plan->stage_run,
                                       .group = plan->group,
+                                      .defer_head = plan->defer_head,
                                       .overlap = plan->overlap,
                                       .bucket_bytes = plan->bucket_bytes,
                                       .memory = plan->memory,

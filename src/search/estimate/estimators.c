@@ -45,9 +45,10 @@ static bool same_settings(const struct estimate_settings *a, const struct estima
            a->policy == b->policy && software_same(&a->software, &b->software) &&
            a->optimizer == b->optimizer && a->replicate == b->replicate &&
            a->optimizer_offload == b->optimizer_offload && a->stage_run == b->stage_run &&
-           a->group == b->group && a->overlap == b->overlap && a->bucket_bytes == b->bucket_bytes &&
-           same_memory(&a->memory, &b->memory) && a->whole_sends == b->whole_sends &&
-           a->copies == b->copies && same_profile(a->profile, b->profile) && a->flows == b->flows;
+           a->group == b->group && a->defer_head == b->defer_head && a->overlap == b->overlap &&
+           a->bucket_bytes == b->bucket_bytes && same_memory(&a->memory, &b->memory) &&
+           a->whole_sends == b->whole_sends && a->copies == b->copies &&
+           same_profile(a->profile, b->profile) && a->flows == b->flows;
 }
 
 weft_status estimators_find(struct estimators *estimators, const struct estimate_settings *settings,

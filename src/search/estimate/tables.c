@@ -18,6 +18,7 @@ static weft_status new_plan(const struct tables *t, struct plan **out)
     (*out)->optimizer_offload = s->optimizer_offload;
     (*out)->stage_run = s->stage_run;
     (*out)->group = s->group;
+    (*out)->defer_head = s->defer_head;
     (*out)->overlap = s->overlap;
     (*out)->bucket_bytes = s->bucket_bytes;
     (*out)->whole_sends = s->whole_sends;

@@ -167,18 +167,39 @@ static void outline_ties(struct build *b, struct outline *out)
 
 /* ---- checkpoints that are offloaded ---------------------------------------------------------- */
 
+/* Per unit: the exchange of so many bytes of each. */
+static int32_t *outline_units(struct build *b, enum exchange_kind kind, int32_t stage,
+                              int32_t units, const int64_t *bytes)
+{
+    int32_t *out = ARENA_ARRAY(b->keep, int32_t, (size_t)units);
+    for (int32_t u = 0; u < units; u++)
+        out[u] = bytes[u] ? intern_copy(b, kind, stage, bytes[u]) : -1;
+    return out;
+}
+
+static void outline_unit_copies(struct build *b, int32_t part, struct unit_copies *out)
+{
+    const struct layer_copies *copies = &b->graph->lifetimes->part[part].copies;
+    int32_t stage = stage_of_part(b, part);
+    if (!copies->units)
+        return;
+    out->out = outline_units(b, EXCHANGE_TO_HOST, stage, copies->units, copies->out);
+    for (int kind = 0; kind < SLOT_KIND_COUNT; kind++)
+        out->in[kind] =
+            outline_units(b, EXCHANGE_FROM_HOST, stage, copies->units, copies->in[kind]);
+}
+
 static void outline_copies(struct build *b, struct outline *out)
 {
     size_t parts = (size_t)b->plan->parts;
     out->host_bytes = ARENA_ARRAY(b->keep, int64_t, parts);
     out->to_host = ARENA_ARRAY(b->keep, int32_t, parts);
     out->from_host = ARENA_ARRAY(b->keep, int32_t, parts);
-    out->copied = ARENA_ARRAY(b->keep, int32_t, parts);
+    out->copies = ARENA_ARRAY(b->keep, struct unit_copies, parts);
     for (int32_t part = 0; part < b->plan->parts; part++) {
         int32_t stage = stage_of_part(b, part);
         int64_t bytes = offloaded_bytes(&b->graph->lifetimes->part[part]);
-        int64_t copied = copied_bytes(&b->graph->lifetimes->part[part]);
-        out->copied[part] = copied ? intern_copy(b, EXCHANGE_TO_HOST, stage, copied) : -1;
+        outline_unit_copies(b, part, &out->copies[part]);
         out->host_bytes[part] = bytes;
         out->to_host[part] = bytes ? intern_copy(b, EXCHANGE_TO_HOST, stage, bytes) : -1;
         out->from_host[part] = bytes ? intern_copy(b, EXCHANGE_FROM_HOST, stage, bytes) : -1;

@@ -24,6 +24,10 @@ struct outline_tie {
     int32_t *exchange;
     int32_t exchanges;
 };
+/* The exchanges of a part's units (layer_copies.c) to the host, and back in its pass of a kind; per unit, -1: none. */
+struct unit_copies {
+    int32_t *out, *in[SLOT_KIND_COUNT];
+};
 struct outline {
     struct graph *graph; /* I1 */
     int32_t sends, ties;
@@ -38,7 +42,7 @@ struct outline {
     int32_t *across;      /* per bucket: the exchange of its shares that follows, once; -1: none */
     int32_t *gather;      /* per bucket: the exchange that gathers its weights, -1: none */
     int64_t *updated;     /* per bucket: parameters that each device's optimizer updates */
-    int32_t *copied; /* per part: what its layers copy to the host in one pass, as one; -1: none */
+    struct unit_copies *copies; /* per part: what its layers copy to the host and back */
     int64_t *host_bytes; /* per part: checkpoints of a micro-batch that wait in host memory */
     int32_t *to_host, *from_host; /* per part: their exchanges, -1: none */
     struct host_step *host_step;  /* per stage: the optimizer's step on the host */

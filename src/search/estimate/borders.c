@@ -42,17 +42,16 @@ static weft_status find_side(const struct tables *t, const struct timed *timed, 
     const struct part_lifetimes *lives = &timed->outline.graph->lifetimes->part[part];
     weft_status status;
     TRY(part_work(timed, part, work));
-    *out =
-        (struct side){.forward = work->forward - said.forward,
-                      .backward = work->backward - said.backward,
-                      .weight = work->weight - said.weight,
-                      .memory = {.kept = f.net - sums->sums.of[SUM_KEPT],
-                                 .back = b.net - sums->sums.of[SUM_BACK],
-                                 .forward_rise = f.rise - sums->forward_rise,
-                                 .backward_rise = b.rise - sums->backward_rise,
-                                 .weight_rise = w.rise - sums->weight_rise,
-                                 .offloaded = offloaded_bytes(lives) - sums->sums.of[SUM_OFFLOADED],
-                                 .copied = copied_bytes(lives) - sums->sums.of[SUM_COPIED]}};
+    *out = (struct side){
+        .forward = work->forward - said.forward,
+        .backward = work->backward - said.backward,
+        .weight = work->weight - said.weight,
+        .memory = {.kept = f.net - sums->sums.of[SUM_KEPT],
+                   .back = b.net - sums->sums.of[SUM_BACK],
+                   .forward_rise = f.rise - sums->forward_rise,
+                   .backward_rise = b.rise - sums->backward_rise,
+                   .weight_rise = w.rise - sums->weight_rise,
+                   .offloaded = offloaded_bytes(lives) - sums->sums.of[SUM_OFFLOADED]}};
 done:
     return status;
 }

@@ -179,7 +179,6 @@ static void add_side(const struct side *side, struct beside *out)
     out->memory.backward_rise += side->memory.backward_rise;
     out->memory.weight_rise += side->memory.weight_rise;
     out->memory.offloaded += side->memory.offloaded;
-    out->memory.copied += side->memory.copied;
 }
 
 /* The table of the run that contains an instance; NULL: no run of this part does. */
@@ -273,7 +272,6 @@ static weft_status estimate_part(struct estimator *e, struct candidate *c, int32
     out->work.send = beside.work.send;
     out->work.back = beside.work.back;
     out->work.host += (int64_t)((double)beside.memory.offloaded * out->table->offload_each_ns);
-    out->work.copied += (int64_t)((double)beside.memory.copied * out->table->copied_each_ns);
     c->memo->memory[part] = memory_of(&sums, &beside.memory);
     out->state = sums.sums.of[SUM_STATE];
     out->step = sums.sums.of[SUM_STEP];

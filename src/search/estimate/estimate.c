@@ -180,6 +180,32 @@ static void end_stages(const struct timed *t, const struct stage_end *end, struc
     }
 }
 
+static bool sends_to(const struct timed *t, int32_t from, int32_t to)
+{
+    bool any = false;
+    for (int32_t i = 0; i < t->outline.sends; i++)
+        any |= t->outline.send[i].from_part == from && t->outline.send[i].to_part == to;
+    return any;
+}
+
+/* pipeline.h, I6: on stages of their own, of which the first that reads nothing from the one before it. */
+static struct parted parted_of(const struct timed *t)
+{
+    int32_t parts = t->plan->parts;
+    struct parted none = {0};
+    for (int32_t k = 1; k + 1 < parts && t->plan->pieces == 1; k++) {
+        int32_t user = k + 1;
+        if (sends_to(t, k - 1, k))
+            continue;
+        while (user < parts && !sends_to(t, k - 1, user))
+            user++;
+        return user == parts ? none
+                             : (struct parted){k, user, sends_ns(t, k - 1, user, false),
+                                               sends_ns(t, k - 1, user, true)};
+    }
+    return none;
+}
+
 weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, struct arena *keep,
                           struct estimate *out)
 {
@@ -204,6 +230,7 @@ weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, 
         note_part(&part[k], &out->stage[plan_stage_of_part(plan, k)]);
         put_in_pipeline(&work, k, &part[k]);
     }
+    work.parted = parted_of(&timed);
     if (plan_aligns_gathers(&plan->software, plan->pieces))
         begin_gathers(&work, part);
     pipeline_ends(estimator->orders, &work, end);

@@ -211,7 +211,5 @@ struct part_work close_part(const struct tables *t, const struct part_sums *part
     work.tail = tail_of(t, part, last - of[SUM_LAST]);
     work.lag = micro_batches > 1 ? lag_of(t, of, round) : 0;
     work.host = (int64_t)((double)of[SUM_OFFLOADED] * table->offload_each_ns);
-    work.copied = (int64_t)((double)of[SUM_COPIED] * table->copied_each_ns);
-    work.hides = copies_hidden(of[SUM_LAYERS]);
     return work;
 }

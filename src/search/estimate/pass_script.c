@@ -100,6 +100,16 @@ static struct item_buckets buckets_of(struct arena *scratch, const struct block 
 
 /* ---- a pass ---------------------------------------------------------------------------------- */
 
+/* The unit that a pass is in (compile/layer_copies.c, whose struct unit_turn it is in small). */
+struct script_unit {
+    int32_t number; /* -1: in none yet */
+    int32_t units;  /* of the part */
+    int32_t gate,
+        ahead; /* what its first tasks wait for; the copy back that the next unit waits for; NONE */
+    int32_t *stored; /* per unit: its copy to the host, or NONE */
+    bool begun[LANE_COUNT];
+};
+
 /* A pass that is being written into the script. */
 struct pass_writing {
     const struct pass *pass;
@@ -109,6 +119,8 @@ struct pass_writing {
     int32_t *task; /* per item */
     bool paired;   /* with another one (compile/pairs.c) */
     int32_t step;  /* the task of its latest step, or NONE */
+    const struct unit_copies *copies;
+    struct script_unit unit;
 };
 
 static void begin_lane(struct pass_script *s, enum pass_lane lane)
@@ -120,8 +132,63 @@ static void begin_lane(struct pass_script *s, enum pass_lane lane)
     wait_for(s, s->tokens);
     wait_for(s, s->computed);
     wait_for(s, s->come);
+    wait_for(s, s->last[LANE_TO_HOST]);
     if (!(s->timed->plan->overlap & OVERLAP_GRADIENTS))
         wait_for(s, s->last[LANE_GRADIENTS]);
+}
+
+/* ---- layers that are copied to the host and back --------------------------------------------- */
+
+static int32_t copy_unit(struct pass_script *s, enum pass_lane lane, int32_t exchange)
+{
+    if (exchange < 0)
+        return NONE;
+    wait_for(s, s->last[LANE_OPS]);
+    if (lane == LANE_FROM_HOST)
+        wait_for(s, s->stored);
+    add_exchange(s, lane, exchange);
+    return s->last[lane];
+}
+
+static void enter_forward(struct pass_script *s, struct pass_writing *w, int32_t now)
+{
+    for (int32_t u = w->unit.number < 0 ? 0 : w->unit.number; u < now; u++)
+        w->unit.stored[u] = copy_unit(s, LANE_TO_HOST, w->copies->out[u]);
+    w->unit.gate = now >= 2 ? w->unit.stored[now - 2] : NONE;
+}
+
+static void enter_backward(struct pass_script *s, struct pass_writing *w, int32_t now)
+{
+    const int32_t *in = w->copies->in[w->block->kind];
+    int32_t from = w->unit.number < 0 ? w->unit.units : w->unit.number;
+    w->unit.gate = w->unit.ahead;
+    w->unit.ahead = NONE;
+    for (int32_t u = from - 2; u >= 0 && u >= now - 1; u--) {
+        int32_t task = copy_unit(s, LANE_FROM_HOST, in[u]);
+        if (u >= now)
+            w->unit.gate = task == NONE ? w->unit.gate : task;
+        else
+            w->unit.ahead = task;
+    }
+}
+
+static void enter_unit(struct pass_script *s, struct pass_writing *w, int32_t item)
+{
+    if (!w->block->unit || w->block->unit[item] == w->unit.number)
+        return;
+    if (w->block->kind == SLOT_FORWARD)
+        enter_forward(s, w, w->block->unit[item]);
+    else
+        enter_backward(s, w, w->block->unit[item]);
+    w->unit.number = w->block->unit[item];
+    memset(w->unit.begun, 0, sizeof w->unit.begun);
+}
+
+static void begin_unit(struct pass_script *s, struct pass_writing *w, enum pass_lane lane)
+{
+    if (!w->unit.begun[lane])
+        wait_for(s, w->unit.gate);
+    w->unit.begun[lane] = true;
 }
 
 static int32_t add_item(struct pass_script *s, struct pass_writing *w, int32_t i)
@@ -130,6 +197,7 @@ static int32_t add_item(struct pass_script *s, struct pass_writing *w, int32_t i
     enum pass_lane step = w->paired && item->tokens ? LANE_TOKENS : LANE_STEPS;
     enum pass_lane lane = item->kind == ITEM_OP ? LANE_OPS : step;
     begin_lane(s, lane);
+    begin_unit(s, w, lane);
     if (item->needs >= 0)
         wait_for(s, w->task[item->needs]);
     if (w->paired && item->kind == ITEM_STEP) { /* a block's own steps keep their order */
@@ -146,13 +214,17 @@ static struct pass_writing start_pass(struct pass_script *s, int32_t part, const
     const struct timed *t = s->timed;
     int32_t number = t->block_of[pass->kind][part];
     const struct block *block = &t->outline.graph->block[number];
-    return (struct pass_writing){pass,
-                                 block,
-                                 t->item_ns + t->item_first[number],
-                                 buckets_of(s->scratch, block),
-                                 ARENA_ARRAY(s->scratch, int32_t, (size_t)block->items),
-                                 false,
-                                 NONE};
+    int32_t units = t->outline.graph->lifetimes->part[part].copies.units;
+    struct pass_writing w = {.pass = pass,
+                             .block = block,
+                             .ns = t->item_ns + t->item_first[number],
+                             .bucket = buckets_of(s->scratch, block),
+                             .task = ARENA_ARRAY(s->scratch, int32_t, (size_t)block->items),
+                             .step = NONE,
+                             .copies = &t->outline.copies[part],
+                             .unit = {.number = -1, .gate = NONE, .ahead = NONE, .units = units}};
+    w.unit.stored = ARENA_ARRAY(s->scratch, int32_t, (size_t)units);
+    return w;
 }
 
 static void begin_lanes(struct pass_script *s)
@@ -160,6 +232,7 @@ static void begin_lanes(struct pass_script *s)
     s->features = s->last[LANE_STEPS];
     s->tokens = s->last[LANE_TOKENS];
     s->computed = s->last[LANE_OPS];
+    s->stored = s->last[LANE_TO_HOST];
     s->come = NONE;
     memset(s->begun, 0, sizeof s->begun);
     if (!s->input_ns)
@@ -177,6 +250,7 @@ static void add_items(struct pass_script *s, struct pass_writing *w, int32_t fir
     for (int32_t i = first; i < last; i++) {
         int32_t reads = w->bucket.reads[i], completes = w->bucket.completes[i];
         bool gathered = reads >= 0 && gathered_for(t, w->pass, reads);
+        enter_unit(s, w, i);
         if (gathered)
             gather_ahead(s, reads);
         if (gathered)
@@ -248,13 +322,14 @@ static void list_lanes(const struct pass_script *s, int64_t **first, int32_t **o
     }
 }
 
-/* I2: all flows use the one device. */
+/* I2: all flows use the one device, but for copies, which take nothing of its work. */
 static void tell_interference(const struct pass_script *s, struct engine_graph *g)
 {
+    const struct exchange *exchange = s->timed->outline.graph->exchange;
     size_t flows = (size_t)s->timed->flows.flows;
     int64_t *first = ARENA_ARRAY(s->scratch, int64_t, flows + 1);
     for (size_t i = 0; i < flows; i++)
-        first[i + 1] = (int64_t)i + 1;
+        first[i + 1] = first[i] + (exchange[i].kind == EXCHANGE_COLLECTIVE);
     g->device_slowdown = &s->timed->slowdown;
     g->flow_slowdown = s->timed->token_slowdown;
     g->flow_device_first = first;
@@ -263,7 +338,7 @@ static void tell_interference(const struct pass_script *s, struct engine_graph *
 
 static weft_status run_script(const struct pass_script *s, struct engine_result *result)
 {
-    static const int32_t LANE_DEVICE[] = {0, -1, -1, -1, -1, -1};
+    static const int32_t LANE_DEVICE[] = {0, -1, -1, -1, -1, -1, -1, -1};
     const struct flows *flows = &s->timed->flows;
     int64_t *first, *order_first;
     int32_t *depends, *order;

@@ -1,7 +1,7 @@
 /* pass_script.h - private to passes.c and pass_script.c: the passes of one part as tasks that the engine runs.
  *
- * The tasks are on five streams: operators, steps between layouts, those of a pair's tokens, gathers of weights,
- * gradients; a sixth says when the inputs of passes come, if they come late.
+ * The tasks are on seven streams: operators, steps between layouts, those of a pair's tokens, gathers of weights,
+ * gradients, what layers copy to the host and back; an eighth says when the inputs of passes come, if they come late.
  */
 #ifndef WEFT_SEARCH_ESTIMATE_PASS_SCRIPT_H
 #define WEFT_SEARCH_ESTIMATE_PASS_SCRIPT_H
@@ -14,6 +14,8 @@ enum pass_lane {
     LANE_TOKENS,
     LANE_GATHERS,
     LANE_GRADIENTS,
+    LANE_TO_HOST,
+    LANE_FROM_HOST,
     LANE_INPUTS,
     LANE_COUNT
 };
@@ -34,9 +36,10 @@ struct pass_script {
     /* The last computation before the unit whose weights were gathered last. */
     int32_t before_unit;
     int32_t come; /* the task that ends when the inputs of the current pass come, or NONE */
-    int32_t features, tokens, computed; /* the latest task of each lane before the current pass */
-    bool begun[LANE_COUNT];             /* whether this lane has a task of the current pass yet */
-    int32_t *task[MOST_PASSES];         /* per item */
+    int32_t features, tokens, computed,
+        stored;                 /* the latest task of each lane before the current pass */
+    bool begun[LANE_COUNT];     /* whether this lane has a task of the current pass yet */
+    int32_t *task[MOST_PASSES]; /* per item */
     /* For the passes of a pair, per item: when it is over in the pass's own time (I3). */
     int64_t *own[MOST_PASSES];
     int32_t gradients[MOST_PASSES]; /* the latest gradient task after each pass */

@@ -139,7 +139,7 @@ static void read_times(struct pass_script *s, const struct engine_result *result
     out->last_more -= out->backward_apart;
 }
 
-static int64_t sends_ns(const struct timed *t, int32_t from, int32_t to, bool back)
+int64_t sends_ns(const struct timed *t, int32_t from, int32_t to, bool back)
 {
     int64_t ns = 0;
     for (int32_t i = 0; i < t->outline.sends; i++) {
@@ -189,12 +189,6 @@ done:
     return status;
 }
 
-/* One unit of a pass has no copy of the one before it beside it (compile/layer_copies.c, (1)), if units are alike. */
-double copies_hidden(int64_t units)
-{
-    return units > 1 ? (double)(units - 1) / (double)units : 0.5;
-}
-
 weft_status part_work(const struct timed *timed, int32_t part, struct part_work *out)
 {
     struct part_passes passes = passes_of_part(timed, part);
@@ -208,8 +202,6 @@ weft_status part_work(const struct timed *timed, int32_t part, struct part_work 
     out->send = part + 1 < timed->plan->parts ? sends_ns(timed, part, part + 1, false) : 0;
     out->back = part > 0 ? sends_ns(timed, part - 1, part, true) : 0;
     out->host = exchange_ns(timed, timed->outline.from_host[part]);
-    out->copied = exchange_ns(timed, timed->outline.copied[part]);
-    out->hides = copies_hidden(timed->outline.graph->lifetimes->part[part].copies.units);
 done:
     arena_free(s.scratch);
     return status;

@@ -18,6 +18,7 @@
  * in addition, and how long gradients continue after the last.
  *
  *   I1  The waits are those of compile/graph.c, item by item instead of run by run.
+ *   I5  What layers copy to the host and back (compile/layer_copies.c) goes on two streams more, with the waits that it has there.
  *   I2  Computation and collectives that overlap slow each other down (Galvatron-BMW, section V):
  *       the engine's interference.
  *   I3  The time of a pair is divided between its two passes by their operators: each operator
@@ -44,15 +45,13 @@ struct part_work {
     int64_t lag;            /* and how much longer with every micro-batch after the first */
     int64_t send, back;     /* to the next part; gradients to the part before */
     int64_t host;           /* copying its checkpoints to the host, or back */
-    int64_t copied;         /* copying what its layers keep to the host, or back, beside a pass; */
-    double hides;           /* the share of a pass that hides it */
     int64_t forward_apart;  /* where passes come in pairs: what a forward pass by itself */
     int64_t backward_apart; /* takes in addition, and a backward pass */
     int64_t forward_less;   /* I4: what a pass takes less if its inputs come late */
     int64_t backward_less;
 };
-/* The share of a pass that hides copies of so many layers. */
-double copies_hidden(int64_t units);
+/* What the sends from one part to another take, or those of their gradients. */
+int64_t sends_ns(const struct timed *timed, int32_t from, int32_t to, bool back);
 weft_status part_work(const struct timed *timed, int32_t part, struct part_work *out);
 
 /* ---- the same, instance by instance ---------------------------------------------------------- */

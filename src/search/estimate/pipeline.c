@@ -262,9 +262,6 @@ void put_in_pipeline(const struct pipeline_work *work, int32_t part, struct part
         out->backward += 2 * out->host;
     if (out->host && !(last && !waves))
         out->backward += larger(0, out->host - beside);
-    /* compile/layer_copies.c, (1) */
-    out->forward += larger(0, out->copied - (int64_t)(out->hides * (double)out->forward));
-    out->backward += larger(0, out->copied - (int64_t)(out->hides * (double)out->backward));
     if (!(work->overlap & OVERLAP_PIPELINE)) { /* I2 */
         out->forward += out->send;
         out->backward += out->back;
@@ -298,7 +295,7 @@ static bool any_late(const struct pipeline_work *work)
 
 void pipeline_ends(struct orders *orders, const struct pipeline_work *work, struct stage_end *end)
 {
-    bool closed = !work->schedule->played && !any_late(work);
+    bool closed = !work->schedule->played && !any_late(work) && !work->parted.part;
     if (closed && work->schedule->passes == ORDER_FORWARDS_FIRST)
         end_waves(work, end);
     else if (closed && work->pieces == 1 &&

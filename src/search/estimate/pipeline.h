@@ -47,12 +47,21 @@
  *   I5  Aligned gathers begin with the iteration: until the first micro-batch comes to a part, its stage has
  *       gathered, and only the rest is what the first forward pass takes in addition. Gathers of a stage's pieces
  *       come one after the other.
+ *   I6  Where a part takes nothing from the one before it, the two begin at once; what the first makes goes straight to the part
+ *       that reads it, which waits for both. Slots are played then.
  */
 #ifndef WEFT_SEARCH_ESTIMATE_PIPELINE_H
 #define WEFT_SEARCH_ESTIMATE_PIPELINE_H
 
 #include "schedule/schedule.h"
 #include "search/estimate/passes.h"
+
+/* A part that takes nothing from the one before it, such as a decoder whose first layers read no image (I6). */
+struct parted {
+    int32_t part; /* 0: there is none */
+    int32_t user; /* the first part after it that reads what comes from before it */
+    int64_t send_ns, back_ns;
+};
 
 /* The slots of a schedule, found once and used again. */
 struct orders;
@@ -68,6 +77,7 @@ struct pipeline_work {
     /* Factor by which overlapping computation and collectives slow down. */
     double slowdown;
     int64_t group; /* of micro-batches, as in a plan */
+    struct parted parted;
 };
 /* Applies I2 and I3 to a part's own work. */
 void put_in_pipeline(const struct pipeline_work *work, int32_t part, struct part_work *out);

@@ -18,11 +18,13 @@ struct slot_step {
     int32_t ns;    /* per part and NS_COUNT */
     int32_t needs; /* the step it waits for */
     int32_t send;  /* per part and direction; 0 takes no time */
+    int32_t also;  /* I3: another step that it waits for; START: none */
     bool opens;    /* the first of a pair: the other step of the pair follows (2) */
 };
 struct score {
     const struct schedule *schedule;
     struct pipeline pipeline;
+    int32_t parted, user; /* I3 */
     ARRAY(struct slot_step) step;
     int32_t *first_backward; /* per stage: a step */
     int32_t round[2];        /* I1: steps; the second one is the last forward pass */
@@ -37,6 +39,7 @@ struct orders {
     int64_t *less_ns;          /* as slot_ns: of (3) */
     /* Per part and direction: the time of a send; when the latest send is over. */
     int64_t *send_ns, *link_ns;
+    struct parted parted; /* I3 */
     struct stage_ends *stage;
     size_t steps, parts; /* how many of each the arrays hold */
 };
@@ -75,6 +78,17 @@ static int32_t backward_step(const struct score_writing *w, int32_t part, int32_
     return whole != START ? whole : *step_at(w, SLOT_BACKWARD_INPUT, part, m);
 }
 
+/* I3; false: that has no step yet. */
+static bool find_other_need(const struct score_writing *w, const struct slot *slot, int32_t part,
+                            struct slot_step *out)
+{
+    out->also = START;
+    if (slot->kind != SLOT_FORWARD || !w->score->parted || part != w->score->user)
+        return true;
+    out->also = *step_at(w, SLOT_FORWARD, w->score->parted - 1, slot->micro_batch);
+    return out->also != START;
+}
+
 /* Finds what a slot needs from elsewhere; false: that has no step yet. */
 static bool find_need(const struct score_writing *w, const struct slot *slot, int32_t part,
                       struct slot_step *out)
@@ -84,15 +98,18 @@ static bool find_need(const struct score_writing *w, const struct slot *slot, in
     bool forward = slot->kind == SLOT_FORWARD;
     out->needs = START;
     out->send = 0;
-    if (forward && part == 0)
+    if (forward && (part == 0 || part == w->score->parted))
         return true;
+    if (!find_other_need(w, slot, part, out))
+        return false;
     if (slot->kind == SLOT_BACKWARD_WEIGHT) {
         out->needs = *step_at(w, SLOT_BACKWARD_INPUT, part, m);
     } else if (!forward && part == last) {
         out->needs = *step_at(w, SLOT_FORWARD, part, m);
     } else {
         int32_t from = forward ? part - 1 : part + 1;
-        out->needs = forward ? *step_at(w, SLOT_FORWARD, from, m) : backward_step(w, from, m);
+        int32_t reader = from == w->score->parted ? w->score->user : from;
+        out->needs = forward ? *step_at(w, SLOT_FORWARD, from, m) : backward_step(w, reader, m);
         out->send = 1 + 2 * from + !forward;
     }
     return out->needs != START;
@@ -106,7 +123,7 @@ static bool make_step(const struct score_writing *w, const struct slot *slot, in
     if (apart)
         kind = slot->kind == SLOT_FORWARD ? NS_FORWARD_APART : NS_BACKWARD_APART;
     *out = (struct slot_step){.stage = stage, .ns = part * NS_COUNT + kind};
-    return find_need(w, slot, part, out) && out->needs < before;
+    return find_need(w, slot, part, out) && out->needs < before && out->also < before;
 }
 
 /* Writes a stage's next slot or pair of slots if what it needs has a step; returns how many slots.
@@ -162,7 +179,7 @@ static void mark_steps(const struct score_writing *w, const struct slots *slots)
 }
 
 static struct score *write_score(struct orders *orders, const struct schedule *schedule,
-                                 struct pipeline pipeline)
+                                 struct pipeline pipeline, const struct parted *parted)
 {
     struct arena *scratch = arena_new();
     struct score *score = ARENA_NEW(orders->keep, struct score);
@@ -172,7 +189,8 @@ static struct score *write_score(struct orders *orders, const struct schedule *s
     struct score_writing w = {score, orders->keep, NULL};
     w.step_of =
         ARENA_ARRAY(scratch, int32_t, parts *(size_t)pipeline.micro_batches *SLOT_KIND_COUNT);
-    *score = (struct score){.schedule = schedule, .pipeline = pipeline};
+    *score = (struct score){
+        .schedule = schedule, .pipeline = pipeline, .parted = parted->part, .user = parted->user};
     score->first_backward = ARENA_ARRAY(orders->keep, int32_t, stages);
     array_push(orders->keep, &score->step, ((struct slot_step){0}));
     for (int32_t s = 0; s < pipeline.stages; s++) {
@@ -191,20 +209,21 @@ static struct score *write_score(struct orders *orders, const struct schedule *s
 }
 
 static bool is_of(const struct score *score, const struct schedule *schedule,
-                  const struct pipeline *pipeline)
+                  const struct pipeline *pipeline, const struct parted *parted)
 {
-    return score->schedule == schedule && memcmp(&score->pipeline, pipeline, sizeof *pipeline) == 0;
+    return score->schedule == schedule && score->parted == parted->part &&
+           score->user == parted->user && memcmp(&score->pipeline, pipeline, sizeof *pipeline) == 0;
 }
 
 static const struct score *find_score(struct orders *orders, const struct schedule *schedule,
-                                      struct pipeline pipeline)
+                                      struct pipeline pipeline, const struct parted *parted)
 {
-    if (orders->latest && is_of(orders->latest, schedule, &pipeline))
+    if (orders->latest && is_of(orders->latest, schedule, &pipeline, parted))
         return orders->latest;
     for (size_t i = 0; i < orders->scores.len; i++)
-        if (is_of(orders->scores.data[i], schedule, &pipeline))
+        if (is_of(orders->scores.data[i], schedule, &pipeline, parted))
             return orders->latest = orders->scores.data[i];
-    return orders->latest = write_score(orders, schedule, pipeline);
+    return orders->latest = write_score(orders, schedule, pipeline, parted);
 }
 
 /* ---- playing --------------------------------------------------------------------------------- */
@@ -227,6 +246,7 @@ static void make_room(struct orders *orders, size_t steps, size_t parts)
 
 static void read_work(struct orders *orders, const struct pipeline_work *work)
 {
+    orders->parted = work->parted;
     for (int32_t k = 0; k < work->stages * work->pieces; k++) {
         const struct part_work *part = &work->part[k];
         int64_t *slot_ns = &orders->slot_ns[k * NS_COUNT];
@@ -242,6 +262,8 @@ static void read_work(struct orders *orders, const struct pipeline_work *work)
         orders->send_ns[1 + 2 * k] = part->send;
         orders->send_ns[2 + 2 * k] = part->back;
     }
+    if (work->parted.part)
+        orders->send_ns[2 + 2 * work->parted.part] = work->parted.back_ns;
 }
 
 /* When the input of a step has arrived. */
@@ -252,6 +274,13 @@ static int64_t come_ns(struct orders *orders, const struct slot_step *step)
     if (step->send)
         come = *link_ns = (come > *link_ns ? come : *link_ns) + orders->send_ns[step->send];
     return come;
+}
+
+/* I3: when what comes from further away has arrived, too. */
+static int64_t also_come_ns(const struct orders *orders, const struct slot_step *step, int64_t come)
+{
+    int64_t other = orders->end_ns[step->also] + orders->parted.send_ns;
+    return step->also != START && other > come ? other : come;
 }
 
 /* Equations (1) to (3). */
@@ -268,7 +297,7 @@ static void play_score(struct orders *orders, const struct score *score,
     for (size_t i = 1; i < score->step.len; i++) {
         const struct slot_step *step = &score->step.data[i];
         int64_t *stage_ns = &orders->stage[step->stage].end_ns, come = come_ns(orders, step);
-        come -= orders->less_ns[step->ns];
+        come = also_come_ns(orders, step, come) - orders->less_ns[step->ns];
         *stage_ns = (come > *stage_ns ? come : *stage_ns) + slot_ns[step->ns];
         if (step->opens) {
             int64_t start = *stage_ns - slot_ns[step->ns], other = come_ns(orders, step + 1);
@@ -314,7 +343,7 @@ const struct stage_ends *play_slots(struct orders *orders, const struct pipeline
     if (work->schedule->grouped)
         pipeline.group = (int32_t)each;
     pipeline.micro_batches = (int32_t)played;
-    const struct score *score = find_score(orders, work->schedule, pipeline);
+    const struct score *score = find_score(orders, work->schedule, pipeline, &work->parted);
     make_room(orders, score->step.len, (size_t)p * (size_t)work->pieces);
     read_work(orders, work);
     play_score(orders, score, work->part);

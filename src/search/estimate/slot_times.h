@@ -20,6 +20,8 @@
  *
  *   I2  What the first forward pass of a stage takes in addition is gathers that begin with the iteration, where (3)
  *       holds.
+ *   I3  Where a part takes nothing from the one before it (pipeline.h, I6), its user waits for both, and the backward pass of
+ *       what comes before it for the user's.
  *   I1  At most ROUNDS_PLAYED rounds (schedule_round) are played, plus the part of m that is no
  *       whole round. Each further round takes the time between the last forward pass of all (of a
  *       whole group) and the one a round before it on the last stage, which has no warm-up, but no less than the slowest

@@ -49,7 +49,6 @@ struct part_memory {
     int64_t kept, back;
     int64_t forward_rise, backward_rise, weight_rise;
     int64_t offloaded;
-    int64_t copied; /* to the host, layer by layer: held by no stage (compile/layer_copies.c) */
 };
 
 /* The slots of stages with their checkpoints, found once and used again. */

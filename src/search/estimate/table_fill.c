@@ -156,14 +156,8 @@ static void fill_memory(const struct filling *f, const struct pass_items *items)
     for (int32_t i = 0; i < part->lives; i++)
         if (part->life[i].offloaded)
             offloaded[part->life[i].instance + 1] += part->life[i].bytes;
-    int64_t *copied = ARENA_ARRAY(f->scratch, int64_t, count);
-    for (int32_t i = 0; i < part->lives; i++)
-        if (part->life[i].copied && part->life[i].dies_in == SLOT_FORWARD)
-            copied[part->life[i].instance + 1] += part->life[i].bytes;
-    for (int64_t i = 1; i <= f->instances; i++) {
+    for (int64_t i = 1; i <= f->instances; i++)
         t->at[i].of[SUM_OFFLOADED] = t->at[i - 1].of[SUM_OFFLOADED] + offloaded[i];
-        t->at[i].of[SUM_COPIED] = t->at[i - 1].of[SUM_COPIED] + copied[i];
-    }
 }
 
 static struct range_max range_max_new(struct arena *keep, const int64_t *value, int64_t count)
@@ -259,9 +253,6 @@ static void fill_rest(const struct filling *f)
     if (o->host_bytes[0])
         t->offload_each_ns =
             (double)exchange_ns(f->timed, o->from_host[0]) / (double)o->host_bytes[0];
-    int64_t copied = t->at[f->instances].of[SUM_COPIED];
-    if (copied)
-        t->copied_each_ns = (double)exchange_ns(f->timed, o->copied[0]) / (double)copied;
     t->forward_max = range_max_new(f->keep, t->forward_high, f->instances);
     t->backward_max = range_max_new(f->keep, t->backward_high, f->instances);
     if (t->weight_high)

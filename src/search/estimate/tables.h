@@ -56,7 +56,6 @@ enum tally {
     SUM_BACK,        /* bytes that the backward pass adds, mostly negative, */
     SUM_BACK_WEIGHT, /* and those that the pass of weight gradients adds */
     SUM_OFFLOADED,
-    SUM_COPIED, /* bytes that layers copy to the host beside a pass */
     SUM_COUNT
 };
 struct sums {
@@ -85,8 +84,8 @@ struct row_table {
     /* and its backward pass, above what is held at the start of the pass */
     int64_t *backward_high;
     int64_t *weight_high; /* NULL: there is no pass of weight gradients */
-    struct range_max forward_max, backward_max, weight_max;    /* over those */
-    double optimizer_each_ns, offload_each_ns, copied_each_ns; /* per parameter, per byte */
+    struct range_max forward_max, backward_max, weight_max; /* over those */
+    double optimizer_each_ns, offload_each_ns;              /* per parameter, per byte */
     int64_t optimizer_least_ns;
     int64_t stand_in_bytes;
     double tied_share; /* the tied share of the owner's weights */

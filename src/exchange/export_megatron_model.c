@@ -222,7 +222,7 @@ static void add_blocks(struct lines *a, const struct model_shape *s)
 {
     bool decoder = s->family == SHAPE_LLAMA || s->family == SHAPE_MOE;
     bool pattern = s->family == SHAPE_HYBRID;
-    if (decoder || (pattern && !s->layer_norm))
+    if ((decoder || pattern) && !s->layer_norm)
         add_word(a, "normalization", "RMSNorm");
     if (s->clamped) {
         add_flag(a, "quick-geglu");

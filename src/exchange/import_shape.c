@@ -1,6 +1,7 @@
 /* import_shape.c - Megatron's model arguments as a shape of one of Weft's families.
  *
- *   LayerNorm               gpt, with --swiglu or --multi-latent-attention or neither; bert under pretrain_bert.py
+ *   LayerNorm               gpt, with --swiglu or --multi-latent-attention or neither; bert under pretrain_bert.py; llama or moe with
+ *                           rotary positions and what no gpt has: groups of queries, heads of other sizes, a part of each rotated
  *   RMSNorm                 llama; with --num-experts moe
  *   layers by a pattern     hybrid (import_pattern.c)
  *
@@ -34,6 +35,15 @@ static bool is(const struct shape_reading *r, const char *name, const char *word
     return strcmp(argument_word(r->a, name, ""), word) == 0;
 }
 
+static double real_of(const struct shape_reading *r, const char *name, double usual)
+{
+    double value = usual;
+    const struct argument *given = argument_find(r->a, name);
+    if (given)
+        parse_real(given->value, &value);
+    return value;
+}
+
 /* ---- the family ------------------------------------------------------------------------------ */
 
 static bool is_bert(const struct shape_reading *r)
@@ -46,6 +56,20 @@ static bool is_bert(const struct shape_reading *r)
 static bool is_gated(const struct shape_reading *r)
 {
     return has(r, "swiglu") || has(r, "quick-geglu");
+}
+
+static bool is_rotary(const struct shape_reading *r)
+{
+    return is(r, "position-embedding-type", "rope") || has(r, "use-rotary-position-embeddings");
+}
+
+/* A decoder like Nemotron-4, which is a llama but for its norms. */
+static bool is_layer_llama(const struct shape_reading *r)
+{
+    return is_rotary(r) && has(r, "disable-bias-linear") && !has(r, "multi-latent-attention") &&
+           !has(r, "qk-layernorm") &&
+           (has(r, "group-query-attention") || has(r, "kv-channels") ||
+            real_of(r, "rotary-percent", 1) < 1);
 }
 
 static weft_status read_family(struct shape_reading *r)
@@ -77,7 +101,10 @@ static weft_status read_family(struct shape_reading *r)
         if (has(r, RMS_ONLY[i]) && !rms)
             return argument_error(r->a, RMS_ONLY[i], NULL,
                                   "--%s with LayerNorm: no model of Weft has it", RMS_ONLY[i]);
-    r->s->family = rms ? experts ? SHAPE_MOE : SHAPE_LLAMA : is_bert(r) ? SHAPE_BERT : SHAPE_GPT;
+    r->s->layer_norm = !rms && !is_bert(r) && is_layer_llama(r);
+    r->s->family = rms || r->s->layer_norm ? experts ? SHAPE_MOE : SHAPE_LLAMA
+                   : is_bert(r)            ? SHAPE_BERT
+                                           : SHAPE_GPT;
     r->s->gated = r->s->family == SHAPE_GPT && gated;
     return WEFT_OK;
 }
@@ -192,20 +219,11 @@ static const char *attention_of(const struct shape_reading *r)
     return !has(r, "no-masked-softmax-fusion") ? "fused" : local ? "local" : "eager";
 }
 
-static double real_of(const struct shape_reading *r, const char *name, double usual)
-{
-    double value = usual;
-    const struct argument *given = argument_find(r->a, name);
-    if (given)
-        parse_real(given->value, &value);
-    return value;
-}
-
 static void read_positions(struct shape_reading *r)
 {
     struct model_shape *s = r->s;
     const char *type = argument_word(r->a, "position-embedding-type", "learned_absolute");
-    s->rotary = strcmp(type, "rope") == 0 || has(r, "use-rotary-position-embeddings");
+    s->rotary = is_rotary(r);
     bool learned = !s->rotary && strcmp(type, "learned_absolute") == 0;
     int64_t rows = argument_int(r->a, "max-position-embeddings", s->seq);
     s->rope_base = s->rotary ? (double)argument_int(r->a, "rotary-base", ROPE_BASE) : 0;

@@ -108,6 +108,16 @@ const char *aceso_lacks(struct arena *keep, const struct model_shape *s)
                : NULL;
 }
 
+/* Of a layer's norms, scores and gates, what its decoders have not (core/runtime/transformer of 3.0, models/llama of 2.4). */
+static const char *galvatron_layers_lack(const struct model_shape *s)
+{
+    return s->end_norm       ? "norms after attention and after the MLP"
+           : s->wide_qk_norm ? "norms of all heads' queries and keys as one vector"
+           : s->sinks        ? "sinks of attention"
+           : s->clamped      ? "clamped gates"
+                             : attention_rarity(s);
+}
+
 const char *galvatron2_lacks(struct arena *keep, const struct model_shape *s)
 {
     (void)keep;
@@ -115,7 +125,7 @@ const char *galvatron2_lacks(struct arena *keep, const struct model_shape *s)
            : s->experts              ? "experts"
            : s->kv_lora              ? "latent attention"
            : s->mtp                  ? "layers that predict more tokens"
-                                     : attention_rarity(s);
+                                     : galvatron_layers_lack(s);
 }
 
 const char *galvatron3_lacks(struct arena *keep, const struct model_shape *s)
@@ -124,7 +134,7 @@ const char *galvatron3_lacks(struct arena *keep, const struct model_shape *s)
     return s->family == SHAPE_BERT     ? "an encoder"
            : s->family == SHAPE_HYBRID ? BY_PATTERN
            : s->mtp                    ? "layers that predict more tokens"
-                                       : attention_rarity(s);
+                                       : galvatron_layers_lack(s);
 }
 
 /* Kinds without kernels in src/run. */

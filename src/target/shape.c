@@ -73,7 +73,10 @@ static void read_norms(const struct model *model, struct model_shape *s)
     s->qk_norm = keys != NULL;
     s->wide_qk_norm = keys && s->kv_heads > 1 && size_of(keys, DIM_HEAD) <= 1;
     s->end_norm = op_named(model, "attn", "end_norm") != NULL;
-    s->no_norm = s->end_norm && !op_named(model, "attn", "norm");
+    const struct op *first = op_named(model, "attn", "norm");
+    s->no_norm = s->end_norm && !first;
+    s->layer_norm = (s->family == SHAPE_LLAMA || s->family == SHAPE_MOE) && first &&
+                    first->kind == OP_LAYER_NORM;
 }
 
 static void read_attention(const struct model *model, struct model_shape *s)
@@ -241,7 +244,9 @@ static const char *window_options(struct arena *keep, const struct model_shape *
         keep, "%s%s%s%s%s", text, delta_options(keep, s), s->chunked ? ", chunked: true" : "",
         s->unrotated ? ", full_rotary: false" : "", s->output_gate ? ", output_gate: true" : "");
     text = arena_printf(keep, "%s%s%s%s%s%s", text, s->end_norm ? ", end_norm: true" : "",
-                        s->no_norm ? ", pre_norm: false" : "",
+                        s->no_norm      ? ", pre_norm: false"
+                        : s->layer_norm ? ", norm: layer"
+                                        : "",
                         s->wide_qk_norm ? ", wide_qk_norm: true" : "",
                         s->sinks ? ", sinks: true" : "", s->proj_bias ? ", proj_bias: true" : "");
     const char *activation = s->clamped ? "clamped" : s->geglu ? "geglu" : s->ungated;
@@ -435,6 +440,7 @@ const char *shape_rarity(const struct model_shape *s)
            : s->gated                       ? "gates beside LayerNorm"
            : s->bare_latent                 ? "latent attention without norms"
            : s->geglu                       ? "gates of GELU"
+           : s->layer_norm                  ? "LayerNorm in a decoder like Llama"
            : s->ungated                     ? "MLPs without gates beside RMSNorm"
            : s->rotary_share > 0            ? "rotary positions in a part of each head"
            : s->wide_qk_norm                ? "norms of all heads' queries and keys as one vector"

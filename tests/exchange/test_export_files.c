@@ -153,6 +153,9 @@ static void the_program_says_what_it_cannot_write(void **state)
          "weft: nemotron-h-8b is of the family hybrid: Megatron-Core 0.16 trains such models with "
          "pretrain_mamba.py and --hybrid-override-pattern, whose arguments Weft does not write\n"
          "hint: megatron, deepspeed, weft can train it"},
+        {"export olmo2-7b dgx-h100 --global-batch 8 --to galvatron",
+         "weft: olmo2-7b has norms after attention and after the MLP, which no model of "
+         "Galvatron "},
         {"export nemotron-h-8b dgx-h100 --to fsdp",
          "weft: nemotron-h-8b has layers by a pattern, which no model of PyTorch's FSDP2 has\n"
          "hint: megatron, deepspeed, weft can train it"},

@@ -106,7 +106,8 @@ static const struct device DEVICES[] = {
         MIB(48), 58, "NVIDIA L4 datasheet, rates without sparsity"),
     /* Of its memory, what nvidia-smi shows of AWS's instances. Units: 9,216 lanes of 128, as in GA102. */
     GPU("A10G", "ampere", MIB(23028), 600 * GB_PER_S, RATES(35, 35, 70, 70, 0, 0), HOST_PCIE4,
-        MIB(6), 72, "NVIDIA A10G datasheet (AWS, 2022), rates without sparsity"),
+        MIB(6), 72,
+        "NVIDIA A10G datasheet (AWS, 2022) as quoted by Baseten, rates without sparsity"),
     GPU("A100-SXM4-40GB", "ampere", MIB(40536), 1555 * GB_PER_S, A100_RATES, HOST_PCIE4, MIB(40),
         108, "NVIDIA A100 datasheet"),
     GPU("A100-SXM4-80GB", "ampere", MIB(81251), 2039 * GB_PER_S, A100_RATES, HOST_PCIE4, MIB(40),
@@ -157,7 +158,7 @@ static const struct device DEVICES[] = {
         "NVIDIA RTX PRO 6000 Blackwell Server Edition datasheet"),
     /* Of its memory, what ROCm shows of a die; the L2 of a die (CDNA 2 whitepaper). */
     GPU("MI250X-GCD", "cdna2", MIB(65520), 1638.4 * GB_PER_S, CDNA2_RATES, HOST_PCIE4, MIB(8), 110,
-        "AMD Instinct MI250X datasheet, half of a module"),
+        "AMD's table of the MI200 series (2021) as quoted by reviews, half of a module"),
     GPU("MI300X", "cdna3", MIB(196592), 5300 * GB_PER_S, CDNA3_RATES, HOST_PCIE5, MIB(256), 304,
         "AMD Instinct MI300X datasheet"),
     GPU("MI325X", "cdna3", MIB(262128), 6000 * GB_PER_S, CDNA3_RATES, HOST_PCIE5, MIB(256), 304,

@@ -77,14 +77,28 @@ static bool is_attention(const struct block_writer *w, int64_t instance)
     return kind == OP_ATTENTION || kind == OP_SCORE || kind == OP_CONTEXT;
 }
 
-/* Whether one of producer and reader is attention, and one has a part of the sequence. */
+static bool has_part_of_sequence(const struct block_writer *w, int64_t instance)
+{
+    return split_degree(&plan_choice(w->b->plan, instance)->split, DIM_SEQ) > 1;
+}
+
+/* Whether the nearest product before an instance has a part of the sequence: along tp only what lies between products has. */
+static bool product_has_part(const struct block_writer *w, int64_t instance)
+{
+    while (instance > 0 && laid_of(w->b, instance)->op->kind != OP_LINEAR)
+        instance--;
+    return has_part_of_sequence(w, instance);
+}
+
+/* Whether one of producer and reader is attention, and one has a part of the sequence that cp gave it. */
 static bool moves_keys(const struct block_writer *w, const struct use *use)
 {
-    const struct plan *plan = w->b->plan;
     if (use->source < 0 || !(is_attention(w, use->source) || is_attention(w, use->reader)))
         return false;
-    return split_degree(&plan_choice(plan, use->source)->split, DIM_SEQ) > 1 ||
-           split_degree(&plan_choice(plan, use->reader)->split, DIM_SEQ) > 1;
+    if (!has_part_of_sequence(w, use->source) && !has_part_of_sequence(w, use->reader))
+        return false;
+    int64_t attention = is_attention(w, use->source) ? use->source : use->reader;
+    return has_part_of_sequence(w, attention) || product_has_part(w, attention);
 }
 
 static enum purpose purpose_of_step(const struct block_writer *w, const struct use *use,

@@ -472,6 +472,33 @@ static void wrong_layouts_are_refused(void **state)
     close_both(&o);
 }
 
+/* Of OLMo 2, whose norms of all heads lie between product and attention, with sequences split along tp and with cp. */
+static int64_t keys_ns(const struct opened *o, struct degrees d)
+{
+    struct plan *plan = plan_of(o, d);
+    struct prediction *prediction;
+    struct simulate_options options = {.fold = FOLD_AUTO};
+    int64_t ns = 0;
+    assert_int_equal(simulate(plan, &options, &prediction), WEFT_OK);
+    for (int i = 0; i < TIME_COUNT; i++)
+        ns += strcmp(time_name(i), "cp_comm") == 0 ? prediction->stage[0].time_ns[i] : 0;
+    prediction_free(prediction);
+    plan_free(plan);
+    return ns;
+}
+
+static void only_cp_moves_keys(void **state)
+{
+    (void)state;
+    struct opened o = open_both("olmo2-7b", "layers: 2", "dgx-h100:1");
+    assert_int_equal(keys_ns(&o, (struct degrees){.tp = 8, .sequence = true, .global_batch = 2}),
+                     0);
+    assert_true(keys_ns(&o, (struct degrees){.cp = 8, .global_batch = 2}) > 0);
+    struct degrees heads = {.cp = 8, .cp_heads = CP_HEADS_ALL, .global_batch = 2};
+    assert_true(keys_ns(&o, heads) > 0);
+    close_both(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -489,6 +516,7 @@ int main(void)
         cmocka_unit_test(graphs_have_pools_of_their_own),
         cmocka_unit_test(layouts_say_what_parts_hold),
         cmocka_unit_test(wrong_layouts_are_refused),
+        cmocka_unit_test(only_cp_moves_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

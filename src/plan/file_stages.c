@@ -205,7 +205,7 @@ weft_status file_limit_stages(struct plan_file *file)
     int64_t *limit = ARENA_ARRAY(file->scratch, int64_t, (size_t)plan->stages);
     for (int32_t i = 0; i < plan->stages; i++)
         limit[i] = file->stage[i].in_flight;
-    TRY(file_error_at(where, schedule_limited(file->scratch, &pipeline, limit, &order)));
+    TRY(file_error_at(where, schedule_limited(file->scratch, &pipeline, limit, NULL, &order)));
     plan_order_by(plan, order);
 done:
     return status;

@@ -1,7 +1,8 @@
 /* limited.c - 1f1b with a limit on the passes of each stage that are in flight, and with stages that take several
  * micro-batches at once (Proteus, section IV-B: max_ongoing_micro_batch and n_micro_batch of a subgraph).
  *
- * The order is that of stages which take FORWARD for a forward pass, BACKWARD for a backward pass and nothing to send, and
+ * The order is that of stages which take the given times for their passes, or FORWARD for a forward pass and BACKWARD for a
+ * backward pass of a micro-batch where none are given, and nothing to send, and
  * which always do next what can begin first, a backward pass before a forward pass; a forward pass begins only if fewer
  * than limit(s) micro-batches are between their passes on the stage, p - s as in 1f1b if none is given.
  *
@@ -34,6 +35,8 @@ struct stage_state {
 struct order_play {
     const struct pipeline *pipeline;
     const int64_t *limit;
+    const struct stage_passes
+        *passes; /* per stage; NULL: (FORWARD, BACKWARD) for each micro-batch */
     struct stage_state *stage;
     int64_t *forward_at,
         *backward_at; /* by stage and micro-batch: when the pass is over; 0: not yet */
@@ -103,6 +106,13 @@ static int32_t next_stage(const struct order_play *play, int64_t *begins)
     return next;
 }
 
+static int64_t pass_ns(const struct order_play *play, int32_t s, bool backward)
+{
+    if (play->passes)
+        return backward ? play->passes[s].backward_ns : play->passes[s].forward_ns;
+    return (int64_t)pipeline_joins(play->pipeline, s) * (backward ? BACKWARD : FORWARD);
+}
+
 /* Times are stored as one more than they are, so that 0 is none. */
 static void take_slot(struct order_play *play, struct arena *keep, int32_t s, int64_t begins,
                       struct slots *out)
@@ -112,7 +122,7 @@ static void take_slot(struct order_play *play, struct arena *keep, int32_t s, in
     int32_t joins = pipeline_joins(play->pipeline, s);
     int32_t *next = backward ? &state->backward : &state->forward, m = *next;
     *next += joins;
-    state->free_at = begins + (int64_t)joins * (backward ? BACKWARD : FORWARD);
+    state->free_at = begins + pass_ns(play, s, backward);
     *time_of(play, backward ? play->backward_at : play->forward_at, s, m) = state->free_at + 1;
     struct slot slot = {backward ? SLOT_BACKWARD : SLOT_FORWARD, 0, m};
     array_push(keep, out, slot);
@@ -144,13 +154,17 @@ static weft_status check_enough(const struct order_play *play)
 }
 
 weft_status schedule_limited(struct arena *keep, const struct pipeline *pipeline,
-                             const int64_t *limit, struct schedule **out)
+                             const int64_t *limit, const struct stage_passes *passes,
+                             struct schedule **out)
 {
     size_t stages = (size_t)pipeline->stages, all = stages * (size_t)pipeline->micro_batches;
     struct slot_lists *lists = ARENA_NEW(keep, struct slot_lists);
-    struct order_play play = {pipeline, limits_of(keep, pipeline, limit),
+    struct order_play play = {pipeline,
+                              limits_of(keep, pipeline, limit),
+                              passes,
                               ARENA_ARRAY(keep, struct stage_state, stages),
-                              ARENA_ARRAY(keep, int64_t, all), ARENA_ARRAY(keep, int64_t, all)};
+                              ARENA_ARRAY(keep, int64_t, all),
+                              ARENA_ARRAY(keep, int64_t, all)};
     *lists = (struct slot_lists){*pipeline, ARENA_ARRAY(keep, struct slots, stages)};
     int64_t begins;
     for (int32_t s; (s = next_stage(&play, &begins)) >= 0;)

@@ -31,7 +31,7 @@ static const struct schedule *joined_order(struct rng *rng, const struct plan *p
             joins[s] = 1 + (int32_t)rng_below(rng, pipeline.micro_batches);
         while (pipeline.micro_batches % joins[s]);
     pipeline.joins = joins;
-    if (schedule_limited(keep, &pipeline, limit, &order) != WEFT_OK)
+    if (schedule_limited(keep, &pipeline, limit, NULL, &order) != WEFT_OK)
         fail_msg("%s", weft_last_error()->message);
     return order;
 }

@@ -18,7 +18,7 @@ static struct schedule *limited(struct arena *keep, const struct pipeline *pipel
                                 const int64_t *limit)
 {
     struct schedule *schedule;
-    assert_int_equal(schedule_limited(keep, pipeline, limit, &schedule), WEFT_OK);
+    assert_int_equal(schedule_limited(keep, pipeline, limit, NULL, &schedule), WEFT_OK);
     return schedule;
 }
 

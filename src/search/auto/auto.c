@@ -10,7 +10,8 @@
  *      counted effort (refine.c)
  *   4. every planner of the table that joins, each with an equal share of the remaining budget;
  *      those that take seconds, or minutes on many devices, join unless the search is a quick one
- *   5. their plans crossed (cross.c), and the best with branches of the model side by side (branches.c)
+ *   5. their plans crossed (cross.c), and the best with branches of the model side by side (branches.c), and with stages that
+ *      take several micro-batches at once (join_stages.c)
  *   6. the best with some layers of each part recomputed, where the software has such a number (blocks.c);
  *      for encoders of images, the best with more replicas of the encoder (encoders.c); for mixtures of
  *      experts, the best with the tokens' transfers hidden (overlap_experts.c); the best with heads that wait (defer_heads.c)
@@ -481,6 +482,7 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
         TRY(look_further(&join));
     TRY(branch_out(&join));
     TRY(resplit_best(&join));
+    TRY(join_stages(&join));
     if (!takes_degrees(request))
         TRY(recompute_blocks(&join));
     TRY(spread_encoders(&join));

@@ -14,6 +14,7 @@
  *   defer_heads.c      heads whose weights' gradients wait
  *   forks.c, branches.c  branches side by side on runs of a stage's devices
  *   resplit.c          operators with other splits, forward and backward
+ *   join_stages.c      stages that take several micro-batches at once
  *   variant.c          a plan with another schedule, other steps or other splits
  */
 #ifndef WEFT_SEARCH_AUTO_ROOM_H
@@ -146,6 +147,10 @@ weft_status join_grid(struct join *join, const struct plan_request *request);
 /* ---- encoders of images (encoders.c) ---------------------------------------------------------- */
 
 weft_status spread_encoders(struct join *join);
+
+/* ---- stages that take several micro-batches at once (join_stages.c) ---------------------------- */
+
+weft_status join_stages(struct join *join);
 
 /* ---- branches side by side (branches.c) ------------------------------------------------------- */
 

@@ -21,7 +21,8 @@ static bool goes_with_each(const struct timed *t, int32_t bucket)
 
 static int32_t rounds_of(const struct timed *t, int32_t part)
 {
-    int64_t m = plan_micro_batches(t->plan);
+    int32_t stage = plan_stage_of_part(t->plan, part);
+    int64_t m = plan_micro_batches(t->plan) / plan_stage_joins(t->plan, stage);
     bool each = false;
     for (int32_t i = 0; i < t->outline.graph->buckets; i++)
         each |= t->outline.graph->bucket[i].part == part && goes_with_each(t, i);

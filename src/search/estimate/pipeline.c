@@ -200,6 +200,13 @@ static void add_more(const struct pipeline_work *work, struct stage_end *end)
     }
 }
 
+/* The passes of either kind that a stage makes of each of its pieces. */
+static int64_t passes_on(const struct pipeline_work *work, int32_t stage)
+{
+    const struct slot_lists *lists = work->schedule->lists;
+    return work->micro_batches / (lists ? pipeline_joins(&lists->pipeline, stage) : 1);
+}
+
 static void end_played(struct orders *orders, const struct pipeline_work *work,
                        struct stage_end *end)
 {
@@ -210,7 +217,7 @@ static void end_played(struct orders *orders, const struct pipeline_work *work,
             round += pass_pair(&work->part[k]);
         end[s].computed_ns = stage[s].end_ns;
         end[s].slack_ns =
-            slack_of(stage[s].first_backward_ns, stage[s].end_ns, round, work->micro_batches);
+            slack_of(stage[s].first_backward_ns, stage[s].end_ns, round, passes_on(work, s));
     }
     add_more(work, end);
 }
@@ -222,7 +229,7 @@ static int64_t lag_of(const struct pipeline_work *work, int32_t stage, int64_t s
 {
     int64_t lag = 0;
     for (int32_t k = stage; k < work->stages * work->pieces; k = next_part(work, k))
-        lag += (work->micro_batches - 1) * work->part[k].lag;
+        lag += (passes_on(work, stage) - 1) * work->part[k].lag;
     return larger(0, lag - slack_ns);
 }
 

@@ -78,6 +78,15 @@ static int32_t backward_step(const struct score_writing *w, int32_t part, int32_
     return whole != START ? whole : *step_at(w, SLOT_BACKWARD_INPUT, part, m);
 }
 
+/* Of the micro-batches that a part's slot takes at once the last one, as another part names the slot that has it (I4). */
+static int32_t last_of_slot(const struct score *score, int32_t part, int32_t m, int32_t other)
+{
+    const struct pipeline *p = &score->pipeline;
+    bool zigzag = score->schedule->zigzag;
+    int32_t last = m + pipeline_joins(p, stage_with_part(zigzag, p->stages, part)) - 1;
+    return pipeline_first(p, stage_with_part(zigzag, p->stages, other), last);
+}
+
 /* I3; false: that has no step yet. */
 static bool find_other_need(const struct score_writing *w, const struct slot *slot, int32_t part,
                             struct slot_step *out)
@@ -85,7 +94,9 @@ static bool find_other_need(const struct score_writing *w, const struct slot *sl
     out->also = START;
     if (slot->kind != SLOT_FORWARD || !w->score->parted || part != w->score->user)
         return true;
-    out->also = *step_at(w, SLOT_FORWARD, w->score->parted - 1, slot->micro_batch);
+    int32_t other = w->score->parted - 1;
+    out->also =
+        *step_at(w, SLOT_FORWARD, other, last_of_slot(w->score, part, slot->micro_batch, other));
     return out->also != START;
 }
 
@@ -109,7 +120,9 @@ static bool find_need(const struct score_writing *w, const struct slot *slot, in
     } else {
         int32_t from = forward ? part - 1 : part + 1;
         int32_t reader = from == w->score->parted ? w->score->user : from;
-        out->needs = forward ? *step_at(w, SLOT_FORWARD, from, m) : backward_step(w, reader, m);
+        int32_t there = last_of_slot(w->score, part, m, forward ? from : reader);
+        out->needs =
+            forward ? *step_at(w, SLOT_FORWARD, from, there) : backward_step(w, reader, there);
         out->send = 1 + 2 * from + !forward;
     }
     return out->needs != START;
@@ -173,9 +186,11 @@ static void mark_steps(const struct score_writing *w, const struct slots *slots)
                              slots[s].data[i].micro_batch);
     /* a last group that is smaller goes through the pieces sooner */
     int32_t whole = score->schedule->grouped && m > round ? m - m % round : m;
-    score->round[1] = *step_at(w, SLOT_FORWARD, part, whole - 1);
-    score->round[0] =
-        whole > round ? *step_at(w, SLOT_FORWARD, part, whole - 1 - round) : score->round[1];
+    int32_t end = pipeline_first(p, p->stages - 1, whole - 1);
+    score->round[1] = *step_at(w, SLOT_FORWARD, part, p->joins ? end : whole - 1);
+    score->round[0] = whole > round && !p->joins
+                          ? *step_at(w, SLOT_FORWARD, part, whole - 1 - round)
+                          : score->round[1];
 }
 
 static struct score *write_score(struct orders *orders, const struct schedule *schedule,
@@ -343,6 +358,8 @@ const struct stage_ends *play_slots(struct orders *orders, const struct pipeline
     if (work->schedule->grouped)
         pipeline.group = (int32_t)each;
     pipeline.micro_batches = (int32_t)played;
+    if (work->schedule->lists)
+        pipeline.joins = work->schedule->lists->pipeline.joins;
     const struct score *score = find_score(orders, work->schedule, pipeline, &work->parted);
     make_room(orders, score->step.len, (size_t)p * (size_t)work->pieces);
     read_work(orders, work);

@@ -27,6 +27,8 @@
  *       whole group) and the one a round before it on the last stage, which has no warm-up, but no less than the slowest
  *       stage's slots: if another stage is the slowest, the last one can use what was sent ahead
  *       for more rounds than are played.
+ *   I4  A slot of several micro-batches (schedule.h, I7) needs the latest of what it is made of, which is that of the last
+ *       micro-batch: stages take them in turn, one way and the other.
  */
 #ifndef WEFT_SEARCH_ESTIMATE_SLOT_TIMES_H
 #define WEFT_SEARCH_ESTIMATE_SLOT_TIMES_H

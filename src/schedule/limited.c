@@ -35,7 +35,7 @@ struct stage_state {
 struct order_play {
     const struct pipeline *pipeline;
     const int64_t *limit;
-    const struct stage_passes
+    const struct slot_lengths
         *passes; /* per stage; NULL: (FORWARD, BACKWARD) for each micro-batch */
     struct stage_state *stage;
     int64_t *forward_at,
@@ -154,7 +154,7 @@ static weft_status check_enough(const struct order_play *play)
 }
 
 weft_status schedule_limited(struct arena *keep, const struct pipeline *pipeline,
-                             const int64_t *limit, const struct stage_passes *passes,
+                             const int64_t *limit, const struct slot_lengths *passes,
                              struct schedule **out)
 {
     size_t stages = (size_t)pipeline->stages, all = stages * (size_t)pipeline->micro_batches;

@@ -131,13 +131,13 @@ struct schedule {
 weft_status schedule_of_lists(struct arena *keep, const char *name, const char *file,
                               const struct slot_lists *lists, bool zigzag, struct schedule **out);
 /* How long a stage takes for a pass of all micro-batches that it takes at once. */
-struct stage_passes {
+struct slot_lengths {
     int64_t forward_ns, backward_ns;
 };
 /* 1f1b of one piece, whose stages may take several micro-batches at once (I7), with so many passes in flight on each stage at
  * most; 0: as many as in 1f1b (limited.c). The order is that of stages with these times; NULL: of equal ones. */
 weft_status schedule_limited(struct arena *keep, const struct pipeline *pipeline,
-                             const int64_t *limit, const struct stage_passes *passes,
+                             const int64_t *limit, const struct slot_lengths *passes,
                              struct schedule **out);
 struct schedule *schedule_copy(struct arena *keep, const struct schedule *listed);
 /* A file of lists: Weft's own, or torchtitan's CSV. */

@@ -117,8 +117,8 @@ static void test_estimates(void **state)
 
 /* ---- J2 -------------------------------------------------------------------------------------- */
 
-static int64_t played(const struct pipeline *pipeline, const struct stage_passes *passes,
-                      const struct stage_passes *order_of)
+static int64_t played(const struct pipeline *pipeline, const struct slot_lengths *passes,
+                      const struct slot_lengths *order_of)
 {
     enum { MOST = 4 };
     struct arena *keep = arena_new();
@@ -141,7 +141,7 @@ static void test_orders_of_own_times(void **state)
 {
     (void)state;
     enum { ROUNDS = 400 };
-    struct stage_passes by_hand[] = {{1, 2}, {4, 8}};
+    struct slot_lengths by_hand[] = {{1, 2}, {4, 8}};
     struct pipeline two = {2, 1, 4, .joins = (int32_t[]){1, 4}};
     int better = 0, worse = 0;
     struct rng rng;
@@ -149,7 +149,7 @@ static void test_orders_of_own_times(void **state)
     assert_int_equal(played(&two, by_hand, by_hand), 24);
     rng_seed(&rng, 7);
     for (int round = 0; round < ROUNDS; round++) {
-        struct stage_passes passes[4];
+        struct slot_lengths passes[4];
         int32_t joins[4];
         struct pipeline p = {2 + (int32_t)rng_below(&rng, 3), 1, 16, .joins = joins};
         for (int32_t s = 0; s < p.stages; s++) {

@@ -32,7 +32,7 @@ struct joining {
 
 /* *out is NULL where they make no plan. */
 static weft_status joined_plan(const struct joining *j, const int32_t *joins,
-                               const struct stage_passes *passes, struct plan **out)
+                               const struct slot_lengths *passes, struct plan **out)
 {
     struct pipeline pipeline = {j->base->stages, 1, (int32_t)plan_micro_batches(j->base)};
     int64_t *limit = ARENA_ARRAY(j->scratch, int64_t, (size_t)j->base->stages);
@@ -56,11 +56,11 @@ done:
     return WEFT_OK;
 }
 
-static struct stage_passes *passes_of(struct arena *keep, const struct estimate *e)
+static struct slot_lengths *passes_of(struct arena *keep, const struct estimate *e)
 {
-    struct stage_passes *passes = ARENA_ARRAY(keep, struct stage_passes, (size_t)e->stages);
+    struct slot_lengths *passes = ARENA_ARRAY(keep, struct slot_lengths, (size_t)e->stages);
     for (int32_t s = 0; s < e->stages; s++)
-        passes[s] = (struct stage_passes){e->stage[s].forward_ns, e->stage[s].backward_ns};
+        passes[s] = (struct slot_lengths){e->stage[s].forward_ns, e->stage[s].backward_ns};
     return passes;
 }
 

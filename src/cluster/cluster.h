@@ -62,6 +62,9 @@ struct device {
     /* The factor by which computation and transfers take longer while both run; 0: the usual one. 2
      * if the core that computes also moves the data, as between ranks of one machine. */
     double overlap_slowdown;
+    /* The devices of a node are ranks on one processor: how much quicker one computes while the others do not than while
+     * all do. 0: each is a processor. */
+    double alone_speedup;
     struct paces paces;
     const char *source; /* datasheet, paper, file */
 };

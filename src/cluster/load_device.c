@@ -33,6 +33,7 @@ static const struct field DEVICE_FIELDS[] = {
     {"units", FIELD_COUNT, offsetof(struct device_form, units), .min = 1, .max = 1e6},
     {"price_per_hour", FIELD_REAL, IN_DEVICE(price_per_hour), .min = 0, .max = 1e6},
     {"overlap_slowdown", FIELD_REAL, IN_DEVICE(overlap_slowdown), .min = 1, .max = 100},
+    {"alone_speedup", FIELD_REAL, IN_DEVICE(alone_speedup), .min = 1, .max = 256},
     {"source", FIELD_LINES, IN_DEVICE(source)},
 };
 

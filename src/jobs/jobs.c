@@ -169,6 +169,9 @@ weft_status jobs_run(struct arena *keep, const struct jobs_request *request,
     struct merged m = {.request = request, .keep = keep};
     struct engine_result result;
     weft_status status;
+    if (request->cluster->node.device.alone_speedup > 1)
+        return bad_argument("leave alone_speedup out",
+                            "jobs beside each other are not simulated on shared processors");
     m.job = ARENA_ARRAY(keep, struct merged_job, (size_t)request->jobs);
     TRY(simulate_alone(&m));
     choose_iterations(&m);

@@ -30,6 +30,8 @@ void tell_interference(struct simulation *s, struct engine_graph *g);
 struct block_runs;
 void tell_block_interference(struct simulation *s, struct arena *scratch, struct engine_graph *g,
                              const struct block *block, const struct block_runs *runs);
+/* Work of devices that are one processor, as flows (shared_processor.c). */
+void tell_shared_processors(struct simulation *s, struct engine_graph *g);
 /* Where each stage's time goes (breakdown.c). */
 void find_breakdown(struct prediction *p);
 /* How full each stage's devices get (holdings.c). */

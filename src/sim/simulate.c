@@ -275,6 +275,7 @@ static weft_status tell_engine(struct simulation *s, struct engine_graph *g)
                           graph->exchange[i].purpose == PURPOSE_OFFLOAD;
         g->flow_priority = priority;
     }
+    tell_shared_processors(s, g);
     order_tasks(s, g);
 done:
     return status;

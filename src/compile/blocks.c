@@ -146,6 +146,13 @@ static int32_t receive_back(struct block_writer *w, int64_t instance)
     return needs;
 }
 
+/* Whether the input of a product stays as it was gathered (lifetimes.h, I16). */
+static bool keeps_gathered(const struct block_writer *w, const struct op *op)
+{
+    return is_product(op->kind) &&
+           software_word(&w->b->plan->software, FACT_GATHERED) == GATHERED_KEPT;
+}
+
 /* I2: gathers again what the backward pass reads and a reshard had gathered; and what waits in parts (I9). */
 static int32_t gather_again(struct block_writer *w, int64_t instance)
 {
@@ -159,7 +166,7 @@ static int32_t gather_again(struct block_writer *w, int64_t instance)
             continue;
         int32_t whole = regather(w, use);
         needs = whole > needs ? whole : needs;
-        if (!gathers(use->joint))
+        if (!gathers(use->joint) || keeps_gathered(w, op))
             continue;
         int32_t *done = &w->step_of[use->same_forward - w->first_use];
         if (*done < w->floor || *done < w->layer) {

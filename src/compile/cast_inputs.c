@@ -115,6 +115,13 @@ void take_steps(struct life_trace *t, const struct laid *laid, bool forward)
     double elements = operand_elements(op, &op->input[0], laid->local);
     double gradient = operand_bytes(op, &op->input[0], laid->local, t->b->plan->dtype);
     take_life(t, forward ? HELD_COPY : HELD_GRADIENT, t->item->instance, 4 * elements);
-    if (!forward)
-        take_life(t, HELD_GRADIENT, t->item->instance, fmax(0, 4 * elements - gradient));
+    if (forward)
+        return;
+    take_life(t, HELD_GRADIENT, t->item->instance, fmax(0, 4 * elements - gradient));
+    if (software_word(&t->b->plan->software, FACT_LOGITS) == LOGITS_FREED)
+        return;
+    read_life(t, input_life(t, &t->b->use[t->b->use_first[t->item->instance]])); /* I16 */
+    int vocab = op_find_dim(op->kind, DIM_VOCAB);
+    if (laid->local[vocab] < op->size[vocab]) /* DTensor's loss_parallel adds two copies up */
+        take_life(t, HELD_GRADIENT, t->item->instance, 4 * elements);
 }

@@ -93,12 +93,32 @@ static int64_t shares_of(const struct build *b, const struct bucket *bucket)
     return shares;
 }
 
-/* Whether a bucket with shard 3 is whole from the start of a block to its end (I8). */
+/* Whether a bucket with shard 3 is whole from the start of a pass to its end (I8). */
 static bool is_whole_root(const struct build *b, const struct bucket *bucket)
 {
     const struct op *op = &b->plan->model->op[b->plan->instance[bucket->first].op];
     return bucket->shard == 3 && !op_in_layer(b->plan->model, op) &&
            software_word(&b->plan->software, FACT_ROOT) == ROOT_WHOLE;
+}
+
+/* The items of a block that are the model's pass, without its loss, which PyTorch's scripts compute outside of the model. */
+struct model_pass {
+    int32_t first, last;
+};
+
+static struct model_pass pass_of(const struct build *b, const struct block *block)
+{
+    struct model_pass pass = {0, block->items};
+    for (int32_t i = 0; i < block->items; i++) {
+        const struct item *item = &block->item[i];
+        if (b->plan->model->op[b->plan->instance[item->instance].op].kind != OP_LOSS)
+            continue;
+        if (block->kind == SLOT_FORWARD)
+            pass.last = i - 1 < pass.last ? i - 1 : pass.last;
+        else
+            pass.first = i + 1;
+    }
+    return pass;
 }
 
 /* What a gather brings ahead of the first use is copied out then, where streams have memory of their own. */
@@ -108,9 +128,10 @@ static void push_gathered(struct build *b, const struct block *block, int32_t i,
     const struct bucket *bucket = &b->buckets.data[block->first_bucket + i];
     bool ahead = b->plan->overlap & OVERLAP_PARAMETERS, root = is_whole_root(b, bucket);
     bool apart = policy_memory(b->plan->policy).own_streams;
-    int32_t before = root ? NONE : ahead ? span->before : span->first;
-    int32_t copied = root ? 0 : span->first;
-    int32_t last = root ? block->items : span->last;
+    struct model_pass pass = pass_of(b, block);
+    int32_t before = root ? (pass.first ? pass.first : NONE) : ahead ? span->before : span->first;
+    int32_t copied = root ? pass.first : span->first;
+    int32_t last = root ? pass.last : span->last;
     if (before < copied && apart)
         push(b, block, i,
              (struct bucket_tensor){HELD_WEIGHTS, MEMORY_GATHERED, bucket->gather_bytes, before,

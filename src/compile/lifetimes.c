@@ -158,8 +158,8 @@ static void receive_inputs(struct life_trace *t, const struct part *part)
                 bytes = step_bytes(t, use, &steps.reshard[1]->step[steps.from - 1]) *
                         (double)(n.to / n.each);
         }
-        t->received[u - t->first_use] =
-            take_life(t, use->source < 0 ? HELD_INPUT : HELD_RECEIVED, use->reader, bytes);
+        t->received[u - t->first_use] = take_life(t, use->source < 0 ? HELD_INPUT : HELD_RECEIVED,
+                                                  use->reader, received_bytes(t, use, bytes));
     }
 }
 
@@ -376,9 +376,8 @@ static void receive_gradients(struct life_trace *t)
         if (c->from_part == t->part && use->same_backward == c->use &&
             laid_of(b, use->reader)->op->input_grad &&
             op_wants_gradient(laid_of(b, use->source)->op))
-            add_gradient(
-                t, &t->gradient[life_place(t, use->source)],
-                take_life(t, HELD_GRADIENT, use->source, life_gradient_bytes(t, use->source)));
+            add_gradient(t, &t->gradient[life_place(t, use->source)],
+                         take_life(t, HELD_GRADIENT, use->source, buffered_gradient(t, c)));
     }
 }
 
@@ -433,6 +432,7 @@ static void follow_block(struct life_trace *t, const struct block *block)
         send_outputs(t);
     else if (block->kind != SLOT_BACKWARD_WEIGHT)
         send_gradients(t, part);
+    hold_longer(t);
     trace_buckets(t->b, block, &t->lives);
 }
 
@@ -470,6 +470,7 @@ static void trace_part(struct build *b, int32_t number, struct part_lifetimes *o
         if (b->block_of[kind][number] >= 0)
             follow_block(&t, &b->blocks.data[b->block_of[kind][number]]);
     copy_by_layer(b, number, &t.lives, &out->copies);
+    out->buffers = (int64_t)t.buffers;
     out->lives = (int32_t)t.lives.len;
     out->life = ARENA_ARRAY(b->keep, struct lifetime, t.lives.len);
     for (int32_t i = 0; i < out->lives; i++) {

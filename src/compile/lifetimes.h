@@ -29,7 +29,7 @@
  *       they stay from there to the end of the block and are not state.
  *   I8  With shard 3 a bucket's weights are whole from when the bucket before it is first used
  *       (without overlap: from its own first use) to its last use in the block. Weights outside of layers are
- *       whole in all of it where the software has them so (FACT_ROOT).
+ *       whole in all of it but for the loss, where the software has them so (FACT_ROOT).
  *   I9  A loss computed in single steps (KEEP_STEPS: eager PyTorch) copies the logits to fp32 for
  *       its log-softmax, which is kept. Backward, the gradients of the log-softmax and of the copy
  *       exist next to it; they are then replaced by the gradient of the logits, whose size is
@@ -44,6 +44,11 @@
  *   I12 An output that waits in parts (parts.c) is freed after the last forward pass that reads it, where its parts are
  *       allocated, which live until they are gathered last; what is gathered lives until the last reader that it was gathered
  *       for.
+ *   I15 Where the software holds what stages exchange (FACT_STAGES), what a micro-batch receives is in a buffer of its own, which
+ *       is no life (`buffers`); what a part sends, and the logits, live to the end of the backward pass; and all that a
+ *       micro-batch keeps, but for its loss, to the end of the pass for weights, where that is another.
+ *   I16 A gathered input of a product is kept as it was gathered where the software does so (FACT_GATHERED), and not gathered
+ *       again. The logits of a loss in single steps (I9) live until its backward pass where the software has them (FACT_LOGITS).
  *   I14 What is brought to the split of a backward pass lives until that pass has read it; gradients have its sizes.
  *   I13 A tensor is on the devices that have the operator which makes it; what a reshard makes, on those of its reader, or of
  *       the operator whose gradient it is (plan/subset.h).
@@ -119,6 +124,7 @@ struct layer_copies {
     int64_t *out, *in[SLOT_KIND_COUNT];
 };
 struct part_lifetimes {
+    int64_t buffers; /* for what other stages send, of all micro-batches (I15) */
     struct layer_copies copies;
     struct lifetime *life;
     int32_t lives;

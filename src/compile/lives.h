@@ -18,6 +18,7 @@ struct life_trace {
     int32_t *turned;          /* per use: the input as the backward pass is split (I14) */
     /* per use: those of its leader, before the gradient's reshard */
     int32_t *raw;
+    double buffers;  /* of all micro-batches, for what other stages send (I15) */
     int32_t sending; /* the tensor of the send that is being prepared */
     int64_t sending_use;
     /* The current position of the trace. */
@@ -70,6 +71,12 @@ void parting_step(struct life_trace *t, const struct use *use);
 double input_with_halo(const struct life_trace *t, const struct use *use);
 /* What a halo's step reads (`use`), and the image with its halo that an operator has while it runs (NULL; halo_lives.c). */
 void halo_lives(struct life_trace *t, const struct use *use);
+
+/* What a framework holds longer than a stage needs it (I15; stage_lives.c): the bytes that a received input or gradient takes
+ * beside its buffers, which are counted, and what lives to the end of the block that is being followed. */
+double received_bytes(struct life_trace *t, const struct use *use, double bytes);
+double buffered_gradient(struct life_trace *t, const struct crossing *crossing);
+void hold_longer(struct life_trace *t);
 
 /* Takes the cast of an operator's first input, if the operator keeps it so (I10; cast_inputs.c). */
 void take_cast(struct life_trace *t, int64_t instance);

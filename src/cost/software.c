@@ -150,6 +150,27 @@ static const struct {
          "exchange within a stage, where the hosts of its devices meet, and it reads and "
          "broadcasts the samples of each micro-batch between its kernels (exchanges)",
          {"none", "exchanges"}},
+    [FACT_GATES] = {"gates",
+                    "gated activations are one kernel, which keeps gate and up (fused), or two, "
+                    "and what was made of the gate is kept, too (apart)",
+                    {"fused", "apart"}},
+    [FACT_GATHERED] =
+        {"gathered",
+         "with sequence parallelism the inputs of products are kept in parts and gathered again in "
+         "the backward pass (again), or kept as they were gathered (kept)",
+         {"again", "kept"}},
+    [FACT_LOGITS] =
+        {"logits",
+         "logits of 16 bits are freed when an eager loss has them in fp32 (freed), or stay until "
+         "its backward pass, which holds one copy in fp32 more if the vocabulary is in parts "
+         "(kept)",
+         {"freed", "kept"}},
+    [FACT_STAGES] =
+        {"stages",
+         "stages hold what they exchange as long as they need it (lean); or there is a buffer for "
+         "what each micro-batch receives, outputs stay until its backward pass, and all it keeps "
+         "until the pass for weights, where that is another (held)",
+         {"lean", "held"}},
 };
 _Static_assert(COUNT_OF(FACTS) == SOFTWARE_FACTS, "a fact without a row");
 
@@ -179,7 +200,12 @@ const char *fact_word(enum software_fact fact, int word)
     [FACT_BUCKETS] = BUCKETS_MEGATRON, [FACT_GATHERS] = GATHERS_PIECES, [FACT_INPUTS] = INPUTS_CAST, \
     [FACT_SCORES] = SCORES_ACTIVATION
 
-enum { NUMBER_DEFAULT, NUMBER_CORE_16, NUMBER_CORE_19, NUMBER_LOCAL, NUMBER_TITAN, NUMBER_SCRIPT, NUMBER_EAGER, NUMBER_DEEPSPEED,
+/* FSDP2 without a framework. */
+#define SCRIPT                                                                                     \
+    [FACT_GRADIENTS] = GRADIENTS_FREED, [FACT_ROOT] = ROOT_WHOLE, [FACT_WORKSPACE] = WORKSPACE_TORCH, \
+    [FACT_GATES] = GATES_APART
+
+enum { NUMBER_DEFAULT, NUMBER_CORE_16, NUMBER_CORE_19, NUMBER_LOCAL, NUMBER_TITAN, NUMBER_SCRIPT, NUMBER_DTENSOR, NUMBER_STAGES, NUMBER_EAGER, NUMBER_DEEPSPEED,
        NUMBER_WEFT, NUMBER_WEFT_CUDA };
 
 static const struct software_profile PROFILES[] = {
@@ -207,10 +233,21 @@ static const struct software_profile PROFILES[] = {
     {"torchtitan-2025", "torchtitan with FSDP2 and torchao's fp8",
      "torchtitan, torchtitan/distributed and torchtitan/components; PyTorch 2.9, torch/optim/optimizer.py",
      {NUMBER_TITAN, {[FACT_GRADIENTS] = GRADIENTS_FREED}}},
-    /* It shards each layer, and with the model what is outside of them; AdamW is fused. */
+    /* It shards each layer, and with the model what is outside of them; AdamW is fused; gates are silu(gate) * up. */
     [NUMBER_SCRIPT] =
     {"fsdp-script", "the script of `weft export --to fsdp`", "src/exchange/scripts/fsdp.py",
-     {NUMBER_SCRIPT, {[FACT_GRADIENTS] = GRADIENTS_FREED, [FACT_ROOT] = ROOT_WHOLE}}},
+     {NUMBER_SCRIPT, {SCRIPT}}},
+    /* foreach=False; its variable `logits` lives through backward(). */
+    [NUMBER_DTENSOR] =
+    {"dtensor-script", "the script of `weft export --to dtensor`", "src/exchange/scripts/dtensor.py; PyTorch 2.11, "
+     "torch/distributed/tensor/parallel/loss.py",
+     {NUMBER_DTENSOR, {SCRIPT, [FACT_OPTIMIZER_STEP] = STEP_SINGLE, [FACT_GATHERED] = GATHERED_KEPT,
+                       [FACT_LOGITS] = LOGITS_KEPT}}},
+    [NUMBER_STAGES] =
+    {"torch-stages", "torch.distributed.pipelining around FSDP2 and DTensor, without a framework",
+     "tools/torch_ranks.py; PyTorch 2.11, torch/distributed/pipelining",
+     {NUMBER_STAGES, {SCRIPT, [FACT_OPTIMIZER_STEP] = STEP_SINGLE, [FACT_GATHERED] = GATHERED_KEPT,
+                      [FACT_STAGES] = STAGES_HELD}}},
     /* torch/utils/checkpoint.py stops early by default; torch/optim/optimizer.py: set_to_none=True, foreach. */
     [NUMBER_EAGER] =
     {"pytorch-eager", "PyTorch without a framework: AdamW, non-reentrant checkpoints, zero_grad",

@@ -38,6 +38,10 @@ enum software_fact {
     FACT_CLIPPING,
     FACT_ATTENTION,
     FACT_WAITS,
+    FACT_GATES,
+    FACT_GATHERED,
+    FACT_LOGITS,
+    FACT_STAGES,
     SOFTWARE_FACTS
 };
 /* The words of each fact, in the order of FACTS. */
@@ -73,6 +77,10 @@ enum { GRAPH_POOLS_SHARED, GRAPH_POOLS_OWN };
 enum { CLIPPING_NONE, CLIPPING_NORM };
 enum { ATTENTION_WHOLE, ATTENTION_FP8 };
 enum { WAITS_NONE, WAITS_EXCHANGES };
+enum { GATES_FUSED, GATES_APART };
+enum { GATHERED_AGAIN, GATHERED_KEPT };
+enum { LOGITS_FREED, LOGITS_KEPT };
+enum { STAGES_LEAN, STAGES_HELD };
 
 /* A record. */
 struct software {

@@ -12,6 +12,7 @@ enum rule_text {
     RULE_SEGMENTS,
     RULE_MICRO_BATCH,
     RULE_LAYOUT,
+    RULE_SCHEDULE,
     RULE_ASSUMES,
     RULE_REFUSE,
     RULE_TEXTS
@@ -137,6 +138,7 @@ static const struct field FIELDS[] = {
     TEXT("segments", RULE_SEGMENTS),
     TEXT("micro_batch", RULE_MICRO_BATCH),
     TEXT("layout", RULE_LAYOUT),
+    TEXT("schedule", RULE_SCHEDULE),
     TEXT("assumes", RULE_ASSUMES),
     TEXT("refuse", RULE_REFUSE),
     FLAG(sizes),
@@ -331,6 +333,8 @@ static void take_degrees(struct arena *keep, const struct rule *rule, const char
     take_number(text[RULE_MICRO_BATCH], &d->micro_batch);
     if (text[RULE_LAYOUT])
         d->layout = text[RULE_LAYOUT];
+    if (text[RULE_SCHEDULE])
+        d->schedule = text[RULE_SCHEDULE];
     d->sequence |= rule->sp;
     d->offload |= rule->offload;
     d->whole_sends |= rule->whole_sends;

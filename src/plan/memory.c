@@ -21,6 +21,7 @@
  */
 #include "plan/room.h"
 
+#include <math.h>
 #include <string.h>
 
 static bool has_dim(const struct op *op, const struct operand *operand, int dim)
@@ -117,7 +118,8 @@ static void add_state(const struct plan *plan, const struct op *op, const struct
     double replicas = (double)plan_shares(plan, op, choice);
     double gradients = memory->gradients / (divides_gradients(plan, choice->shard) ? replicas : 1);
     double shares = choice->shard >= 1 ? replicas : 1;
-    bool roots = software_word(&plan->software, FACT_OPTIMIZER_STEP) == STEP_FOREACH;
+    int step = software_word(&plan->software, FACT_OPTIMIZER_STEP);
+    bool roots = step == STEP_FOREACH;
     bool own = cluster_all_devices(plan->cluster, device_adds_gradients); /* which copies nothing */
     double each = own ? 0 : practice.gradient_copy + (roots ? practice.moment : 0);
     bool gathered = choice->shard >= 3 && replicas > 1;
@@ -129,6 +131,8 @@ static void add_state(const struct plan *plan, const struct op *op, const struct
     sum->gradients += gradients;
     sum->late += plan_makes_gradients_late(plan) ? gradients : 0;
     sum->step += each * here * memory->updated / shares;
+    if (step == STEP_SINGLE && !own) /* a root and its quotient, of one tensor at a time */
+        sum->single = fmax(sum->single, 2 * practice.moment * here * memory->updated / shares);
     if (!gathered || !practice.no_weight_shares)
         sum->weights += memory->weights / (gathered ? replicas : 1);
     sum->parameters += parameters_of(op, local);
@@ -203,10 +207,14 @@ unsigned plan_keeps(const struct plan *plan, const struct op *op)
     return unread ? op->keep & ~(unsigned)KEEP_INPUT_0 : op->keep;
 }
 
-/* Weft's own scans on a GPU keep what they read, and no inverse of a triangle; the convolutions before them keep slopes. */
+/* Eager gates keep act(gate), too (FACT_GATES). Weft's own scans on a GPU keep what they read, and no inverse of a triangle; the convolutions before them keep slopes. */
 double plan_extra_bytes(const struct plan *plan, const struct op *op, const int64_t *local)
 {
     bool own = software_word(&plan->software, FACT_WORKSPACE) == WORKSPACE_WEFT;
+    bool apart = software_word(&plan->software, FACT_GATES) == GATES_APART;
+    if (apart && op->kind == OP_GATED)
+        return op_extra_bytes(op, local, plan->dtype) +
+               operand_bytes(op, &op->output, local, plan->dtype);
     if (own && (op->kind == OP_SCAN || op->kind == OP_DELTA))
         return (double)own_scan_kept(op, local, plan->dtype);
     return own && op->kind == OP_CONV1D ? (double)own_conv1d_kept(op, local)

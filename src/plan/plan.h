@@ -435,6 +435,7 @@ struct stage_memory {
     double weights, gradients, optimizer;
     double late;        /* of the gradients: those that exist only since the backward pass */
     double step;        /* only while the optimizer runs: copies of gradients, roots of moments */
+    double single;      /* the same, of the tensor that takes most */
     double activations; /* kept for `in_flight` micro-batches */
     double workspace;   /* of the operator that needs most */
     double host;        /* checkpoints and state in host memory */

@@ -366,7 +366,7 @@ static void find_place(const struct prediction *p, int32_t stage, int64_t place,
     struct stage_peak *peak = &out->peak;
     out->player = player_of(scratch, p->graph, stage, place);
     out->top = find_summit(&out->player);
-    out->state = state_of(scratch, plan, stage, place);
+    out->state = graph_state(scratch, p->graph, stage, place);
     bool in_step = state_at_step(&out->state) > out->top.above; /* (3) */
     if (in_step)
         out->top = (struct summit){.host = out->top.host, .slot = -1, .item = -1, .beside = -1};
@@ -437,7 +437,7 @@ int64_t place_peak_bytes(const struct graph *graph, int32_t stage, int64_t place
                  (double)(m - more);
     int64_t above = bytes < 0x1p62 ? llround(bytes) : INT64_C(1) << 62;
     struct arena *scratch = arena_new();
-    struct state state = state_of(scratch, plan, stage, place);
+    struct state state = graph_state(scratch, graph, stage, place);
     int64_t step = state_at_step(&state), total = state_total(&state);
     arena_free(scratch);
     return total + (above > step ? above : step); /* (3) */

@@ -54,7 +54,8 @@ const struct memory_event *walk_next(struct event_walk *walk, int *which);
 struct state {
     int64_t bytes[MEMORY_CLASS_COUNT];
     int64_t stand_ins; /* of weight gradients, in addition to those */
-    int64_t buffer;    /* of scores: KEEP_BUFFER */
+    int64_t
+        buffer; /* of scores: KEEP_BUFFER; for what other stages send (compile/lifetimes.h, I15) */
     /* of the kernel that takes most (cost/own_scratch.h), or of cuBLAS (blas_workspaces.c) */
     int64_t scratch;
     int64_t late;    /* gradients that exist since the backward pass */
@@ -68,6 +69,9 @@ int64_t state_at_step(const struct state *state);
 /* What the framework gives cuBLAS to work in, and keeps. */
 int64_t blas_workspace_bytes(const struct plan *plan, int32_t stage);
 struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage, int64_t place);
+/* The same with the buffers that follow from the graph. */
+struct state graph_state(struct arena *scratch, const struct graph *graph, int32_t stage,
+                         int64_t place);
 /* What PyTorch's caching allocator reserves for the stage's state and slots (reserved.c), in
  * bytes. With a cache, a replay that was made before is not made again. */
 int64_t find_reserved(const struct player *player, const struct state *state,

@@ -142,8 +142,17 @@ struct state state_of(struct arena *scratch, const struct plan *plan, int32_t st
                           .scratch = scratch_bytes(plan, stage, place),
                           .late = (int64_t)memory.late,
                           .reduced = (int64_t)(memory.late * reduced_share(plan, stage)),
-                          .step = (int64_t)memory.step,
+                          .step = (int64_t)(memory.step + memory.single),
                           .host = (int64_t)memory.host};
+}
+
+struct state graph_state(struct arena *scratch, const struct graph *graph, int32_t stage,
+                         int64_t place)
+{
+    struct state state = state_of(scratch, graph->plan, stage, place);
+    for (int32_t part = stage; part < graph->plan->parts; part = plan_next_part(graph->plan, part))
+        state.buffer += graph->lifetimes->part[part].buffers;
+    return state;
 }
 
 int64_t stage_state_bytes(const struct plan *plan, int32_t stage)

@@ -132,7 +132,7 @@ static const struct target TARGETS[] = {
       .dtypes = WIDE | HALF, .schedules = SIMPLE_SCHEDULES,
       .policies = 1U << POLICY_FSDP | 1U << POLICY_MIXED, .usual_policy = POLICY_FSDP,
       .overlaps = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},
-     .lacks = dtensor_lacks, .software = "fsdp-script", .decides = FSDP_DECIDES},
+     .lacks = dtensor_lacks, .software = "dtensor-script", .decides = FSDP_DECIDES},
     /* microsoft/SuperScaler, commit a692fa66, runtime/megatron/arguments.py: 1f1b of as many stages as there are, without
      * overlap, whole gradients and fp16 or fp32. */
     {"aceso", "2024", "Aceso's runtime",

@@ -52,7 +52,7 @@ static const struct {
     {"simumax_b200", 20, 20},
     {"torchtitan", 15, 15},
     {"weft_h200", 39, 39},
-    {"weft_h200_ranks", 16, 16},
+    {"weft_h200_ranks", 36, 36},
     {"llm_foundry_fsdp", 70, 70},
     {"megatron_bridge", 127, 127},
     {"megatron_golden", 218, 165},
@@ -796,7 +796,7 @@ static void plans_stand_in_a_table(void **state)
     if (rounds_of(100) < 100)
         skip(); /* the same searches as below */
     char *text = answer_to("validate weft_h200_ranks --half fit --plan");
-    assert_non_null(strstr(text, "of 8 runs auto is faster in 8,"));
+    assert_non_null(strstr(text, "of 18 runs auto is faster in "));
     lines_within_page(text);
     free(text);
 }
@@ -817,7 +817,7 @@ static void program_answers(void **state)
     json = json_of("validate weft_h200_ranks --half fit --plan --json");
     const json_t *planned =
         json_object_get(json_array_get(json_object_get(json, "datasets"), 0), "planned");
-    assert_int_equal(json_array_size(planned), 8);
+    assert_int_equal(json_array_size(planned), 18);
     assert_true(json_number_value(json_object_get(json_array_get(planned, 0), "gain")) > 1);
     json_decref(json);
     int code;

@@ -121,7 +121,11 @@ static void profiles_have_their_facts(void **state)
         {"megatron-core-0.19", CORE},
         {"megatron-local", " buckets=megatron gathers=pieces optimizer_step=foreach"},
         {"torchtitan-2025", " gradients=freed"},
-        {"fsdp-script", " gradients=freed root=whole"},
+        {"fsdp-script", " gradients=freed root=whole workspace=torch gates=apart"},
+        {"dtensor-script", " gradients=freed optimizer_step=single root=whole workspace=torch "
+                           "gates=apart gathered=kept logits=kept"},
+        {"torch-stages", " gradients=freed optimizer_step=single root=whole workspace=torch "
+                         "gates=apart gathered=kept stages=held"},
         {"pytorch-eager", " gradients=freed checkpoints=early optimizer_step=foreach"},
         {"deepspeed-0.19", " buckets=deepspeed"},
         {"weft", " accumulation=fused experts=fused sequences=consecutive"},

@@ -289,8 +289,7 @@ int op_dims(enum op_kind kind)
 
 int op_find_dim(enum op_kind kind, enum dim dim)
 {
-    const int dims = op_dims(kind);
-    for (int i = 0; i < dims; i++)
+    for (int i = 0; i < OP_MAX_DIMS && OP_KINDS[kind].dims[i].role != ROLE_NONE; i++)
         if (OP_KINDS[kind].dims[i].dim == dim)
             return i;
     return -1;

@@ -288,10 +288,11 @@ static const double BLOCK_PRODUCT[PHASE_COUNT] = {1.096, 1.029, 1.032};
 
 static double blocks_share(const struct plan *plan, int64_t instance, const struct work *work)
 {
+    if (work->dtype != DTYPE_FP8)
+        return 1;
     int recipe = software_word(&plan->software, FACT_FP8_RECIPE);
     bool able = device_scales_blocks(plan_instance_device(plan, instance));
-    bool blocks = recipe == RECIPE_BLOCKS || (recipe == RECIPE_DEVICE && able);
-    if (work->dtype != DTYPE_FP8 || !blocks)
+    if (recipe != RECIPE_BLOCKS && !(recipe == RECIPE_DEVICE && able))
         return 1;
     if (work->kernel == KERNEL_ATTENTION)
         return BLOCK_ATTENTION[work->phase];

@@ -11,14 +11,14 @@
 #include <unistd.h>
 
 /* What is known of another rank. */
-struct watched {
+struct seen_rank {
     int socket;      /* I3; -1: there is nothing to look at any more */
     double closed_s; /* since when it is closed; 0: it is not */
 };
 
 struct lookout {
     struct connections *connections;
-    struct watched *rank;
+    struct seen_rank *rank;
     struct pollfd *poll; /* one more than ranks: the last tells that this is over */
     double patience_s;
     void (*gone)(int32_t rank);
@@ -43,11 +43,11 @@ static bool ends_unread(int socket)
 /* I2, once it is too late for I1. */
 static void judge(struct lookout *l, int32_t rank)
 {
-    struct watched *w = &l->rank[rank];
+    struct seen_rank *w = &l->rank[rank];
     if (!rank_ended(l->connections, rank) && !ends_unread(w->socket))
         l->gone(rank);
     close(w->socket);
-    *w = (struct watched){.socket = -1};
+    *w = (struct seen_rank){.socket = -1};
 }
 
 /* Milliseconds until somebody has to be judged; -1: nobody has. */

@@ -1,5 +1,6 @@
-/* target_grid.c - the best plan of a framework's grid by brute force: every combination of degrees, micro-batch,
- * pieces, state sharding and recomputation that its rules allow is simulated. The measure of `weft plan --for`.
+/* target_grid.c - the best plan of a framework's grid by brute force: every combination of degrees, kind of cp,
+ * micro-batch, pieces, state sharding and recomputation, by lists of modules, too, that its rules allow is simulated. The
+ * measure of `weft plan --for`.
  *
  *   target_grid MODEL CLUSTER GLOBAL_BATCH TARGET [OPTIONS OF THE MODEL [SECONDS]]
  *
@@ -15,6 +16,9 @@
 
 #include "search/search.h"
 
+/* Words of Megatron's list are bits of degrees.modules (plan/modules.c). */
+enum { MOST_MODULES = 8 };
+
 struct hunt {
     const struct model *model;
     const struct cluster *cluster;
@@ -22,7 +26,8 @@ struct hunt {
     struct arena *arena;
     struct cost *cost;
     struct degrees asked;
-    double until_s; /* of processor time */
+    unsigned modules; /* words of recomputation that stand for something in the model */
+    double until_s;   /* of processor time */
     int64_t plans, best_ns;
     const char *best;
     bool over;
@@ -69,6 +74,22 @@ static bool try_plan_of(struct hunt *h, const struct degrees *d, int64_t block)
     return fits || slower;
 }
 
+/* Every list of modules but those that have more in them than one that fits or is slower: I1. Numbers of lists are
+ * larger than those of their parts. */
+static void try_lists(struct hunt *h, struct degrees d)
+{
+    unsigned closed[1U << MOST_MODULES], count = 0;
+    d.recompute = RECOMPUTE_SELECTIVE;
+    for (d.modules = 1; d.modules <= h->modules; d.modules++) {
+        bool of_use =
+            (d.modules & ~h->modules) == 0 && modules_without_parts(d.modules) == d.modules;
+        for (unsigned i = 0; of_use && i < count; i++)
+            of_use = (closed[i] & ~d.modules) != 0;
+        if (of_use && try_plan_of(h, &d, 0))
+            closed[count++] = d.modules;
+    }
+}
+
 /* I1 */
 static void try_recompute(struct hunt *h, struct degrees d)
 {
@@ -79,6 +100,8 @@ static void try_recompute(struct hunt *h, struct degrees d)
     d.recompute = RECOMPUTE_SELECTIVE;
     if (can->selective && try_plan_of(h, &d, 0))
         return;
+    if (can->selective)
+        try_lists(h, d);
     d.recompute = RECOMPUTE_FULL;
     if (can->products)
         try_plan_of(h, &d, BLOCK_PRODUCTS);
@@ -134,6 +157,15 @@ static void try_replica(struct hunt *h, struct degrees d)
         }
 }
 
+/* Keys and values go round a ring, or devices of cp take heads. */
+static void try_contexts(struct hunt *h, struct degrees d)
+{
+    int64_t most = h->target->can.cp_heads ? d.cp : 1;
+    for (d.cp_heads = 1; d.cp_heads <= most; d.cp_heads++)
+        if (d.cp % d.cp_heads == 0)
+            try_replica(h, d);
+}
+
 static void try_all(struct hunt *h, int64_t global_batch)
 {
     int64_t devices = cluster_devices(h->cluster);
@@ -145,8 +177,25 @@ static void try_all(struct hunt *h, int64_t global_batch)
             for (d.cp = 1; devices / d.pp % d.tp == 0 && d.cp <= devices / d.pp / d.tp; d.cp++) {
                 d.dp = devices / d.pp / d.tp / d.cp;
                 if (d.dp * d.cp * d.tp * d.pp == devices && global_batch % d.dp == 0)
-                    try_replica(h, d);
+                    try_contexts(h, d);
             }
+}
+
+/* The words that stand for operators of the model. */
+static weft_status find_modules(struct hunt *h)
+{
+    struct degrees d = {
+        .dp = 1, .tp = 1, .pp = 1, .cp = 1, .ep = 1, .recompute = RECOMPUTE_SELECTIVE};
+    struct choice *choice;
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < MOST_MODULES; i++) {
+        d.modules = 1U << i;
+        TRY(lower_degrees(h->model, &d, h->arena, &choice));
+        for (int32_t op = 0; op < h->model->ops; op++)
+            h->modules |= choice[op].recompute ? d.modules : 0;
+    }
+done:
+    return status;
 }
 
 static weft_status hunt(int argc, char **argv, struct hunt *h)
@@ -165,6 +214,7 @@ static weft_status hunt(int argc, char **argv, struct hunt *h)
     if (h->target->software)
         TRY(software_from_text(h->target->software, &h->asked.software));
     TRY(cost_open(&opened.cluster->node.device, NULL, &h->cost));
+    TRY(find_modules(h));
     h->until_s = argc > 6 ? atof(argv[6]) : 1e9;
     try_all(h, atoll(argv[3]));
     printf("{\"iteration_s\": ");

@@ -127,7 +127,8 @@ static void print_free(const struct model *model, FILE *out)
     if (rotary)
         fprintf(out, "rotary positions of base %.12g%s\n", rotary->rope_base,
                 rotary->rope_scaling > 0
-                    ? arena_printf(model->arena, ", stretched by %.12g", rotary->rope_scaling)
+                    ? arena_printf(model->arena, ", stretched by %.12g (%s)", rotary->rope_scaling,
+                                   ROPE_WORDS[rotary->stretch.kind])
                     : "");
     if (router)
         print_routing(&router->routing, out);
@@ -141,6 +142,8 @@ static void add_free(json_t *json, const struct model *model)
         json_object_set_new(json, "rope_base", json_real(rotary->rope_base));
     if (rotary && rotary->rope_scaling > 0)
         json_object_set_new(json, "rope_scaling", json_real(rotary->rope_scaling));
+    if (rotary && rotary->rope_scaling > 0)
+        json_object_set_new(json, "rope_type", json_string(ROPE_WORDS[rotary->stretch.kind]));
     if (router)
         json_object_set_new(
             json, "routing",

@@ -58,6 +58,8 @@ void put_model(struct script *s, const struct model_shape *shape)
     put_bool(s, "rotary", shape->rotary);
     put_real(s, "rope_base", shape->rope_base);
     put_real(s, "rope_scaling", shape->rope_scaling);
+    put_word(s, "rope_type", shape->rope_scaling > 0 ? ROPE_WORDS[shape->stretch.kind] : "");
+    put_int(s, "rope_learned", shape->stretch.learned);
     put_bool(s, "rms_norm", decoder);
     put_word(s, "gate", !decoder ? "" : shape->geglu ? "gelu" : "silu");
     put_bool(s, "qk_norm", shape->qk_norm);

@@ -122,6 +122,27 @@ static void add_latent(struct lines *a, const struct model_shape *s)
         add_flag(a, "qk-layernorm"); /* of the latents, which there is none of without it */
 }
 
+/* Latent attention has yarn of the factor 1 unless it is told otherwise (core/transformer/multi_latent_attention.py). */
+static void add_stretch(struct lines *a, const struct model_shape *s)
+{
+    if (shape_has_linear(s)) {
+        add_real(a, "rotary-seq-len-interpolation-factor", s->rope_scaling);
+    } else if (shape_has_yarn(s)) {
+        add_real(a, "rotary-scaling-factor", s->rope_scaling);
+        if (!s->kv_lora)
+            add_int(a, "yarn-original-max-position-embeddings", s->stretch.learned);
+        if (s->stretch.kind == ROPE_YARN_UNROUNDED)
+            add_flag(a, "no-yarn-correction-range-round-to-int");
+        if (s->stretch.mscale > 0) {
+            add_real(a, "mscale", s->stretch.mscale);
+            add_real(a, "mscale-all-dim", s->stretch.mscale);
+        }
+    } else if (s->rope_scaling > 0) {
+        add_flag(a, "use-rope-scaling");
+        add_real(a, "rope-scaling-factor", s->rope_scaling);
+    }
+}
+
 static void add_positions(struct lines *a, const struct model_shape *s)
 {
     int64_t rows = s->positions ? s->positions : s->seq;
@@ -129,14 +150,12 @@ static void add_positions(struct lines *a, const struct model_shape *s)
     add_int(a, "max-position-embeddings", rows > s->seq ? rows : s->seq);
     if (s->rotary) {
         if (!s->positions) /* latent attention has rotary positions beside learned ones */
-            add_word(a, "position-embedding-type", "rope");
+            add_word(a, "position-embedding-type",
+                     shape_has_yarn(s) && !s->kv_lora ? "yarn" : "rope");
         add_real(a, "rotary-base", s->rope_base);
         if (s->rotary_share > 0)
             add_real(a, "rotary-percent", s->rotary_share);
-        if (s->rope_scaling > 0) {
-            add_flag(a, "use-rope-scaling");
-            add_real(a, "rope-scaling-factor", s->rope_scaling);
-        }
+        add_stretch(a, s);
     } else if (!s->positions)
         add_word(a, "position-embedding-type", "none");
 }

@@ -320,6 +320,10 @@ static void note_model(struct export_job *job, const struct model_shape *s,
         return;
     double base = model_op_of_kind(own, OP_ROTARY)->rope_base;
     double factor = model_op_of_kind(own, OP_ROTARY)->rope_scaling;
+    /* 0.2.2 stretches sequences that are longer than those learned (precompute_freqs_cis), the main branch all. */
+    if (flavor->yarn > 0 &&
+        (job->target->words.python || flavor->unrounded || s->seq > YARN_LEARNED))
+        factor = flavor->yarn;
     if (factor != s->rope_scaling)
         note(job, "torchtitan's %s %s stretches positions by %.12g, the model by %.12g", model,
              flavor->flavor, factor, s->rope_scaling);

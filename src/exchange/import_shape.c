@@ -219,17 +219,43 @@ static const char *attention_of(const struct shape_reading *r)
     return !has(r, "no-masked-softmax-fusion") ? "fused" : local ? "local" : "eager";
 }
 
+/* Of decoders; the factor 1 is none. Latent attention has yarn alone (core/transformer/multi_latent_attention.py). */
+static void read_stretch(struct shape_reading *r, bool yarn)
+{
+    struct model_shape *s = r->s;
+    double linear = real_of(r, "rotary-seq-len-interpolation-factor", 0);
+    if (s->family != SHAPE_LLAMA && s->family != SHAPE_MOE)
+        return;
+    bool latent = has(r, "multi-latent-attention") && !is(r, "rope-type", "rope");
+    double factor = real_of(r, "rotary-scaling-factor", 1);
+    if ((yarn || latent) && factor > 1) {
+        bool unrounded = has(r, "no-yarn-correction-range-round-to-int");
+        s->rope_scaling = factor;
+        s->stretch.kind = unrounded ? ROPE_YARN_UNROUNDED : ROPE_YARN;
+        s->stretch.learned =
+            latent ? YARN_LEARNED
+                   : argument_int(r->a, "yarn-original-max-position-embeddings", YARN_LEARNED);
+        s->stretch.mscale = real_of(r, "mscale-all-dim", 0);
+        if (real_of(r, "mscale", 1) != s->stretch.mscale && s->stretch.mscale > 0)
+            remark(r, "--mscale is taken to be that of all dimensions");
+    } else if (linear > 1 && !latent) {
+        s->rope_scaling = linear;
+        s->stretch.kind = ROPE_LINEAR;
+    } else if (has(r, "use-rope-scaling") && !latent) {
+        s->rope_scaling = real_of(r, "rope-scaling-factor", 8); /* Megatron-LM's default */
+    }
+}
+
 static void read_positions(struct shape_reading *r)
 {
     struct model_shape *s = r->s;
     const char *type = argument_word(r->a, "position-embedding-type", "learned_absolute");
-    s->rotary = is_rotary(r);
+    bool yarn = strcmp(type, "yarn") == 0;
+    s->rotary = yarn || is_rotary(r);
     bool learned = !s->rotary && strcmp(type, "learned_absolute") == 0;
     int64_t rows = argument_int(r->a, "max-position-embeddings", s->seq);
     s->rope_base = s->rotary ? (double)argument_int(r->a, "rotary-base", ROPE_BASE) : 0;
-    bool stretched = has(r, "use-rope-scaling");
-    double factor = real_of(r, "rope-scaling-factor", 8); /* Megatron-LM's default */
-    s->rope_scaling = stretched && s->family != SHAPE_GPT ? factor : 0;
+    read_stretch(r, yarn);
     s->positions = learned || s->family == SHAPE_BERT ? rows : 0;
     if (s->family == SHAPE_GPT &&
         has(r, "multi-latent-attention")) { /* of its own, beside learned ones */

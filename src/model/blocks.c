@@ -148,6 +148,7 @@ static int rotated(struct builder *b, const char *name, int x, const struct atte
         if (a->rope_base > 0)
             build_last(b)->rope_base = a->rope_base;
         build_last(b)->rope_scaling = a->rope_scaling;
+        build_last(b)->stretch = a->stretch;
         build_last(b)->head_share = share * depth;
         build_last(b)->head_turned = a->rotated ? a->rotated : turned * depth;
     }

@@ -70,6 +70,7 @@ struct attention_block {
     bool rotary;
     double rope_base; /* of rotary positions; 0: ROPE_BASE */
     double rope_scaling;
+    struct rope_stretch stretch;
     /* RMS norm of each head's query and key; q, k and v are then separate tensors */
     bool qk_norm;
     bool wide_qk_norm;  /* of all heads' queries, and keys, as one vector instead (OLMo 2) */

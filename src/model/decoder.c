@@ -111,6 +111,9 @@ weft_status decoder_check(const struct decoder *d, const struct doc *where)
     if (d->q_lora && !d->kv_lora && !d->compress)
         TRY(doc_error(option_at(where, "q_lora"), "give 'kv_lora' as well",
                       "'q_lora' is an option of latent attention, which 'kv_lora' turns on"));
+    if (d->stretch.kind != ROPE_LLAMA3 && !(d->rope_scaling > 0))
+        TRY(doc_error(option_at(where, "rope_type"), "give 'rope_scaling' as well",
+                      "'rope_type' says how positions are stretched by the factor 'rope_scaling'"));
     if (d->index_top_k && !(d->q_lora && d->kv_lora) && !d->compress)
         TRY(doc_error(option_at(where, "index_top_k"), "give 'q_lora' and 'kv_lora' as well",
                       "'index_top_k' is an option of latent attention"));
@@ -168,16 +171,16 @@ bool decoder_alike(const struct decoder *d, int64_t one, int64_t other)
     return same && is_full(d, one) == is_full(d, other) && crosses(d, one) == crosses(d, other);
 }
 
-static double rope_base(const struct decoder *d, int64_t layer)
+/* Layers with the window have positions of their own, which are not stretched (Gemma 3). */
+static bool has_local_rotary(const struct decoder *d, int64_t layer)
 {
-    bool local = d->local_rope_base > 0 && !sees_all(d, layer);
-    return local ? d->local_rope_base : d->rope_base;
+    return d->local_rope_base > 0 && !sees_all(d, layer);
 }
 
 struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
 {
     int64_t depth = d->head_dim ? d->head_dim : d->hidden / d->heads;
-    bool all = sees_all(d, layer);
+    bool all = sees_all(d, layer), local = has_local_rotary(d, layer);
     return (struct attention_block){
         .shape = {.heads = d->heads,
                   .kv_heads = d->kv_heads ? d->kv_heads : d->heads,
@@ -194,8 +197,9 @@ struct attention_block decoder_attention(const struct decoder *d, int64_t layer)
         .apart = d->apart,
         .rotary = has_rotary(d, layer),
         .rotated = d->rotary_share < 1 ? (int64_t)(d->rotary_share * (double)depth) / 2 * 2 : 0,
-        .rope_base = rope_base(d, layer),
-        .rope_scaling = d->rope_scaling,
+        .rope_base = local ? d->local_rope_base : d->rope_base,
+        .rope_scaling = local ? 0 : d->rope_scaling,
+        .stretch = d->stretch,
         .output_gate = d->output_gate,
     };
 }
@@ -245,6 +249,7 @@ int decoder_rotary(struct builder *b, const struct decoder *d, const char *name,
     if (y >= 0) {
         build_last(b)->rope_base = d->rope_base;
         build_last(b)->rope_scaling = d->rope_scaling;
+        build_last(b)->stretch = d->stretch;
         build_last(b)->head_depth = build_last(b)->head_turned = d->rope_dim;
         build_last(b)->head_share = each;
     }

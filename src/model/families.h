@@ -55,6 +55,11 @@ enum {
     {#name, FIELD_CHOICE, offsetof(type, name), .choices = (words)}
 /* The base of rotary positions; 0: that of others. */
 #define OPTION_BASE(type, name) {#name, FIELD_REAL, offsetof(type, name), .min = 0, .max = 1e12}
+/* How rotary positions are stretched: the `stretch` of an options' struct. */
+#define OPTION_STRETCH(type)                                                                       \
+    {"rope_type", FIELD_CHOICE, offsetof(type, stretch.kind), .choices = ROPE_WORDS},              \
+        {"rope_learned", FIELD_COUNT, offsetof(type, stretch.learned), .min = 1, .max = MOST_SEQ}, \
+        {"rope_mscale", FIELD_REAL, offsetof(type, stretch.mscale), .min = 0, .max = 100}
 /* Packed documents, and how unevenly experts are chosen. */
 #define OPTION_DOCUMENTS(type)                                                                     \
     OPTION_COUNT(type, document, MOST_SEQ),                                                        \

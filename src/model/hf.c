@@ -49,7 +49,6 @@ static const struct hf_row LLAMA[] = {
     {"mlp_bias", NULL, RULE_EXPECTED, "false"},
     TIED("false"),
     ROPE("10000"),
-    STRETCH,
 };
 
 /* Its table of words has eight rows more than its head: too few to matter. */
@@ -59,7 +58,6 @@ static const struct hf_row MLLAMA_TEXT[] = {
     {"cross_attention_layers", "cross_every", RULE_CROSS, "[3, 8, 13, 18, 23, 28, 33, 38]"},
     TIED("false"),
     ROPE("500000"),
-    STRETCH,
 };
 
 static const struct hf_row MISTRAL[] = {

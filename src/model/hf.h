@@ -66,9 +66,9 @@ struct hf_rows {
 bool hf_vision(const struct doc *root, const struct doc *vision, struct hf_rows *encoder,
                struct hf_rows *join);
 /* hf_deepseek.c */
-extern const struct hf_row DEEPSEEK_V2[30], DEEPSEEK_V3[33], DEEPSEEK_V32[36], DEEPSEEK_V4[38];
+extern const struct hf_row DEEPSEEK_V2[32], DEEPSEEK_V3[35], DEEPSEEK_V32[38], DEEPSEEK_V4[40];
 /* hf_decoders.c */
-extern const struct hf_row SMOLLM3[21], OLMO2[16], GRANITE[18], GRANITE_MOE[20], GLM4_MOE[28];
+extern const struct hf_row SMOLLM3[23], OLMO2[18], GRANITE[20], GRANITE_MOE[22], GLM4_MOE[30];
 size_t hf_architectures(const struct hf_architecture **out);
 /* Whether a key without a row need not be mentioned. */
 bool hf_is_silent(const char *key);

@@ -341,17 +341,55 @@ static double real_under(const struct doc *map, const char *key)
 }
 
 /* The numbers beside Llama 3.1's factor are the same in all its configs, and fixed in Megatron-LM (ROPE_LEARNED). */
+static bool is_llama3(const struct doc *value)
+{
+    return real_under(value, "low_freq_factor") == 1 &&
+           real_under(value, "high_freq_factor") == ROPE_FAST &&
+           real_under(value, "original_max_position_embeddings") == ROPE_LEARNED;
+}
+
+/* Its betas are those of all configs, and both scales of attention the same or none. */
+static bool is_yarn(const struct doc *value)
+{
+    double fast = real_under(value, "beta_fast"), slow = real_under(value, "beta_slow");
+    return (fast == 0 || fast == YARN_FAST) && (slow == 0 || slow == 1) &&
+           real_under(value, "mscale") == real_under(value, "mscale_all_dim") &&
+           real_under(value, "attention_factor") == 0;
+}
+
+static void add_yarn(struct hf_reading *r, const struct doc *value)
+{
+    const struct doc *whole = doc_get(value, "truncate"), *mscale = doc_get(value, "mscale"),
+                     *learned = doc_get(value, "original_max_position_embeddings");
+    bool unrounded = whole && whole->text && strcmp(whole->text, "false") == 0;
+    learned = learned ? learned : doc_get(r->root, "max_position_embeddings");
+    add_text(r, "rope_type", value, DOC_TEXT,
+             ROPE_WORDS[unrounded ? ROPE_YARN_UNROUNDED : ROPE_YARN]);
+    if (learned)
+        hf_add(r, "rope_learned", *learned);
+    if (mscale)
+        hf_add(r, "rope_mscale", *mscale);
+}
+
 static weft_status rule_stretch(struct hf_reading *r, const struct hf_row *row,
                                 const struct doc *value)
 {
     const struct doc *type = doc_get(value, "rope_type"), *factor = doc_get(value, "factor");
     type = type ? type : doc_get(value, "type");
-    if (value->kind != DOC_MAP || !type || !type->text || strcmp(type->text, "default") == 0)
+    if (value->kind != DOC_MAP || !type || !type->text || strcmp(type->text, "default") == 0 ||
+        strcmp(type->text, "mrope") == 0) /* positions of images, which are not stretched */
         return WEFT_OK;
-    if (strcmp(type->text, "llama3") == 0 && factor && real_under(value, "low_freq_factor") == 1 &&
-        real_under(value, "high_freq_factor") == ROPE_FAST &&
-        real_under(value, "original_max_position_embeddings") == ROPE_LEARNED)
-        return doc_get(r->options, row->option) ? WEFT_OK : checked(r, row, factor, FIELD_REAL);
+    bool linear = strcmp(type->text, "linear") == 0;
+    bool yarn = strcmp(type->text, "yarn") == 0 && is_yarn(value);
+    if (factor && (linear || yarn || (strcmp(type->text, "llama3") == 0 && is_llama3(value)))) {
+        if (doc_get(r->options, row->option))
+            return WEFT_OK;
+        if (linear)
+            add_text(r, "rope_type", value, DOC_TEXT, ROPE_WORDS[ROPE_LINEAR]);
+        if (yarn)
+            add_yarn(r, value);
+        return checked(r, row, factor, FIELD_REAL);
+    }
     array_push(r->scratch, &r->warnings,
                arena_printf(r->scratch,
                             "'%s' is of type %.40s, and positions are not stretched so here: times "

@@ -20,6 +20,7 @@
 #define WEFT_MODEL_H
 
 #include "base/base.h"
+#include "model/rope.h"
 
 /* ---- dims ------------------------------------------------------------------------------------ */
 
@@ -172,8 +173,6 @@ enum gating {
 };
 extern const char *const GATE_WORDS[]; /* silu, gelu, sigmoid, clamped; NULL-terminated */
 
-enum { ROPE_BASE = 10000, ROPE_LEARNED = 8192, ROPE_FAST = 4 }; /* kernels/cpu/rotary.c */
-
 /* How a router's scores become a choice of experts and their weights, and what keeps it balanced. None of it but `skew`
  * costs anything that is counted: it is what a framework is told. */
 enum router_scores {
@@ -272,6 +271,7 @@ struct op {
     int64_t head_depth, head_share, head_turned;
     /* rotary: pair i of a head turns by position * rope_base^(-2 i / head_depth), slow ones by less (cpu/rotary.c); 0: not */
     double rope_base, rope_scaling;
+    struct rope_stretch stretch;
     struct routing routing;               /* router */
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */

@@ -10,6 +10,12 @@ static const char *const DIMS[] = {
 };
 _Static_assert(COUNT_OF(DIMS) == DIM_COUNT, "a dim without a name");
 
+const char *const ROPE_WORDS[] = {[ROPE_LLAMA3] = "llama3",
+                                  [ROPE_LINEAR] = "linear",
+                                  [ROPE_YARN] = "yarn",
+                                  [ROPE_YARN_UNROUNDED] = "yarn-unrounded",
+                                  [ROPE_KIND_COUNT] = NULL};
+
 const char *const GATE_WORDS[] = {[GATE_SILU] = "silu",
                                   [GATE_GELU] = "gelu",
                                   [GATE_SIGMOID] = "sigmoid",

@@ -16,11 +16,11 @@ static const struct titan_flavor FLAVORS[] = {
     {"qwen3", "32B", "qwen3-8b", "layers: 64, hidden: 5120, heads: 64, ffn: 25600"},
     {"qwen3", "30B-A3B", "qwen3-30b-a3b", NULL},
     {"qwen3", "235B-A22B", "qwen3-235b-a22b", NULL},
-    {"deepseek_v3", "16B", "deepseek-v2-lite", NULL},
-    {"deepseek_v3", "236B", "deepseek-v2", NULL},
-    {"deepseek_v3", "671B", "deepseek-v3", NULL},
-    {"gpt_oss", "20b", "gpt-oss-20b", NULL},
-    {"gpt_oss", "120b", "gpt-oss-120b", NULL},
+    {"deepseek_v3", "16B", "deepseek-v2-lite", NULL, .yarn = 40},
+    {"deepseek_v3", "236B", "deepseek-v2", NULL, .yarn = 40},
+    {"deepseek_v3", "671B", "deepseek-v3", NULL, .yarn = 40},
+    {"gpt_oss", "20b", "gpt-oss-20b", NULL, .yarn = 32, .unrounded = true},
+    {"gpt_oss", "120b", "gpt-oss-120b", NULL, .yarn = 32, .unrounded = true},
 };
 
 const char *titan_model_of(const struct model_shape *s)

@@ -7,13 +7,39 @@ static const char BY_PATTERN[] = "layers by a pattern";
 const char INDEXED_KEYS[] = "an index that chooses keys";
 const char STREAMS[] = "a residual of several streams";
 const char UNKNOWN_OP[] = "an operator that Weft does not know";
+static const char YARN[] = "rotary positions stretched by yarn";
+static const char MSCALE[] = "yarn with an mscale outside latent attention";
+
+/* Latent attention has yarn alone, and no argument for the positions that were learned; elsewhere linear factors are
+ * whole numbers, and yarn came with 0.19 (core/transformer/multi_latent_attention.py, core/models/gpt/gpt_model.py,
+ * training/argument_utils.py). */
+static const char *megatron_stretch_lacks(struct arena *keep, const struct model_shape *s,
+                                          bool has_yarn)
+{
+    bool yarn = shape_has_yarn(s);
+    const struct rope_stretch *stretch = &s->stretch;
+    if (!(s->rope_scaling > 0))
+        return NULL;
+    if (s->kv_lora && !yarn)
+        return arena_printf(keep, "rotary positions of latent attention stretched by %s",
+                            ROPE_WORDS[stretch->kind]);
+    if (s->kv_lora && (stretch->kind != ROPE_YARN || stretch->learned != YARN_LEARNED))
+        return "yarn in latent attention from other than 4096 positions, or not rounded";
+    if (yarn && !s->kv_lora && (!has_yarn || stretch->mscale > 0))
+        return has_yarn ? MSCALE : "rotary positions stretched by yarn outside latent attention";
+    return shape_has_linear(s) && s->rope_scaling != (double)(int64_t)s->rope_scaling
+               ? "rotary positions stretched by a factor that is no whole number"
+               : NULL;
+}
 
 /* 0.16's stack of Mamba layers (core/ssm/mamba_block.py) recomputes nothing, has no pieces and predicts one token; its
  * builder of layers refuses the index that its configuration knows (experimental_attention_variant_module_specs.py). */
 const char *megatron16_lacks(struct arena *keep, const struct model_shape *s)
 {
+    const char *lacks = megatron_stretch_lacks(keep, s, false);
     return s->family == SHAPE_HYBRID ? BY_PATTERN
            : s->index_top_k          ? INDEXED_KEYS
+           : lacks                   ? lacks
                                      : megatron_lacks(keep, s);
 }
 
@@ -26,11 +52,11 @@ static const char *megatron_pattern_lacks(const struct model_shape *s)
 
 const char *megatron_lacks(struct arena *keep, const struct model_shape *s)
 {
-    (void)keep;
+    const char *stretched = megatron_stretch_lacks(keep, s, true);
     if (s->family == SHAPE_HYBRID)
         return megatron_pattern_lacks(s);
-    if (s->chunked)
-        return "attention within chunks of a sequence";
+    if (s->chunked || stretched)
+        return stretched ? stretched : "attention within chunks of a sequence";
     if (s->geglu || s->end_norm)
         return s->geglu ? "gates of GELU" : "norms after attention and after the MLP";
     if (s->local_rope_base > 0 || s->rope_base != (double)(int64_t)s->rope_base)
@@ -56,9 +82,16 @@ const char *torchtitan_lacks(struct arena *keep, const struct model_shape *s)
         return "latent attention without experts";
     if (s->experts && !s->kv_lora && !s->qk_norm && !gpt_oss)
         return "experts without latent attention or norms of queries and keys";
-    return titan_flavor_of(s) ? NULL
-                              : arena_printf(keep, "sizes other than those of %s",
-                                             titan_flavors_text(keep, titan_model_of(s)));
+    const struct titan_flavor *flavor = titan_flavor_of(s);
+    if (!flavor)
+        return arena_printf(keep, "sizes other than those of %s",
+                            titan_flavors_text(keep, titan_model_of(s)));
+    bool llama3 = !(s->rope_scaling > 0) || s->stretch.kind == ROPE_LLAMA3;
+    bool same = s->stretch.kind == (flavor->unrounded ? ROPE_YARN_UNROUNDED : ROPE_YARN) &&
+                s->stretch.learned == YARN_LEARNED && s->rope_scaling == flavor->yarn;
+    return llama3 || same ? NULL
+                          : arena_printf(keep, "rotary positions stretched by %s",
+                                         ROPE_WORDS[s->stretch.kind]);
 }
 
 /* What the decoder of the exported script has not. */
@@ -80,7 +113,8 @@ const char *fsdp_lacks(struct arena *keep, const struct model_shape *s)
            : s->routing.balance_bias ? "experts that a bias balances"
            : s->relu                 ? "ReLU"
            : s->parallel             ? "attention and MLP side by side"
-                                     : NULL;
+           : shape_has_yarn(s) && s->stretch.mscale > 0 ? MSCALE
+                                                        : NULL;
 }
 
 /* What the decoder of the script for DTensor has not. */
@@ -125,6 +159,7 @@ const char *galvatron2_lacks(struct arena *keep, const struct model_shape *s)
            : s->experts              ? "experts"
            : s->kv_lora              ? "latent attention"
            : s->mtp                  ? "layers that predict more tokens"
+           : shape_has_yarn(s)       ? YARN
                                      : galvatron_layers_lack(s);
 }
 
@@ -134,13 +169,16 @@ const char *galvatron3_lacks(struct arena *keep, const struct model_shape *s)
     return s->family == SHAPE_BERT     ? "an encoder"
            : s->family == SHAPE_HYBRID ? BY_PATTERN
            : s->mtp                    ? "layers that predict more tokens"
+           : shape_has_yarn(s)         ? YARN
                                        : galvatron_layers_lack(s);
 }
 
 /* Kinds without kernels in src/run. */
 const char *runtime_lacks_op(const struct op *op)
 {
-    return op->kind == OP_INDEX    ? INDEXED_KEYS
+    return op->rope_scaling > 0 && op->stretch.kind != ROPE_LLAMA3
+               ? "rotary positions stretched by other rules than Llama 3.1's (linear, yarn)"
+           : op->kind == OP_INDEX  ? INDEXED_KEYS
            : op->kind == OP_MIX    ? STREAMS
            : op->kind == OP_OPAQUE ? UNKNOWN_OP
                                    : NULL;
@@ -237,9 +275,13 @@ weft_status target_has_model(const struct target *target, const struct model *mo
     struct model_shape shape;
     weft_status status = WEFT_OK;
     const char *op = lacking_op(target, model);
-    if (op)
-        status =
-            bad_argument(NULL, "%s has %s, which %s cannot run", model->name, op, target->title);
+    if (op) {
+        bool known = shape_of_model(model, &shape) == WEFT_OK;
+        const char *others = who_has(scratch, model, known ? &shape : NULL);
+        error_clear();
+        status = bad_argument(others ? arena_printf(scratch, "%s can train it", others) : NULL,
+                              "%s has %s, which %s cannot run", model->name, op, target->title);
+    }
     if (op || !target->lacks)
         goto done;
     status = shape_of_model(model, &shape);

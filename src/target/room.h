@@ -4,6 +4,11 @@
 
 #include "target/target.h"
 
+/* Rotary positions of a shape (shape_rotary.c), and whether two operators stretch them alike. */
+const char *shape_rotary_options(struct arena *keep, const struct model_shape *shape);
+bool same_stretch(const struct op *a, const struct op *b);
+bool has_bias(const struct op *op);
+
 /* What a model of this shape has that no model of the framework has, in words; NULL: nothing (models.c). */
 typedef const char *lacking(struct arena *keep, const struct model_shape *shape);
 lacking megatron_lacks, megatron16_lacks, torchtitan_lacks, fsdp_lacks, dtensor_lacks, aceso_lacks,

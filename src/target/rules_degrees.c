@@ -339,6 +339,9 @@ static const char *text_plain_experts(struct arena *keep, const struct numbers *
 /* Rows of frameworks without experts' own degrees need not say that they split them like the rest. */
 static unsigned expert_kinds(const struct numbers *n)
 {
+    const struct op *expert = model_op_of_kind(n->model, OP_EXPERT_LINEAR);
+    if (can(n)->biased_experts && expert && has_bias(expert))
+        return can(n)->biased_experts;
     return can(n)->experts ? can(n)->experts : EXPERTS_LIKE_TP;
 }
 static bool broken_etp(const struct numbers *n)

@@ -41,7 +41,7 @@ int64_t size_of(const struct op *op, enum dim dim)
     return at >= 0 ? op->size[at] : 0;
 }
 
-static bool has_bias(const struct op *op)
+bool has_bias(const struct op *op)
 {
     return op && op->weights > 1;
 }
@@ -257,16 +257,6 @@ static const char *window_options(struct arena *keep, const struct model_shape *
                : text;
 }
 
-static const char *rotary_option(struct arena *keep, const struct model_shape *s)
-{
-    const char *text = arena_printf(keep, ", rope_base: %.12g", s->rope_base);
-    if (s->rope_scaling > 0)
-        text = arena_printf(keep, "%s, rope_scaling: %.12g", text, s->rope_scaling);
-    return s->local_rope_base > 0
-               ? arena_printf(keep, "%s, local_rope_base: %.12g", text, s->local_rope_base)
-               : text;
-}
-
 static const char *routing_options(struct arena *keep, const struct model_shape *s)
 {
     const struct routing *r = &s->routing;
@@ -281,7 +271,7 @@ static const char *routing_options(struct arena *keep, const struct model_shape 
 
 const char *shape_free_options(struct arena *keep, const struct model_shape *s)
 {
-    const char *text = s->rotary && s->family != SHAPE_HYBRID ? rotary_option(keep, s) : "";
+    const char *text = s->rotary && s->family != SHAPE_HYBRID ? shape_rotary_options(keep, s) : "";
     if (s->family == SHAPE_MOE || (s->family == SHAPE_HYBRID && s->experts))
         text = arena_printf(keep, "%s%s", text, routing_options(keep, s));
     return text;

@@ -99,30 +99,6 @@ void read_layers(struct arena *scratch, const struct model *model, struct model_
         s->full_every = bare + 1;
 }
 
-static bool has_window(const struct model *model, int32_t module)
-{
-    for (int32_t i = 0; i < model->ops; i++)
-        if (model->op[i].module == module && model->op[i].window)
-            return true;
-    return false;
-}
-
-void read_rotary(const struct model *model, struct model_shape *s)
-{
-    double local = 0;
-    for (int32_t i = 0; i < model->ops; i++) {
-        const struct op *op = &model->op[i];
-        s->rope_scaling = op->rope_scaling > 0 ? op->rope_scaling : s->rope_scaling;
-        if (op->kind == OP_ROTARY)
-            *(has_window(model, op->module) ? &local : &s->rope_base) = op->rope_base;
-    }
-    s->rotary = local > 0 || s->rope_base > 0;
-    if (s->rope_base > 0 && local > 0 && local != s->rope_base)
-        s->local_rope_base = local;
-    else if (local > 0)
-        s->rope_base = local;
-}
-
 static bool is_router(const struct op *op)
 {
     return op->kind == OP_ROUTER;

@@ -57,7 +57,8 @@ struct model_shape {
     double rotary_share;    /* of each head's features that are rotated; 0: all of them */
     double rope_base;       /* of rotary positions */
     double local_rope_base; /* of layers with the window, where it is another; 0: it is not */
-    double rope_scaling;    /* struct op has it */
+    double rope_scaling;    /* struct op has it, and the next */
+    struct rope_stretch stretch;
     struct routing routing;
     double capacity; /* of an expert, in even shares of the tokens; 0: no token is dropped */
     /* Layers by a pattern: a letter for each (family_hybrid.c), those of one depth of mtp; the state space of M; the width
@@ -73,6 +74,8 @@ const char *shape_preset(const struct model_shape *shape);
 const char *shape_options(struct arena *keep, const struct model_shape *shape);
 /* What of those options costs nothing: the base of rotary positions, how experts are chosen and balanced. */
 const char *shape_free_options(struct arena *keep, const struct model_shape *shape);
+bool shape_has_yarn(const struct model_shape *shape);
+bool shape_has_linear(const struct model_shape *shape);
 /* In words, a feature of the decoder for which only Megatron-LM has arguments; NULL if there is none. */
 const char *shape_rarity(const struct model_shape *shape);
 /* In words, the first difference in what two models compute or keep; NULL if there is none. */
@@ -107,20 +110,21 @@ struct abilities {
     unsigned index_cp; /* and where an index chooses the keys */
     bool no_sink_cp;   /* none beside sinks */
     enum delta_cp delta_cp;
-    bool whole_heads;     /* devices of cp that take heads have key/value heads of their own */
-    unsigned experts;     /* tensor degrees of experts beside tp, as EXPERTS_ bits */
-    bool tp_in_pipeline;  /* tp and pp together */
-    bool pieces;          /* several model pieces per stage */
-    bool folds;           /* also where there is one stage only */
-    bool scattered;       /* of strategies by layer: tp devices that are no neighbours */
-    bool experts_outside; /* the parts of ep are the outermost of experts' devices */
-    bool defers_head;     /* gradients of the head's weights after all passes */
-    bool stage_runs;      /* devices of stages among each other's: tp-cp-ep-pp-dp */
-    bool uneven;          /* parts of unlike numbers of layers */
-    bool sequence;        /* sequence parallelism along tp can be switched on */
-    bool plain;           /* and off */
-    bool plain_experts;   /* and off with experts, too */
-    bool half_experts;    /* ep in fp16 */
+    bool whole_heads;        /* devices of cp that take heads have key/value heads of their own */
+    unsigned experts;        /* tensor degrees of experts beside tp, as EXPERTS_ bits */
+    unsigned biased_experts; /* those of experts with biases; 0: the same */
+    bool tp_in_pipeline;     /* tp and pp together */
+    bool pieces;             /* several model pieces per stage */
+    bool folds;              /* also where there is one stage only */
+    bool scattered;          /* of strategies by layer: tp devices that are no neighbours */
+    bool experts_outside;    /* the parts of ep are the outermost of experts' devices */
+    bool defers_head;        /* gradients of the head's weights after all passes */
+    bool stage_runs;         /* devices of stages among each other's: tp-cp-ep-pp-dp */
+    bool uneven;             /* parts of unlike numbers of layers */
+    bool sequence;           /* sequence parallelism along tp can be switched on */
+    bool plain;              /* and off */
+    bool plain_experts;      /* and off with experts, too */
+    bool half_experts;       /* ep in fp16 */
     bool selective;    /* recomputation of attention's core alone, and of modules by their names */
     bool block;        /* of the first layers of each part */
     bool products;     /* of all but attention and every second product (BLOCK_PRODUCTS) */
@@ -300,6 +304,9 @@ weft_status target_differences(struct arena *keep, const struct target *target,
 struct titan_flavor {
     const char *model, *flavor;   /* "llama3", "8B" */
     const char *preset, *options; /* of Weft; the options make other sizes of it */
+    double yarn;                  /* the factor of its yarn, from YARN_LEARNED positions; 0: none */
+    /* the yarn is not rounded, and 0.2.2 has it in all sequences: elsewhere it has it in those longer than learned */
+    bool unrounded;
 };
 /* The flavor of these sizes; NULL: there is none. */
 const struct titan_flavor *titan_flavor_of(const struct model_shape *shape);

@@ -26,9 +26,11 @@ enum {
  * with weight gradients (core/tensor_parallel/layers.py), sends of several pieces alone (schedules.py). No ring has
  * windows, and only a2a has sinks (Transformer Engine, get_attention_backend of attention/.../utils.py), which wants
  * whole key/value heads on each device (context_parallel.py, AttnFuncWithCPAndQKVOA2A). An index chooses among gathered
- * keys, and the delta rule takes heads of cp since 0.19 (core/transformer/transformer_config.py, __post_init__). */
+ * keys, and the delta rule takes heads of cp since 0.19 (core/transformer/transformer_config.py, __post_init__); experts
+ * with biases are whole (the same, "Bias in Moe"). */
 #define MEGATRON_ABILITIES(delta)                                                                   \
     {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
+     .biased_experts = EXPERTS_WHOLE,                                                                                  \
      .window_cp = 1U << CP_GATHER | 1U << CP_A2A, .sink_cp = 1U << CP_A2A, .whole_heads = true,    \
      .index_cp = 1U << CP_GATHER, .delta_cp = (delta),                                             \
      .tp_in_pipeline = true, .pieces = true, .groups = true, .stage_runs = true, .defers_head = true, .uneven = true, .sequence = true, \

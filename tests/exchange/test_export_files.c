@@ -162,6 +162,23 @@ static void the_program_says_what_it_cannot_write(void **state)
         {"export qwen3-vl-8b dgx-h100 --to megatron@0.16",
          "qwen3-vl-8b has an encoder of images: Megatron-Core 0.16 trains such models with "
          "pretrain_vlm.py, or recipes of Megatron-Bridge (Qwen2.5-VL, Qwen3-VL)"},
+#define YARN "--set rope_scaling=4 --set rope_type=yarn "
+        {"export qwen3-8b dgx-h100 " YARN "--zero 1 --to megatron@0.16",
+         "qwen3-8b has rotary positions stretched by yarn outside latent attention, which no model "
+         "of Megatron-Core 0.16 has\nhint: megatron, deepspeed, fsdp, dtensor can"},
+        {"export qwen3-8b dgx-h100 " YARN "--zero 3 --to torchtitan@main",
+         "qwen3-8b has rotary positions stretched by yarn, which no model of torchtitan's main"},
+        {"export qwen3-8b dgx-h100 " YARN "--zero 3 --to weft",
+         "qwen3-8b has rotary positions stretched by other rules than Llama 3.1's (linear, yarn), "
+         "which Weft's own runtime cannot run\nhint: megatron, deepspeed, fsdp, dtensor "
+         "can"},
+        {"export deepseek-v3 dgx-h100:32 " YARN "--set rope_learned=8192 --zero 3 --to megatron",
+         "deepseek-v3 has yarn in latent attention from other than 4096 positions, or not rounded"},
+        {"export llama2-7b dgx-h100 --set rope_scaling=2.5 --set rope_type=linear --to megatron",
+         "llama2-7b has rotary positions stretched by a factor that is no whole number, which"},
+        {"export llama2-7b dgx-h100 --set rope_type=linear --to megatron",
+         "'rope_type' says how positions are stretched by the factor 'rope_scaling'"},
+#undef YARN
         {"export t5-large dgx-a100 --to torchtitan",
          "for which there are no launch arguments\nhint: deepspeed, galvatron, weft can train it"},
         {"export gpt3-1.3b dgx-a100 --policy mixed-fp32-gradients --to deepspeed",

@@ -640,6 +640,48 @@ static void dumped_ends_of_the_pipeline(void **state)
     plan_close(&dumped);
 }
 
+/* Positions that are stretched, by arguments and as Megatron-Bridge dumps them; latent attention has yarn of the factor 1. */
+static void stretched_positions_are_imported(void **state)
+{
+    (void)state;
+#define DECODER                                                                                    \
+    SMALL " --normalization RMSNorm --swiglu --disable-bias-linear --position-embedding-type "
+    static const struct {
+        const char *text;
+        double factor;
+        enum rope_kind kind;
+        int64_t learned;
+        double mscale;
+    } ROWS[] = {
+        {DECODER "rope", 0},
+        {DECODER "rope --use-rope-scaling --rope-scaling-factor 32", 32, ROPE_LLAMA3},
+        {DECODER "rope --rotary-seq-len-interpolation-factor 2", 2, ROPE_LINEAR},
+        {DECODER "yarn --rotary-scaling-factor 4", 4, ROPE_YARN, 4096},
+        {DECODER "yarn --rotary-scaling-factor 4 --yarn-original-max-position-embeddings 999 "
+                 "--no-yarn-correction-range-round-to-int",
+         4, ROPE_YARN_UNROUNDED, 999},
+        {DECODER "rope --multi-latent-attention", 0},
+        {DECODER "rope --multi-latent-attention --rotary-scaling-factor 40 --mscale 1 "
+                 "--mscale-all-dim 1",
+         40, ROPE_YARN, 4096, 1},
+        {DECODER "rope --multi-latent-attention --rotary-scaling-factor 40 --rope-type rope", 0},
+    };
+#undef DECODER
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan opened;
+        struct texts notes = {0};
+        if (import_text(ROWS[i].text, &opened, &notes))
+            fail_msg("%s", weft_last_error()->message);
+        const struct op *rotary = model_op_of_kind(opened.model, OP_ROTARY);
+        assert_true(rotary->rope_scaling == ROWS[i].factor);
+        assert_int_equal(rotary->stretch.kind, ROWS[i].kind);
+        if (ROWS[i].learned)
+            assert_int_equal(rotary->stretch.learned, ROWS[i].learned);
+        assert_true(rotary->stretch.mscale == ROWS[i].mscale);
+        plan_close(&opened);
+    }
+}
+
 static void wrong_arguments_are_named(void **state)
 {
     (void)state;
@@ -658,6 +700,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scripts_are_read_without_being_run),
         cmocka_unit_test(products_are_told),
+        cmocka_unit_test(stretched_positions_are_imported),
         cmocka_unit_test(state_on_the_host),
         cmocka_unit_test(recipes_of_fp8_are_read),
         cmocka_unit_test(modules_on_the_host_are_read),

@@ -196,8 +196,10 @@ static void positions_and_routers_are_as_configs_say(void **state)
         assert_int_equal(model_open(ROWS[i].preset, NULL, &preset), WEFT_OK);
         assert_true(model_op_of_kind(file, OP_ROTARY)->rope_base == ROWS[i].base);
         assert_true(model_op_of_kind(preset, OP_ROTARY)->rope_base == ROWS[i].base);
+        /* Presets are the models as they are pre-trained: yarn comes when their context is extended. */
+        const struct op *rotary = model_op_of_kind(file, OP_ROTARY);
         assert_true(model_op_of_kind(preset, OP_ROTARY)->rope_scaling ==
-                    model_op_of_kind(file, OP_ROTARY)->rope_scaling);
+                    (rotary->stretch.kind == ROPE_LLAMA3 ? rotary->rope_scaling : 0));
         const struct op *a = model_op_of_kind(file, OP_ROUTER);
         const struct op *b = model_op_of_kind(preset, OP_ROUTER);
         assert_true(!a == !b);
@@ -217,32 +219,56 @@ static void positions_and_routers_are_as_configs_say(void **state)
     arena_free(keep);
 }
 
-/* Positions as Llama 3.1 stretches them, under either key; others are left as they are, with a warning. */
+/* Positions as Llama 3.1, a linear factor and yarn stretch them, under either key; others are left as they are, with a
+ * warning. */
 static void stretched_positions_are_read(void **state)
 {
     (void)state;
+#define LLAMA(rest) "{\"model_type\": \"llama\", \"max_position_embeddings\": 5000" rest "}"
 #define STRETCHED(type, high)                                                                      \
     "{\"rope_type\": \"" type "\", \"factor\": 32.0, \"low_freq_factor\": 1.0, "                   \
-    "\"high_freq_factor\": " high ", \"original_max_position_embeddings\": 8192}}"
+    "\"high_freq_factor\": " high ", \"original_max_position_embeddings\": 8192}"
+#define YARN(rest) LLAMA(", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4" rest "}")
     static const struct {
         const char *text;
         double factor;
         bool warns;
+        enum rope_kind kind;
+        int64_t learned;
+        double mscale;
     } ROWS[] = {
-        {"{\"model_type\": \"llama\", \"rope_scaling\": " STRETCHED("llama3", "4.0"), 32, false},
-        {"{\"model_type\": \"llama\", \"rope_parameters\": " STRETCHED("llama3", "4.0"), 32, false},
-        {"{\"model_type\": \"llama\", \"rope_scaling\": " STRETCHED("llama3", "3.0"), 0, true},
-        {"{\"model_type\": \"llama\", \"rope_scaling\": " STRETCHED("yarn", "4.0"), 0, true},
-        {"{\"model_type\": \"llama\", \"rope_scaling\": " STRETCHED("default", "4.0"), 0, false},
-        {"{\"model_type\": \"llama\"}", 0, false},
+        {LLAMA(", \"rope_scaling\": " STRETCHED("llama3", "4.0")), 32, false},
+        {LLAMA(", \"rope_parameters\": " STRETCHED("llama3", "4.0")), 32, false},
+        {LLAMA(", \"rope_scaling\": " STRETCHED("llama3", "3.0")), 0, true},
+        {LLAMA(", \"rope_scaling\": " STRETCHED("longrope", "4.0")), 0, true},
+        {LLAMA(", \"rope_scaling\": " STRETCHED("default", "4.0")), 0, false},
+        {LLAMA(", \"rope_scaling\": " STRETCHED("mrope", "4.0")), 0, false},
+        {LLAMA(", \"rope_scaling\": " STRETCHED("linear", "4.0")), 32, false, ROPE_LINEAR},
+        {LLAMA(", \"rope_scaling\": " STRETCHED("yarn", "4.0")), 32, false, ROPE_YARN, 8192},
+        {YARN(""), 4, false, ROPE_YARN, 5000},
+        {YARN(", \"truncate\": false"), 4, false, ROPE_YARN_UNROUNDED, 5000},
+        {YARN(", \"truncate\": true, \"beta_fast\": 32.0, \"beta_slow\": 1"), 4, false, ROPE_YARN,
+         5000},
+        {YARN(", \"mscale\": 0.7, \"mscale_all_dim\": 0.7"), 4, false, ROPE_YARN, 5000, 0.7},
+        {YARN(", \"mscale\": 0.7"), 0, true},
+        {YARN(", \"beta_fast\": 16"), 0, true},
+        {YARN(", \"beta_slow\": 0.5"), 0, true},
+        {YARN(", \"attention_factor\": 1.5"), 0, true},
+        {LLAMA(""), 0, false},
     };
+#undef LLAMA
+#undef YARN
 #undef STRETCHED
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
         struct model *model = from_config(ROWS[i].text, NULL);
         bool warned = false;
         for (size_t k = 0; k < model->warnings.len; k++)
             warned |= strstr(model->warnings.data[k], "not stretched so here") != NULL;
-        assert_true(model_op_of_kind(model, OP_ROTARY)->rope_scaling == ROWS[i].factor);
+        const struct op *rotary = model_op_of_kind(model, OP_ROTARY);
+        assert_true(rotary->rope_scaling == ROWS[i].factor);
+        assert_int_equal(rotary->stretch.kind, ROWS[i].kind);
+        assert_true(rotary->stretch.mscale == ROWS[i].mscale);
+        assert_int_equal(rotary->stretch.learned, ROWS[i].learned ? ROWS[i].learned : YARN_LEARNED);
         assert_int_equal(warned, ROWS[i].warns);
         model_free(model);
     }

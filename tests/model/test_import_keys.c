@@ -94,6 +94,11 @@ static void hash_operator(uint64_t *hash, const struct op *op)
         hash_number(hash, op->weight[i].tied_op);
     for (size_t i = 0; i < COUNT_OF(about); i++)
         hash_number(hash, about[i]);
+    if (op->rope_scaling > 0 && op->stretch.kind != ROPE_LLAMA3) {
+        hash_number(hash, op->stretch.kind);
+        hash_number(hash, (double)op->stretch.learned);
+        hash_number(hash, op->stretch.mscale);
+    }
 }
 
 static void hash_model(uint64_t *hash, const struct model *model)

@@ -39,6 +39,12 @@ static const struct {
      NULL,
      {.tp = 4, .sequence = true, .cp = 4, .cp_heads = 4},
      {.tp = 4, .sequence = true, .cp = 4, .cp_heads = 2}},
+    /* Experts with biases are whole. */
+    {"megatron",
+     "gpt-oss-20b",
+     NULL,
+     {.tp = 2, .sequence = true},
+     {.tp = 2, .sequence = true, .etp = 1}},
     {"megatron", LLAMA, "window: 1024", {.cp = 2}, {.cp = 2, .has_overlap = true}},
     {"torchtitan", LLAMA, "seq: 2052", {.tp = 4, .sequence = true}, {.tp = 2, .sequence = true}},
     {"fsdp", LLAMA, NULL, {.pp = 2, .shard = 0}, {.dp = 2}},

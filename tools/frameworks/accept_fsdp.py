@@ -26,6 +26,30 @@ def run(path, *arguments):
     return said.getvalue()
 
 
+def check_positions(path):
+    """The script's angles against those of transformers, where positions are stretched."""
+    import torch
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    with open(path, encoding="utf-8") as file:
+        script = {"__name__": "script", "__doc__": ""}
+        exec(compile(file.read(), path, "exec"), script)
+    plan = script["PLAN"]
+    if not plan["rope_scaling"]:
+        return
+    learned = 8192 if plan["rope_type"] == "llama3" else plan["rope_learned"]
+    scaling = {"rope_type": plan["rope_type"].removesuffix("-unrounded"), "factor": plan["rope_scaling"],
+               "original_max_position_embeddings": learned, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "truncate": not plan["rope_type"].endswith("-unrounded")}
+    config = LlamaConfig(head_dim=plan["head_dim"], rope_theta=plan["rope_base"], rope_scaling=scaling)
+    rate, size = ROPE_INIT_FUNCTIONS[scaling["rope_type"]](config, "cpu")
+    cosines, _ = script["angles"](torch, 100, "cpu")
+    expected = size * torch.outer(torch.arange(100), torch.cat((rate, rate))).cos()
+    if not torch.allclose(cosines, expected, atol=1e-4):
+        raise ArithmeticError(f"positions differ from those of transformers by {(cosines - expected).abs().max():.2g}")
+
+
 def rank(index, path):
     import torch
 
@@ -37,6 +61,7 @@ def rank(index, path):
 
 
 def check(path, devices):
+    check_positions(path)
     if devices > MOST_RANKS:
         run(path, "--dry-run")
     else:

@@ -97,21 +97,10 @@ def make_model(torch):
             if PLAN["positions"]:
                 first = tensor_rank() * x.shape[1] if PLAN["sp"] else 0
                 x = x + self.positions(torch.arange(first, first + x.shape[1], device=ids.device))
-            rotary = self.angles(ids.shape[1], ids.device) if PLAN["rotary"] else None
+            rotary = angles(torch, ids.shape[1], ids.device) if PLAN["rotary"] else None
             for layer in self.layers:
                 x = layer(x, rotary)
             return self.head(self.norm(x))
-
-        def angles(self, seq, device):
-            depth = PLAN["head_dim"]
-            rate = 1.0 / PLAN["rope_base"] ** (torch.arange(0, depth, 2, device=device) / depth)
-            if PLAN["rope_scaling"]:  # Llama 3.1: slow pairs turn slower, those in between by a share
-                turns = 8192 * rate / (2 * torch.pi)
-                share = ((turns - 1) / 3).clamp(0, 1)
-                rate = rate * (share + (1 - share) / PLAN["rope_scaling"])
-            turn = torch.outer(torch.arange(seq, device=device), rate)
-            turn = torch.cat((turn, turn), dim=-1)
-            return turn.cos(), turn.sin()
 
     return Decoder()
 

@@ -161,22 +161,11 @@ def make_model(torch):
             if not PLAN["tied"]:
                 self.head = nn.Linear(PLAN["hidden"], PLAN["vocab"], bias=False)
 
-        def angles(self, seq, device):
-            depth = PLAN["head_dim"]
-            rate = 1.0 / PLAN["rope_base"] ** (torch.arange(0, depth, 2, device=device) / depth)
-            if PLAN["rope_scaling"]:  # Llama 3.1: slow pairs turn slower, those in between by a share
-                turns = 8192 * rate / (2 * torch.pi)
-                share = ((turns - 1) / 3).clamp(0, 1)
-                rate = rate * (share + (1 - share) / PLAN["rope_scaling"])
-            turn = torch.outer(torch.arange(seq, device=device), rate)
-            turn = torch.cat((turn, turn), dim=-1)
-            return turn.cos(), turn.sin()
-
         def forward(self, ids):
             x = self.embedding(ids)
             if self.positions is not None:
                 x = x + self.positions(torch.arange(ids.shape[1], device=ids.device))
-            rotary = self.angles(ids.shape[1], ids.device) if PLAN["rotary"] else None
+            rotary = angles(torch, ids.shape[1], ids.device) if PLAN["rotary"] else None
             extras = []
             for layer in self.layers:
                 x, extra = layer(x, rotary)

@@ -26,6 +26,8 @@ PLAN = {
     "rotary": False,
     "rope_base": 0,
     "rope_scaling": 0,
+    "rope_type": "",
+    "rope_learned": 0,
     "rms_norm": False,
     "gate": "",
     "qk_norm": False,
@@ -210,22 +212,11 @@ def make_model(torch):
             if not PLAN["tied"]:
                 self.head = nn.Linear(PLAN["hidden"], PLAN["vocab"], bias=False)
 
-        def angles(self, seq, device):
-            depth = PLAN["head_dim"]
-            rate = 1.0 / PLAN["rope_base"] ** (torch.arange(0, depth, 2, device=device) / depth)
-            if PLAN["rope_scaling"]:  # Llama 3.1: slow pairs turn slower, those in between by a share
-                turns = 8192 * rate / (2 * torch.pi)
-                share = ((turns - 1) / 3).clamp(0, 1)
-                rate = rate * (share + (1 - share) / PLAN["rope_scaling"])
-            turn = torch.outer(torch.arange(seq, device=device), rate)
-            turn = torch.cat((turn, turn), dim=-1)
-            return turn.cos(), turn.sin()
-
         def forward(self, ids):
             x = self.embedding(ids)
             if self.positions is not None:
                 x = x + self.positions(torch.arange(ids.shape[1], device=ids.device))
-            rotary = self.angles(ids.shape[1], ids.device) if PLAN["rotary"] else None
+            rotary = angles(torch, ids.shape[1], ids.device) if PLAN["rotary"] else None
             extras = []
             for layer in self.layers:
                 x, extra = layer(x, rotary)
@@ -381,7 +372,40 @@ def train(args):
     dist.destroy_process_group()
 
 
-# The plan's numbers as the script takes them, and where it begins.
+# Rotary positions, the plan's numbers as the script takes them, and where it begins.
+
+
+def angles(torch, seq, device):
+    """Cosines and sines of every pair of a head at every position."""
+    depth = PLAN["head_dim"]
+    rate, size = stretched(torch, 1.0 / PLAN["rope_base"] ** (torch.arange(0, depth, 2, device=device) / depth))
+    turn = torch.outer(torch.arange(seq, device=device), rate)
+    turn = torch.cat((turn, turn), dim=-1)
+    return size * turn.cos(), size * turn.sin()
+
+
+def stretched(torch, rate):
+    """Rates at which more positions are reached than were learned, and by how much what is turned grows."""
+    factor, kind = PLAN["rope_scaling"], PLAN["rope_type"]
+    if not factor:
+        return rate, 1
+    if kind == "linear":
+        return rate / factor, 1
+    if kind == "llama3":  # slow pairs turn slower, those in between by a share
+        share = ((8192 * rate / (2 * math.pi) - 1) / 3).clamp(0, 1)
+        return rate * (share + (1 - share) / factor), 1
+    share = yarn_share(torch, len(rate)).to(rate.device)
+    return rate * (share + (1 - share) / factor), 0.1 * math.log(factor) + 1
+
+
+def yarn_share(torch, pairs):
+    """From 1 where a pair turns 32 times in the positions that were learned, to 0 where it turns once."""
+    low, high = (pairs * math.log(PLAN["rope_learned"] / (turns * 2 * math.pi)) / math.log(PLAN["rope_base"])
+                 for turns in (32, 1))
+    if PLAN["rope_type"] == "yarn":
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, 2 * pairs - 1)
+    return 1 - ((torch.arange(pairs) - low) / max(high - low, 0.001)).clamp(0, 1)
 
 
 def accumulation_steps():

@@ -162,10 +162,11 @@ PAGE = """# Twelve problems, every framework
 Each problem was planned for each framework that has the model (`weft plan MODEL CLUSTER --for TARGET --to TARGET -o FILE
 --quick`), and what was written was checked. *exact*: nothing that the framework decides differs from what was predicted. *fits*:
 with the margin, by what the allocator reserves. *back*: the file, read by `weft import` (FSDP's script: by the command in it),
-predicts the same iteration and the same memory. *best*: within 0.5 % of the fastest of all combinations of degrees, micro-batch,
-pieces, state sharding and recomputation that the framework's rules allow, of which `tools/target_grid` simulated as many as the
-column says; "-": the grid was not tried out whole, because it is too large for that (more than 16 devices, or more than
-90 seconds), or because the framework has a strategy for each layer or operator.
+predicts the same iteration and the same memory. *best*: within 0.5 % of the fastest of all combinations of degrees, kinds of
+context parallelism, micro-batch, pieces, state sharding and recomputation (by lists of modules, too) that the framework's rules
+allow, of which `tools/target_grid` simulated as many as the column says; "-": the grid was not tried out whole, because it is too
+large for that (more than 16 devices, or more than 150 seconds of CPU), or because the framework has a strategy for each layer or
+operator.
 """
 
 
@@ -190,7 +191,7 @@ def page(files):
     for row in rows:
         if row.get("no_model"):
             print(f"- {row['problem']}, {row['target']}: {row['refused']}.")
-    print("\nThe command of this page is `tools/targets-table.py --quick --seconds 90 --log cells.jsonl`, then "
+    print("\nThe command of this page is `tools/targets-table.py --quick --seconds 150 --log cells.jsonl`, then "
           "`tools/targets-table.py --page cells.jsonl`.")
 
 

@@ -5,8 +5,9 @@ static const struct limit_row LIMITS[] = {
     [LIMIT_BATCH] = {"the samples of an iteration", "samples", MOST_SAMPLES,
                      "the largest batches that are trained with have some ten million tokens",
                      "use a smaller global batch"},
-    [LIMIT_OPERATORS] = {"the operators of a plan", "operators", 0x1p17,
-                         "each is laid out, timed and counted by itself, 20 us per micro-batch",
+    [LIMIT_OPERATORS] = {"the operators of a plan", "operators", 0x1p15,
+                         "each is laid out, timed and counted by itself, and a split one is six "
+                         "tasks of a micro-batch: a simulation takes up to 7 s and 1 GB",
                          "use fewer layers: equal layers take equal times"},
     [LIMIT_SLOTS] = {"a schedule", "micro-batches times parts", 0x1p22,
                      "a graph has a few tasks of 200 bytes for each",

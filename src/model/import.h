@@ -33,6 +33,8 @@ weft_status options_parse(struct arena *scratch, const char *text, struct doc **
 weft_status family_find(const char *name, const struct doc *where, const struct family **out);
 /* The preset of that name, or NULL. */
 const struct preset *preset_find(const char *name);
+/* The preset that a model's name means, whichever way it is spelled; NULL: it is none's, or a file's. */
+const struct preset *preset_of(struct arena *scratch, const char *name);
 const char *preset_nearest(const char *name); /* for a hint; may be NULL */
 /* Builds a preset, with `options` over its own. */
 weft_status preset_build(struct arena *scratch, const struct preset *preset, const char *name,

@@ -99,6 +99,12 @@ static const struct preset *preset_meant(struct arena *scratch, const char *name
     return meant;
 }
 
+const struct preset *preset_of(struct arena *scratch, const char *name)
+{
+    const struct preset *preset = preset_find(name);
+    return preset || file_exists(name) ? preset : preset_meant(scratch, name);
+}
+
 const char *preset_nearest(const char *name)
 {
     const struct preset *presets;
@@ -277,9 +283,7 @@ weft_status model_open(const char *name, const char *overrides, struct model **o
     weft_status status = WEFT_OK;
     struct arena *scratch = arena_new();
     struct doc *options = NULL;
-    const struct preset *preset = preset_find(name);
-    if (!preset && !file_exists(name))
-        preset = preset_meant(scratch, name);
+    const struct preset *preset = preset_of(scratch, name);
     TRY(options_parse(scratch, overrides, &options));
     if (preset)
         TRY(preset_build(scratch, preset, preset->name, preset->source, options, out));

@@ -38,12 +38,11 @@ static const char *attention_in(struct arena *scratch, const char *options)
 
 const char *model_todays_options(struct arena *keep, const char *name, const char *overrides)
 {
-    const struct preset *preset = preset_find(name);
-    const struct family *family = family_of_preset(preset);
-    if (!family || !(family->practice & FLASH_ATTENTION))
-        return overrides;
     struct arena *scratch = arena_new();
-    const char *own = attention_in(scratch, preset->options);
+    const struct preset *preset = preset_of(scratch, name);
+    const struct family *family = family_of_preset(preset);
+    bool flash = family && family->practice & FLASH_ATTENTION;
+    const char *own = flash ? attention_in(scratch, preset->options) : NULL;
     if (own && is_older(own) && !attention_in(scratch, overrides))
         overrides = overrides && *overrides ? arena_printf(keep, "%s, attention: flash", overrides)
                                             : "attention: flash";
@@ -53,7 +52,9 @@ const char *model_todays_options(struct arena *keep, const char *name, const cha
 
 enum dtype model_todays_dtype(const struct model *model, const char *name)
 {
-    const struct family *family = family_of_preset(preset_find(name));
+    struct arena *scratch = arena_new();
+    const struct family *family = family_of_preset(preset_of(scratch, name));
+    arena_free(scratch);
     bool older = model->dtype == DTYPE_FP32 || model->dtype == DTYPE_FP16;
     return family && older && !(family->practice & STAYS_WIDE) ? DTYPE_BF16 : model->dtype;
 }

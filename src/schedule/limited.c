@@ -35,11 +35,11 @@ struct stage_state {
 struct order_play {
     const struct pipeline *pipeline;
     const int64_t *limit;
-    const struct slot_lengths
-        *passes; /* per stage; NULL: (FORWARD, BACKWARD) for each micro-batch */
+    /* per stage; NULL: (FORWARD, BACKWARD) for each micro-batch */
+    const struct slot_lengths *passes;
     struct stage_state *stage;
-    int64_t *forward_at,
-        *backward_at; /* by stage and micro-batch: when the pass is over; 0: not yet */
+    /* by stage and micro-batch: when the pass is over; 0: not yet */
+    int64_t *forward_at, *backward_at;
 };
 
 static int64_t *time_of(const struct order_play *play, int64_t *times, int32_t stage, int32_t m)

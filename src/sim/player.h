@@ -54,8 +54,8 @@ const struct memory_event *walk_next(struct event_walk *walk, int *which);
 struct state {
     int64_t bytes[MEMORY_CLASS_COUNT];
     int64_t stand_ins; /* of weight gradients, in addition to those */
-    int64_t
-        buffer; /* of scores: KEEP_BUFFER; for what other stages send (compile/lifetimes.h, I15) */
+    /* of scores: KEEP_BUFFER; for what other stages send (compile/lifetimes.h, I15) */
+    int64_t buffer;
     /* of the kernel that takes most (cost/own_scratch.h), or of cuBLAS (blas_workspaces.c) */
     int64_t scratch;
     int64_t late;    /* gradients that exist since the backward pass */

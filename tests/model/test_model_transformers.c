@@ -788,6 +788,8 @@ static void presets_follow_todays_practice(void **state)
         {"gpt3-15b", "attention: eager", "attention: eager", DTYPE_BF16},
         {"t5-large-32", NULL, NULL, DTYPE_BF16}, /* its attention has a bias of positions */
         {"resnet-50", NULL, NULL, DTYPE_BF16},
+        {"ResNet50", NULL, NULL, DTYPE_BF16}, /* another spelling */
+        {"GPT3-15B", NULL, "attention: flash", DTYPE_BF16},
         {"llama3-8b", NULL, NULL, DTYPE_BF16},
         {"dlrm", NULL, NULL, DTYPE_FP32},
         {WEFT_SOURCE_DIR "/data/models/attention-layer.yaml", NULL, NULL, DTYPE_FP32}, /* says so */

@@ -44,7 +44,7 @@ struct overlap_bench {
     int32_t group, lane_group;
     double began_s;
     /* Of the kernel in hand. */
-    const struct rig *rig;
+    struct rig rig;
     int64_t calls, sends;
 };
 
@@ -86,7 +86,7 @@ static bool goes_on(struct kernel_lane *lane, int64_t done)
 static void *compute(void *context)
 {
     struct kernel_lane *lane = context;
-    const struct rig *rig = lane->o->rig;
+    const struct rig *rig = &lane->o->rig;
     const struct compute_device *device = rig->kernels->device;
     struct device_event *before = NULL;
     double begin_s = now_s(lane->o);
@@ -313,15 +313,13 @@ done:
 static weft_status measure_kernel(struct overlap_bench *o, const struct ask *ask)
 {
     struct measured_overlap one = {.kernel = ask->work.kernel};
-    struct rig rig;
     float opened =
-        rig_open(&rig, o->options->kernels, ask, ask->askers.data, o->request->asks->policy);
+        rig_open(&o->rig, o->options->kernels, ask, ask->askers.data, o->request->asks->policy);
     float refused = opened > 0 ? 0 : 1;
-    o->rig = &rig;
     weft_status status = combine(o, REDUCE_MAX, &refused, 1);
     if (!status && refused == 0)
         status = sample_factors(o, &one);
-    rig_close(&rig);
+    rig_close(&o->rig);
     if (!status && refused == 0 && !o->out->stopped && o->host->rank == 0)
         status = keep_factors(o, &one);
     return status;

@@ -117,8 +117,8 @@ struct problem {
     bool tune; /* change manners inside stages, too */
     int32_t most_hops;
     struct stop stop;
-    double
-        spare_s; /* of a budget, for the trial that comes last: what the longest one has taken so far */
+    /* of a budget, for the trial that comes last: what the longest one has taken so far */
+    double spare_s;
 };
 weft_status problem_new(const struct plan_request *request, struct problem **out);
 void problem_free(struct problem *problem);

@@ -65,11 +65,6 @@ bool join_over(const struct join *join)
            (join->request->options.budget_ns && join_left_ns(join) <= 0);
 }
 
-const struct target *join_target(const struct plan_request *request)
-{
-    return request->target ? request->target : target_with(&request->pins.software);
-}
-
 bool join_has_time(const struct plan_request *request)
 {
     const struct plan_options *options = &request->options;

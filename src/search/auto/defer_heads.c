@@ -6,7 +6,6 @@
  *   I1  Only if the target does so (without one, the target whose software is asked for).
  *   I2  Tried are the best plans so far, by estimate; of each, the fastest number that fits is simulated.
  */
-#include "plan/order.h"
 #include "search/auto/room.h"
 
 enum { MOST_BASES = 3, MOST_COUNTS = 8 };

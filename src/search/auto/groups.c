@@ -13,6 +13,11 @@
 
 #include "search/auto/room.h"
 
+const struct target *join_target(const struct plan_request *request)
+{
+    return request->target ? request->target : target_with(&request->pins.software);
+}
+
 enum { MOST_SHARDED = 3, MOST_GATHERED = 3 };
 
 /* Replicas of complete degrees in a node; 0: a node has not a whole number of them. */

@@ -3,8 +3,8 @@
  * tokens once to a device, towers with degrees of their own. Each is proved, simulated alike folded and unfolded, and its estimate is held against the simulation.
  *
  *   M1  Of the drawn plans, half are estimated to 0.5 % of the simulation, and all to 20 % (of four times 1,008, with
- *       seeds 20, 1, 2 and 3, half to 0.05 to 0.09 %; the worst, of stages that share nodes and copy to the host at the same time, was off by
- *       15.2 %).
+ *       seeds 20, 1, 2 and 3, half to 0.05 to 0.09 %; the worst was off by 15.2 %: copies to the host, where stages share nodes or the optimizer's
+ *       state is there, too, and towers with stages of their own).
  *   M3  Copies of layers to the host that share a way with gathers, and decoders whose first stage reads no image, to 1 %: these were the
  *       farthest off, by 19 and 14 %, when copies were a sum and every stage waited for the one before it.
  *   M2  Where the program says that one device can stand for its stage, it takes the time of all of them to the

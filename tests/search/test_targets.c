@@ -142,6 +142,22 @@ static void the_simplest_by_hand(void **state)
     assert_int_equal(again.trials.data[1].iteration_ns, 1000);
 }
 
+/* Gradients of the head's weights wait only where that brings more than the tolerance. */
+static void the_simplest_waits_for_nothing(void **state)
+{
+    (void)state;
+    for (int late = 4; late <= 30;
+         late += 26) { /* ns of 1000 that waiting brings; 10 are tolerated */
+        struct planned planned = {.arena = arena};
+        struct trial waits = drawn_trial(1000, 0, "1f1b", NULL);
+        waits.degrees.defer_head = 8;
+        array_push(arena, &planned.trials, waits);
+        array_push(arena, &planned.trials, drawn_trial(1000 + late, 0, "1f1b", NULL));
+        prefer_simplest(&planned, 0.01);
+        assert_int_equal(planned.trials.data[0].degrees.defer_head, late > 10 ? 8 : 0);
+    }
+}
+
 /* Weights in parts before whole ones, gradients likewise; the optimizer's state in parts costs nothing. */
 static void the_simplest_shards_least(void **state)
 {
@@ -508,6 +524,7 @@ int main(void)
         cmocka_unit_test(answers_run_where_they_are_for),
         cmocka_unit_test(the_simplest_is_within_its_tolerance),
         cmocka_unit_test(the_simplest_by_hand),
+        cmocka_unit_test(the_simplest_waits_for_nothing),
         cmocka_unit_test(the_simplest_shards_least),
         cmocka_unit_test(room_and_tolerance_have_their_limits),
         cmocka_unit_test(every_framework_has_its_row),

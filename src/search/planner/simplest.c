@@ -7,6 +7,7 @@
  *   score = 8 * kinds of choices that differ between layers or operators
  *         + 4 * cuts inside a layer + 2 * (stages with different numbers of devices)
  *         + rank of the schedule: 0 for 1f1b, 1 for another default, 2 for the others
+ *         + 2 where gradients of the head's weights wait
  *         + state that is sharded beyond that of the optimizer: 1 for gradients, 2 for weights, too   (1)
  *
  * of plans with equal scores one that leaves ROOM of the memory free, and then the fastest.
@@ -81,11 +82,12 @@ static int64_t score_of(const struct trial *trial)
     const struct plan *plan = trial->plan;
     const struct degrees *d = &trial->degrees;
     if (!plan)
-        return schedule_rank(d->schedule, d->pieces) + shard_rank(d->shard);
+        return schedule_rank(d->schedule, d->pieces) + 2 * (d->defer_head != 0) +
+               shard_rank(d->shard);
     int64_t mixed = (trial->value[DIMENSION_DP] == MIXED || trial->value[DIMENSION_TP] == MIXED) +
                     (trial->value[DIMENSION_SHARD] == MIXED) + recomputes_some(plan);
     return 8 * mixed + 4 * cuts_inside_layers(plan) + 2 * has_unlike_stages(plan) +
-           schedule_rank(plan->schedule, plan->pieces) +
+           schedule_rank(plan->schedule, plan->pieces) + 2 * (plan->defer_head != 0) +
            shard_rank(trial->value[DIMENSION_SHARD]); /* MIXED is counted above */
 }
 

@@ -1,12 +1,15 @@
 /* run_log.c - iterations in what Megatron-LM and torchtitan print (runs.h).
  *
  *   Megatron-LM   iteration 20/ 100 | ... elapsed time per iteration (ms): 1234.5 | throughput per GPU (TFLOP/s/GPU): 400.1 |
+ *                 [Rank 3] (after 2 iterations) memory (MB) | allocated: 1.5 | max allocated: 2.5 | reserved: 3 | max reserved: 4 |
  *   torchtitan    step: 20  loss: 7.0  memory: 40.10GiB(42.19%)  tps: 5,801  tflops: 335.8  mfu: 33.96%
  *
  *   I1  Colours of a terminal are left out, and so are lines without a speed.
  *   I2  The answer is the median over the lines after the first WARM_UP, or over all where there are no more.
+ *   I3  Memory is the most that a rank had reserved where ranks say so in lines of their own.
  */
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +28,7 @@ static const struct {
     {"tflops:", LOG_DEVICE_TFLOPS, 1},
     {"tps:", LOG_DEVICE_TOKENS, 1},
     {"memory:", LOG_MEMORY_BYTES, 0x1p30},
+    {"max reserved:", LOG_RANK_BYTES, 0x1p20},
 };
 
 struct log_line {
@@ -66,6 +70,7 @@ static double number_at(const char *text)
     return parse_real(digits, &value) && value > 0 && value < LARGEST ? value : 0;
 }
 
+/* Whether the line has a speed. */
 static bool read_line(char *line, struct log_line *out)
 {
     *out = (struct log_line){{0}};
@@ -103,6 +108,7 @@ weft_status run_log_parse(const char *file, char *text, size_t len, struct frame
     struct log_lines lines = {0};
     struct log_line one;
     char *rest = text, *line;
+    double reserved = 0; /* I3 */
     weft_status status = WEFT_OK;
     *out = (struct framework_log){0};
     if (strlen(text) != len)
@@ -110,6 +116,8 @@ weft_status run_log_parse(const char *file, char *text, size_t len, struct frame
     while ((line = strsep(&rest, "\n")) != NULL)
         if (read_line(line, &one))
             array_push(scratch, &lines, one);
+        else
+            reserved = fmax(reserved, one.value[LOG_RANK_BYTES]);
     if (lines.len == 0)
         TRY(bad_input(file, 0,
                       "a log of Megatron-LM or torchtitan, or the trace of `weft train --trace`",
@@ -117,6 +125,8 @@ weft_status run_log_parse(const char *file, char *text, size_t len, struct frame
     out->lines = (int64_t)(lines.len > WARM_UP ? lines.len - WARM_UP : lines.len);
     for (int n = 0; n < LOG_NUMBERS; n++)
         out->value[n] = median_of(scratch, &lines, n);
+    if (reserved > 0)
+        out->value[LOG_MEMORY_BYTES] = reserved;
 done:
     arena_free(scratch);
     return status;

@@ -154,6 +154,7 @@ enum log_number {
     LOG_DEVICE_TOKENS,
     LOG_DEVICE_TFLOPS,
     LOG_MEMORY_BYTES,
+    LOG_RANK_BYTES, /* reserved by one of several ranks */
     LOG_NUMBERS
 };
 struct framework_log {

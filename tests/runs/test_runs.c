@@ -314,6 +314,12 @@ static void logs_of_frameworks(void **state)
         "(TFLOP/s/GPU): 400.5 |\n"
         " iteration 4/ 9 | elapsed time per iteration (ms): 5000.0 |\n"
         " iteration 5/ 9 | elapsed time per iteration (ms): 1200.0 |\n";
+    char ranks[] =
+        "[Rank 0] (after 2 iterations) memory (MB) | allocated: 9.0 | max allocated: 30.0 "
+        "| reserved: 9 | max reserved: 2048.00\n"
+        "[Rank 8] (after 2 iterations) memory (MB) | max reserved: 4096.00\n"
+        "[Rank 4] (after 2 iterations) memory (MB) | max reserved: 1024.00\n"
+        " iteration 5/ 9 | elapsed time per iteration (ms): 1200.0 |\n";
     char titan[] =
         "\033[36m[titan] step:  1  \033[32mloss: 12.2  \033[33mmemory: 40.00GiB(42.19%)  "
         "\033[34mtps: 5,801  tflops: 335.8  mfu: 33.96%\033[39m\n";
@@ -322,6 +328,9 @@ static void logs_of_frameworks(void **state)
     assert_int_equal(log.lines, 3);
     assert_true(fabs(log.value[LOG_SECONDS] - 1.2) < 1e-9);
     assert_true(fabs(log.value[LOG_DEVICE_TFLOPS] - 400.5) < 1e-9);
+    assert_true(log.value[LOG_MEMORY_BYTES] == 0);
+    assert_int_equal(run_log_parse("r.log", ranks, strlen(ranks), &log), WEFT_OK);
+    assert_true(log.lines == 1 && log.value[LOG_MEMORY_BYTES] == 4 * 0x1p30); /* the fullest */
     assert_int_equal(run_log_parse("b.log", titan, strlen(titan), &log), WEFT_OK);
     assert_true(log.lines == 1 && log.value[LOG_DEVICE_TOKENS] == 5801);
     assert_true(log.value[LOG_MEMORY_BYTES] == 40 * 0x1p30 && log.value[LOG_SECONDS] == 0);

@@ -197,6 +197,17 @@ bool expert_mesh(const struct degrees *d, struct expert_mesh *out)
     return replicas % batch == 0 && d->dp % batch == 0; /* I2 */
 }
 
+/* The most devices that experts can be spread over, of so many; every smaller number that divides it will do. */
+static int64_t most_spread(const struct model *model, int64_t devices)
+{
+    for (int32_t i = 0; i < model->ops; i++) {
+        const struct op *op = &model->op[i];
+        int at = op_find_dim(op->kind, DIM_EXPERT);
+        devices = at >= 0 ? common_divisor(devices, op->size[at]) : devices;
+    }
+    return devices;
+}
+
 static weft_status check_experts(struct degrees *d, const struct model *model)
 {
     struct expert_mesh mesh;
@@ -211,8 +222,9 @@ static weft_status check_experts(struct degrees *d, const struct model *model)
                                       "%lld, whose devices the experts share",
                                       (long long)d->ep, (long long)etp, (long long)d->dp,
                                       (long long)d->cp, (long long)d->tp);
-    if (all % etp == 0)
-        error_hint("use ep %s", nearest_legal(scratch, d->ep, all / etp, divides, all / etp));
+    int64_t most = all % etp ? 0 : most_spread(model, all / etp);
+    if (most)
+        error_hint("use ep %s", nearest_legal(scratch, d->ep, most, divides, most));
     else
         error_hint("use etp %s", nearest_legal(scratch, etp, all, divides, all));
     arena_free(scratch);

@@ -628,6 +628,12 @@ static const struct {
      {.tp = 2, .ep = 3},
      "ep 3 * etp 2 does not divide dp 8 * cp 1 * tp 2, whose devices the experts share",
      "use ep 2 or 4"},
+    {"qwen3-235b-a22b", /* 128 experts on 72 devices: 8 divides both */
+     NULL,
+     "gb200-nvl72:1",
+     {.tp = 2, .ep = 32, .etp = 1},
+     "ep 32 * etp 1 does not divide dp 36 * cp 1 * tp 2, whose devices the experts share",
+     "use ep 8"},
     {"mixtral-8x7b",
      NULL,
      "dgx-a100:2",

@@ -246,6 +246,17 @@ static void read_stretch(struct shape_reading *r, bool yarn)
     }
 }
 
+/* validate_args: sequences are no longer than the table of positions. */
+static weft_status check_positions(const struct shape_reading *r)
+{
+    const struct model_shape *s = r->s;
+    if (!s->positions || s->positions >= s->seq)
+        return WEFT_OK;
+    return argument_error(r->a, "max-position-embeddings", NULL,
+                          "--max-position-embeddings is %lld, expected at least --seq-length, %lld",
+                          (long long)s->positions, (long long)s->seq);
+}
+
 static void read_positions(struct shape_reading *r)
 {
     struct model_shape *s = r->s;
@@ -414,6 +425,7 @@ weft_status shape_of_arguments(struct arena *keep, const struct arguments *argum
     TRY(read_sizes(&r));
     TRY(read_vocabulary(&r));
     read_positions(&r);
+    TRY(check_positions(&r));
     read_blocks(&r);
     read_latent(&r);
     out->mtp = argument_int(arguments, "mtp-num-layers", out->mtp);

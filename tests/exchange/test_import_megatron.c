@@ -573,6 +573,9 @@ static const struct {
            "--window-attn-skip-freq 2",
      "run.sh:1: --no-rope-freq 4 beside another --window-attn-skip-freq: no model of Weft has both",
      NULL},
+    {"--num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 128 "
+     "--max-position-embeddings 127 --micro-batch-size 1 --vocab-size 1000",
+     "run.sh:1: --max-position-embeddings is 127, expected at least --seq-length, 128", NULL},
     {SMALL "\n# weft: overlap=everything",
      "run.sh: 'overlap=everything' is no setting of Weft, expected overlap=..., bucket=..., "
      "software=..., whole_sends=..., dtype=..., policy=... or memory=...",

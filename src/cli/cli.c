@@ -7,7 +7,7 @@
 
 /* ---- unknown options ------------------------------------------------------------------------- */
 
-enum { MOST_NAMES = 128 };
+enum { MOST_NAMES = 128, LEAST_PART = 3 }; /* fewer letters than that are within too many names */
 /* The options of a command. Those of a plan come first, because they are most often the ones that are meant. */
 struct known {
     const struct argp_option *option[MOST_NAMES];
@@ -44,11 +44,30 @@ static const struct argp_option *find_short(const struct known *known, char lett
     return NULL;
 }
 
+/* Whether someone who wrote word may have meant the option: batch for global-batch, sequence for seq. */
+static bool is_around(const struct argp_option *option, const char *word)
+{
+    size_t len = strlen(option->name);
+    return !(option->flags & OPTION_ALIAS) &&
+           ((strlen(word) >= LEAST_PART && strstr(option->name, word)) ||
+            (len >= LEAST_PART && strncmp(word, option->name, len) == 0));
+}
+
+static bool options_around(const struct known *known, const char *word, char *out, size_t size)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < known->count && used < size; i++)
+        if (is_around(known->option[i], word))
+            used += (size_t)snprintf(out + used, size - used, "%s'--%s'", used ? " or " : "",
+                                     known->option[i]->name);
+    return used > 0 && used < size;
+}
+
 static void refuse_option(const struct known *known, const char *command, const char *word,
                           size_t len)
 {
     const char *names[MOST_NAMES];
-    char name[64];
+    char name[64], around[128];
     for (size_t i = 0; i < known->count; i++)
         names[i] = known->option[i]->name;
     snprintf(name, sizeof name, "%.*s", (int)len, word);
@@ -56,6 +75,8 @@ static void refuse_option(const struct known *known, const char *command, const 
     fprintf(stderr, "%s: no option is called '--%s'\n", command, name);
     if (near)
         fprintf(stderr, "hint: did you mean '--%s'?\n", near);
+    else if (options_around(known, name, around, sizeof around))
+        fprintf(stderr, "hint: did you mean %s?\n", around);
     else
         fprintf(stderr, "hint: `%s --help` lists the options\n", command);
     exit(WEFT_BAD_INPUT);

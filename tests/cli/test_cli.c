@@ -593,10 +593,26 @@ static void values_are_told_from_options(void **state)
     forget(outcome);
 }
 
+static void options_with_the_word_in_their_names_are_named(void **state)
+{
+    (void)state;
+    static const char *const TRIED[][2] = {
+        {"--batch=4", "hint: did you mean '--microbatch' or '--global-batch'?"},
+        {"--sequence=4", "hint: did you mean '--seq'?"},
+        {"--zz=4", "--help` lists the options"}};
+    for (size_t i = 0; i < COUNT_OF(TRIED); i++) {
+        struct outcome outcome = RUN("simulate", "gpt3-1.3b", "dgx-a100", TRIED[i][0]);
+        assert_int_equal(outcome.code, WEFT_BAD_INPUT);
+        assert_non_null(strstr(outcome.err, TRIED[i][1]));
+        forget(outcome);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_told_from_options),
+        cmocka_unit_test(options_with_the_word_in_their_names_are_named),
         cmocka_unit_test(the_next_command_can_be_typed),
         cmocka_unit_test(help_lists_every_command),
         cmocka_unit_test(version_is_one_line),

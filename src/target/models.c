@@ -253,20 +253,25 @@ static weft_status own_program(const struct target *target, const struct model *
         model_has_tower(model) ? "" : model->family, target->title, row->program);
 }
 
-/* "megatron, deepspeed": the usual rows that have the model; without a shape it is of another family. */
+struct shaped_model {
+    const struct model *model;
+    const struct model_shape *shape; /* NULL: it is of another family */
+};
+
+static bool has_shaped(const struct target *target, const void *of)
+{
+    const struct shaped_model *m = of;
+    struct arena *scratch = arena_new();
+    bool lacks = target->lacks && (m->shape ? target->lacks(scratch, m->shape) != NULL
+                                            : !has_other(target, m->model));
+    arena_free(scratch);
+    return !lacks && !lacking_op(target, m->model);
+}
+
 static const char *who_has(struct arena *keep, const struct model *model,
                            const struct model_shape *shape)
 {
-    const char *names = NULL;
-    for (size_t i = 0; i < target_count(); i++) {
-        const struct target *target = target_at(i);
-        bool lacks = target->lacks &&
-                     (shape ? target->lacks(keep, shape) != NULL : !has_other(target, model));
-        if (!target_is_usual(target) || lacks || lacking_op(target, model))
-            continue;
-        names = names ? arena_printf(keep, "%s, %s", names, target->framework) : target->framework;
-    }
-    return names;
+    return targets_where(keep, has_shaped, &(struct shaped_model){model, shape});
 }
 
 weft_status target_has_model(const struct target *target, const struct model *model)

@@ -81,6 +81,11 @@ static inline const char *framework(const struct numbers *n)
 {
     return n->target->framework;
 }
+/* "megatron, galvatron@3.0": the rows of which this is true, other releases where it is not true of the usual one;
+ * NULL: none. */
+const char *targets_where(struct arena *keep,
+                          bool (*holds)(const struct target *target, const void *of),
+                          const void *of);
 enum dtype dtype_of(const struct numbers *n);
 bool knows_schedule(const struct target *target, const char *schedule); /* by its name */
 

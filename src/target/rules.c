@@ -48,34 +48,27 @@ bool target_runs_degrees(const struct target *target, const struct model *model,
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static bool has_model(const struct target *target, const struct model *model)
+struct held_rule {
+    const struct target_rule *rule;
+    const struct numbers *numbers;
+};
+
+/* Whether a target has the model, and these numbers do not break the rule there. */
+static bool obeys(const struct target *target, const void *of)
 {
-    bool has = target_has_model(target, model) == WEFT_OK;
+    const struct held_rule *held = of;
+    struct numbers other = *held->numbers;
+    other.target = target;
+    bool has = !held->rule->broken(&other) && target_has_model(target, other.model) == WEFT_OK;
     error_clear();
     return has;
-}
-
-/* "torchtitan, galvatron": the usual rows that have the model and do not break the rule with these numbers; NULL: none. */
-static const char *who_obeys(struct arena *keep, const struct target_rule *rule,
-                             const struct numbers *n)
-{
-    const char *names = NULL;
-    for (size_t i = 0; i < target_count(); i++) {
-        struct numbers other = *n;
-        other.target = target_at(i);
-        if (target_is_usual(other.target) && !rule->broken(&other) &&
-            has_model(other.target, n->model))
-            names =
-                names ? arena_printf(keep, "%s, %s", names, framework(&other)) : framework(&other);
-    }
-    return names;
 }
 
 /* What the rule says, and which frameworks do not say so. */
 static const char *rule_text(struct arena *keep, const struct target_rule *rule,
                              const struct numbers *n)
 {
-    const char *others = who_obeys(keep, rule, n);
+    const char *others = targets_where(keep, obeys, &(struct held_rule){rule, n});
     return arena_printf(keep, "%s%s%s%s", rule->text(keep, n), others ? " (" : "",
                         others ? others : "", others ? " can)" : "");
 }

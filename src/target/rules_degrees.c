@@ -224,7 +224,7 @@ static bool broken_pieces(const struct numbers *n)
 }
 static const char *text_pieces(struct arena *keep, const struct numbers *n)
 {
-    return no_degree(keep, n, "virtual", n->d->pieces);
+    return no_degree(keep, n, n->d->pp > 1 ? "virtual" : "segments", n->d->pieces);
 }
 
 /* Some of torchtitan's models have no stages. */

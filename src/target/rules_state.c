@@ -145,7 +145,7 @@ static void mend_block(struct numbers *n)
 
 static bool broken_block(const struct numbers *n)
 {
-    return *n->block > 0 && !can(n)->block;
+    return *n->block > 0 && !can(n)->block && !n->target->layerwise;
 }
 static const char *text_block(struct arena *keep, const struct numbers *n)
 {
@@ -243,7 +243,7 @@ static bool broken_order(const struct numbers *n)
 {
     const struct degrees *d = n->d;
     int64_t etp = d->etp ? d->etp : d->tp, ep = d->ep > 1 ? d->ep : 1;
-    if (!d->stage_run)
+    if (!d->stage_run || n->target->any)
         return false;
     return !can(n)->stage_runs || d->stage_run != d->tp * d->cp ||
            (ep > 1 && ep * etp != d->tp * d->cp);

@@ -1,6 +1,7 @@
 /* targets.c - the table of frameworks and releases (target.h), with where each fact stands in their
  * sources, and the two questions whether one of them runs a plan and which plan is the nearest.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,6 +179,38 @@ bool target_is_usual(const struct target *target)
     return target == first_of(target->framework);
 }
 
+const char *targets_where(struct arena *keep,
+                          bool (*holds)(const struct target *target, const void *of),
+                          const void *of)
+{
+    const char *names = NULL, *last = "";
+    for (const struct target *row = TARGETS; row < TARGETS + COUNT_OF(TARGETS); row++) {
+        if (strcmp(last, row->framework) == 0 || !holds(row, of))
+            continue;
+        const char *name = target_is_usual(row)
+                               ? row->framework
+                               : arena_printf(keep, "%s@%s", row->framework, row->release);
+        names = names ? arena_printf(keep, "%s, %s", names, name) : name;
+        last = row->framework;
+    }
+    return names;
+}
+
+/* The release of a framework whose number is the nearest; those without a number are the last to be so. */
+static const struct target *nearest_release(const char *framework, const char *release)
+{
+    const struct target *best = NULL;
+    double least = INFINITY;
+    for (size_t i = 0; i < COUNT_OF(TARGETS); i++) {
+        double own = strtod(TARGETS[i].release, NULL), off = fabs(own - strtod(release, NULL));
+        if (strcmp(TARGETS[i].framework, framework) == 0 && (!best || (own > 0 && off < least))) {
+            best = &TARGETS[i];
+            least = own > 0 ? off : INFINITY;
+        }
+    }
+    return best;
+}
+
 static void unknown_release(const char *framework, const char *release)
 {
     struct arena *scratch = arena_new();
@@ -186,8 +219,9 @@ static void unknown_release(const char *framework, const char *release)
         if (strcmp(TARGETS[i].framework, framework) == 0)
             known = known ? arena_printf(scratch, "%s, %s@%s", known, framework, TARGETS[i].release)
                           : arena_printf(scratch, "%s@%s", framework, TARGETS[i].release);
-    bad_argument("the nearest release is mostly right, too", "%s@%s is not known, expected %s",
-                 framework, release, known);
+    bad_argument(arena_printf(scratch, "%s@%s is the nearest release, and mostly right, too",
+                              framework, nearest_release(framework, release)->release),
+                 "%s@%s is not known, expected %s", framework, release, known);
     arena_free(scratch);
 }
 
@@ -224,6 +258,15 @@ const struct target *target_with(const struct software *software)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
+static int highest_shard(const struct plan *plan)
+{
+    int shard = 0;
+    for (int64_t i = 0; i < plan->instances; i++)
+        if (plan_choice(plan, i)->shard > shard)
+            shard = plan_choice(plan, i)->shard;
+    return shard;
+}
+
 /* The rules of settings for a plan whose choices are not held against degrees; mends `made`, which may be NULL. */
 static void obey_settings(struct arena *keep, const struct target *target, const struct plan *plan,
                           struct plan *made, struct texts *out)
@@ -241,9 +284,10 @@ static void obey_settings(struct arena *keep, const struct target *target, const
                                        .dtype = plan->dtype,
                                        .has_policy = true,
                                        .policy = plan->policy,
-                                       .stage_run = target->any ? 0 : plan->stage_run,
+                                       .stage_run = plan->stage_run,
                                        .optimizer_offload = plan->optimizer_offload,
                                        .defer_head = plan->defer_head,
+                                       .shard = highest_shard(plan),
                                        .replicate = plan->replicate}};
     obey_rules(keep, target, plan, &r);
     for (size_t i = 0; i < r.differences.len; i++)
@@ -255,8 +299,28 @@ static void obey_settings(struct arena *keep, const struct target *target, const
         made->optimizer_offload = r.degrees.optimizer_offload;
         if (!r.degrees.defer_head && made->defer_head)
             plan_name_schedule(made, made->schedule);
-        made->stage_run = target->any ? plan->stage_run : r.degrees.stage_run;
+        made->stage_run = r.degrees.stage_run;
     }
+}
+
+/* What keeps a target from running a plan that degrees make, rule by rule; none: it is no such plan, or obeys them. */
+static struct texts broken_rules(struct arena *keep, const struct target *target,
+                                 const struct plan *plan)
+{
+    struct recognised r = {0};
+    struct texts none = {0}, differences = {0};
+    if (recognise_plan(keep, plan, &r)) {
+        error_clear();
+        return none;
+    }
+    if (target->can.experts_outside)
+        put_experts_outside(r.plan);
+    plan_differences(keep, plan, r.plan, &differences);
+    r.differences = none;
+    if (!differences.len)
+        hold_against(keep, target, plan, &r);
+    plan_free(r.plan);
+    return r.differences;
 }
 
 static weft_status strategies_of_plan(struct arena *keep, const struct target *target,
@@ -268,6 +332,10 @@ static weft_status strategies_of_plan(struct arena *keep, const struct target *t
         copy_settings(out->plan, plan);
         plan_differences(keep, plan, out->plan, &out->differences);
         obey_settings(keep, target, plan, out->plan, &out->differences);
+        struct texts rules =
+            out->differences.len ? broken_rules(keep, target, plan) : (struct texts){0};
+        if (rules.len)
+            out->differences = rules;
     }
     return status;
 }

@@ -142,10 +142,12 @@ static void the_program_says_what_it_cannot_write(void **state)
         {"export llama3-8b dgx-h100 --tp 2 --sp --to torchtitan",
          "state sharding 0: torchtitan has no such level beside other degrees"},
         {"export mixtral-8x7b dgx-h100 --to torchtitan",
-         "which no model of torchtitan 0.2.2 has\nhint: megatron, deepspeed, fsdp, weft can train "
-         "it"},
+         "which no model of torchtitan 0.2.2 has\nhint: megatron, deepspeed, fsdp, galvatron@3.0, "
+         "weft "
+         "can train it"},
         {"export gpt3-13b dgx-v100:4 --to megatron@0.15",
-         "megatron@0.15 is not known, expected megatron@0.19, megatron@0.16"},
+         "megatron@0.15 is not known, expected megatron@0.19, megatron@0.16\n"
+         "hint: megatron@0.16 is the nearest release"},
         {"export resnet-50 dgx-a100 --to megatron",
          "weft: resnet-50 is of the family resnet, for which there are no launch arguments\n"
          "hint: deepspeed, weft can train it"},

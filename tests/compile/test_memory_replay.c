@@ -318,24 +318,78 @@ static int64_t returning_in(struct plan *plan, int64_t missing_mib, int64_t *roo
     return bytes;
 }
 
+static void plan_gpt2(const char *on, const struct degrees *degrees, struct subject *out)
+{
+    *out = (struct subject){0};
+    assert_int_equal(model_open("gpt2-xl", NULL, &out->model), WEFT_OK);
+    assert_int_equal(cluster_open(on, &out->cluster), WEFT_OK);
+    assert_int_equal(plan_from_degrees(out->model, out->cluster, degrees, &out->plan), WEFT_OK);
+}
+
 static void segments_are_returned(void **state)
 {
     (void)state;
-    struct model *model = NULL;
-    struct cluster *cluster = NULL;
-    struct plan *plan = NULL;
-    struct degrees degrees = {.micro_batch = 4, .global_batch = 8};
+    struct subject s;
     int64_t room = 0;
-    assert_int_equal(model_open("gpt2-xl", NULL, &model), WEFT_OK);
-    assert_int_equal(cluster_open("dgx-a100:1x1", &cluster), WEFT_OK);
-    assert_int_equal(plan_from_degrees(model, cluster, &degrees, &plan), WEFT_OK);
-    int64_t bytes = returning_in(plan, 300, &room);
+    plan_gpt2("dgx-a100:1x1", &(struct degrees){.micro_batch = 4, .global_batch = 8}, &s);
+    int64_t bytes = returning_in(s.plan, 300, &room);
     assert_true(bytes > 0 && bytes <= room);
-    assert_int_equal(returning_in(plan, 4096, &room), 0);
-    assert_int_equal(returning_in(plan, 0, &room), 0);
-    plan_free(plan);
-    cluster_free(cluster);
-    model_free(model);
+    assert_int_equal(returning_in(s.plan, 4096, &room), 0);
+    assert_int_equal(returning_in(s.plan, 0, &room), 0);
+    drop(&s);
+}
+
+/* Weights are gathered in one stream, gradients summed in another: all have one device's memory. */
+static void streams_share_a_device(void **state)
+{
+    (void)state;
+    struct subject s;
+    int64_t room = 0, some = 0;
+    struct degrees degrees = {.dp = 4,
+                              .shard = 3,
+                              .has_policy = true,
+                              .policy = POLICY_FSDP,
+                              .micro_batch = 4,
+                              .global_batch = 32};
+    plan_gpt2("dgx-a100:1x4", &degrees, &s);
+    for (int64_t missing = 0; missing <= 256; missing += 16) {
+        int64_t bytes = returning_in(s.plan, missing, &room);
+        assert_true(bytes <= room);
+        some += bytes > 0;
+    }
+    assert_true(some > 0);
+    drop(&s);
+}
+
+/* Weights are gathered ahead in a stream of their own, also where a forward and a backward pass take turns, which reserves at
+ * most once more what a pass holds. */
+static void pairs_keep_streams_apart(void **state)
+{
+    (void)state;
+    static const char MODEL[] = "layers: 4, hidden: 256, heads: 8, seq: 32, vocab: 64, experts: 8";
+    struct degrees d = {.dp = 4,
+                        .ep = 2,
+                        .shard = 3,
+                        .global_batch = 16,
+                        .has_policy = true,
+                        .policy = POLICY_FSDP,
+                        .has_overlap = true,
+                        .overlap = OVERLAP_ALL};
+    struct simulate_options options = {0};
+    struct subject turns, pairs;
+    assert_true(predict(family("moe", MODEL), "dgx-a100:1x4", &d, &options, &turns));
+    d.overlap |= OVERLAP_EXPERTS;
+    assert_true(predict(family("moe", MODEL), "dgx-a100:1x4", &d, &options, &pairs));
+    const struct stage_peak *one = &turns.prediction->stage[0].memory;
+    const struct stage_peak *both = &pairs.prediction->stage[0].memory;
+    int64_t gathered = 0;
+    for (int32_t i = 0; i < part_of(&pairs, 0)->lives; i++)
+        gathered += part_of(&pairs, 0)->life[i].stream == MEMORY_GATHERED;
+    assert_true(gathered > 0 && plan_schedule(pairs.plan)->ahead && both->peak > one->peak);
+    assert_true(both->reserved >= both->peak);
+    assert_true(both->reserved <= one->reserved + both->peak - state_of(&pairs, 0));
+    drop(&turns);
+    drop(&pairs);
 }
 
 int main(void)
@@ -343,6 +397,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_plans),
         cmocka_unit_test(segments_are_returned),
+        cmocka_unit_test(streams_share_a_device),
+        cmocka_unit_test(pairs_keep_streams_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,15 @@ static void add_runs(struct validation *v, const char *name)
     assert_int_equal(published_read(v->arena, dataset, &v->rows), WEFT_OK);
 }
 
+/* None, a few, or more than a line has room for. */
+static const char *made_up_changes(size_t i)
+{
+    static const char *const CHANGES[] = {
+        "", "tp 8→2, zero 0→1",
+        "tp 8→2, pp 4→8, virtual 1→3, micro-batch 1→2, zero 0→1, recompute selective→none, sp"};
+    return CHANGES[i % 4 == 2 ? 2 : i % 4 > 0];
+}
+
 static void make_up_runs(struct validation *v)
 {
     for (size_t i = 0; i < v->rows.len; i++) {
@@ -46,7 +55,7 @@ static void make_up_runs(struct validation *v)
                                  .fits = i % 5 != 4,
                                  .text = "dp 16, tp 2",
                                  .found_by = i % 3 ? "galvatron" : "megatron",
-                                 .changes = i % 4 ? "tp 8→2, zero 0→1" : "",
+                                 .changes = made_up_changes(i),
                                  .search_s = 1};
         if (row->done && row->predicted.time_s > 0)
             array_push(v->arena, &v->replanned, anew);

@@ -87,8 +87,43 @@ static void kinds_are_what_is_open(void **state)
     cluster_free(cluster);
 }
 
+enum { MOST_INSTANCES = 14, OPERATORS = 4, INPUTS = 2 };
+
+/* Few operators, so that they come again, in any order, also without readers. */
+static void draw_outline(struct rng *rng, struct plan *plan, struct outline *outline)
+{
+    plan->instances = 2 + rng_below(rng, MOST_INSTANCES - 1);
+    for (int64_t i = 0, use = 0; i < plan->instances; i++) {
+        plan->instance[i].op = (int32_t)rng_below(rng, OPERATORS);
+        outline->use_first[i] = use;
+        for (int64_t inputs = rng_below(rng, INPUTS + 1); inputs > 0; inputs--)
+            outline->source[use++] = rng_below(rng, i + 1) - 1;
+        outline->use_first[i + 1] = use;
+    }
+}
+
+static void kinds_of_any_order(void **state)
+{
+    (void)state;
+    struct instance instance[MOST_INSTANCES] = {{0}};
+    int64_t use_first[MOST_INSTANCES + 1], source[INPUTS * MOST_INSTANCES];
+    struct plan plan = {.instance = instance};
+    struct graph graph = {.plan = &plan};
+    struct outline outline = {.graph = &graph, .use_first = use_first, .source = source};
+    struct rng rng;
+    rng_seed(&rng, 7);
+    for (int i = 0; i < 4000; i++) {
+        struct arena *keep = arena_new();
+        draw_outline(&rng, &plan, &outline);
+        struct places places = places_of_model(keep, &outline);
+        check_places(&outline, &places);
+        arena_free(keep);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(kinds_are_what_is_open)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(kinds_are_what_is_open),
+                                       cmocka_unit_test(kinds_of_any_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -284,7 +284,7 @@ static weft_status check_arguments(const struct plan_command *options,
                             "plan needs a model and a cluster");
     if (!options->plan.degrees.global_batch && !options->search.batch_auto)
         return bad_argument("such as --global-batch 512", "plan needs the samples of an iteration");
-    if (options->plan.degrees.layout || options->plan.degrees.defer_head)
+    if (options->plan.degrees.layout)
         return bad_argument("weft simulate takes it", "plan cuts and orders the pipeline itself");
     if (options->to && !options->output)
         return bad_argument("such as -o args.sh", "--to needs a file to write to");

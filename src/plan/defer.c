@@ -71,19 +71,20 @@ static bool shards_gradients(const struct plan *plan)
     return false;
 }
 
-static weft_status check_deferral(const struct plan *plan, const struct schedule *row)
+weft_status deferral_check(int64_t stages, const char *schedule, bool shards)
 {
     static const char HINT[] = "leave --defer-head out";
-    if (plan->stages == 1)
+    const struct schedule *row = schedule ? schedule_find(schedule) : NULL;
+    if (stages == 1)
         return bad_argument("give stages (--pp 2), or leave --defer-head out",
                             "--defer-head: a pipeline of one stage has no end at which the head's "
                             "weight gradients would be made");
-    if (!row || row->passes != ORDER_IN_TURN || row->zigzag || row->segmented || plan->listed)
+    if (schedule && (!row || row->passes != ORDER_IN_TURN || row->zigzag || row->segmented))
         return bad_argument("1f1b and interleaved can",
                             "--defer-head: schedule %s has another "
                             "place for weight gradients",
-                            plan->schedule);
-    if (shards_gradients(plan))
+                            schedule);
+    if (shards)
         return bad_argument(HINT, "--defer-head: sharded gradients (--zero 2 and 3) are summed in "
                                   "every micro-batch, and nothing of them waits");
     return WEFT_OK;
@@ -97,7 +98,8 @@ weft_status plan_defer_head(struct plan *plan, int64_t count)
     weft_status status;
     if (!count)
         return WEFT_OK;
-    TRY(check_deferral(plan, row));
+    TRY(deferral_check(plan->stages, plan->listed ? "given as lists" : plan->schedule,
+                       shards_gradients(plan)));
     TRY(schedule_check(row, &pipeline));
     struct slot_lists *lists = schedule_lists(plan->arena, row, &pipeline);
     defer_slots(plan->arena, &pipeline, count, &lists->stage[pipeline.stages - 1]);

@@ -21,6 +21,9 @@ weft_status plan_join_stages(struct plan *plan);
 /* Makes the gradients of the head's weights of so many micro-batches wait (defer.c), in a plan that is mapped; 0: nothing
  * is done. The order is the plan's from then on. */
 weft_status plan_defer_head(struct plan *plan, int64_t count);
+/* Says what stands against that, if anything does: of so many stages (0: any number) under a schedule (NULL: any) of which
+ * a row tells the order, with sharded gradients or not. */
+weft_status deferral_check(int64_t stages, const char *schedule, bool shards);
 /* Reads a number of micro-batches, or "all". */
 bool deferral_from_text(const char *text, int64_t *count);
 const char *deferral_text(struct arena *keep, int64_t count);

@@ -21,14 +21,15 @@ static const struct planner PLANNERS[] = {
      .summary = "a strategy for every layer and uneven stages, by dynamic programming",
      .takes = 1U << TAKES_SPACE | 1U << TAKES_BATCH_AUTO | 1U << TAKES_BUDGET |
               1U << TAKES_GALVATRON_STUDY,
-     .puts = 1U << PUT_FIRST_LAYERS | 1U << PUT_SCORES | 1U << PUT_CHECKPOINTS | 1U << PUT_KEPT,
+     .puts = 1U << PUT_FIRST_LAYERS | 1U << PUT_SCORES | 1U << PUT_CHECKPOINTS | 1U << PUT_KEPT |
+             1U << PUT_HEAD,
      .joins = JOINS_ALWAYS,
      .find = galvatron_find},
     {.name = "aceso",
      .summary = "iterative bottleneck alleviation: operators, devices and degrees stage by stage",
      .takes = 1U << TAKES_BUDGET | 1U << TAKES_MAX_HOPS | 1U << TAKES_INITIAL | 1U << TAKES_LOG |
               1U << TAKES_SEED | 1U << TAKES_THREADS | 1U << TAKES_SPACE | 1U << TAKES_ACESO_STUDY,
-     .puts = 1U << PUT_FIRST_LAYERS | 1U << PUT_CHECKPOINTS,
+     .puts = 1U << PUT_FIRST_LAYERS | 1U << PUT_CHECKPOINTS | 1U << PUT_HEAD,
      .joins = JOINS_IN_TIME,
      .goes_on = true,
      .find = aceso_find},
@@ -36,7 +37,7 @@ static const struct planner PLANNERS[] = {
      .summary = "a split for every operator, with partial sums: searched, then simulated",
      .takes = 1U << TAKES_SEARCH | 1U << TAKES_SEED | 1U << TAKES_BUDGET | 1U << TAKES_THREADS,
      .puts = 1U << PUT_FIRST_LAYERS | 1U << PUT_SCORES | 1U << PUT_MODULES | 1U << PUT_CHECKPOINTS |
-             1U << PUT_KEPT,
+             1U << PUT_KEPT | 1U << PUT_HEAD,
      .joins = JOINS_IN_TIME,
      .find = autoddl_find},
 };

@@ -179,12 +179,91 @@ static void searches_find_it(void **state)
     close_both(&o);
 }
 
+static struct plan_request pinned_request(const struct opened *o, int64_t count)
+{
+    struct plan_request request = {.model = o->model, .cluster = o->cluster};
+    request.pins = (struct degrees){.global_batch = 16, .defer_head = count};
+    return request;
+}
+
+/* Whichever planner searches, nothing that misses the pin is a trial, and plans that cannot have it are none. */
+static void pins_are_kept(void **state)
+{
+    (void)state;
+    struct opened o = open_small();
+    static const char *const PLANNERS[] = {"auto", "megatron", "aceso", "autoddl"};
+    for (size_t i = 0; i < COUNT_OF(PLANNERS); i++) {
+        struct plan_request request = pinned_request(&o, 2);
+        struct planned *planned;
+        request.options.max_hops = 2;
+        if (plan_search(planner_find(PLANNERS[i]), &request, &planned))
+            fail_msg("%s: %s", PLANNERS[i], weft_last_error()->message);
+        for (size_t k = 0; k < planned->trials.len; k++) {
+            const struct trial *t = &planned->trials.data[k];
+            if ((t->plan ? t->plan->defer_head : t->degrees.defer_head) != 2)
+                fail_msg("%s: %s", t->found_by, t->text);
+            assert_true((t->plan ? t->plan->stages : t->degrees.pp) > 1);
+        }
+        planned_free(planned);
+    }
+    close_both(&o);
+}
+
+static void expect_no_search(const struct plan_request *request, const char *planner,
+                             const char *words)
+{
+    struct planned *planned;
+    assert_int_not_equal(plan_search(planner_find(planner), request, &planned), WEFT_OK);
+    assert_non_null(strstr(weft_last_error()->message, words));
+    error_clear();
+}
+
+static void pins_that_cannot_be_kept(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3-8b", "layers: 8", "dgx-h100:1");
+    struct plan_request request = pinned_request(&o, DEFER_ALL);
+    expect_no_search(&request, "galvatron", "'galvatron' found can have what is asked for");
+    request.pins.schedule = "any";
+    expect_no_search(&request, "auto", "schedule any has another place");
+    request.pins.schedule = "zb-h1";
+    expect_no_search(&request, "auto", "schedule zb-h1 has another place");
+    request = pinned_request(&o, DEFER_ALL);
+    request.pins.pp = 1;
+    expect_no_search(&request, "auto", "one stage");
+    close_both(&o);
+}
+
+/* The same search as in searches_find_it. */
+static void forbidden_is_not_found(void **state)
+{
+    (void)state;
+    struct opened o = open_both("llama3-8b", "layers: 8", "dgx-h100:1");
+    struct arena *arena = arena_new();
+    struct plan_request request = {.model = o.model, .cluster = o.cluster};
+    struct planned *planned;
+    request.target = target_find("megatron");
+    request.options.quick = true;
+    request.pins = (struct degrees){.tp = 2, .pp = 4, .global_batch = 16, .micro_batch = 1};
+    assert_int_equal(forbid_parse(arena, "defer-head", &request.forbids), WEFT_OK);
+    assert_int_equal(plan_search(planner_find("auto"), &request, &planned), WEFT_OK);
+    for (size_t k = 0; k < planned->trials.len; k++)
+        assert_true(!planned->trials.data[k].plan || !planned->trials.data[k].plan->defer_head);
+    planned_free(planned);
+    assert_int_not_equal(forbid_parse(arena, "defer-head=2", &request.forbids), WEFT_OK);
+    error_clear();
+    arena_free(arena);
+    close_both(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_of_the_last_stage), cmocka_unit_test(what_waits_is_held),
         cmocka_unit_test(where_nothing_can_wait),  cmocka_unit_test(files_say_it),
         cmocka_unit_test(estimates_know_it),       cmocka_unit_test(searches_find_it),
+        cmocka_unit_test(pins_are_kept),           cmocka_unit_test(pins_that_cannot_be_kept),
+        cmocka_unit_test(forbidden_is_not_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

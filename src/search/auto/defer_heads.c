@@ -3,7 +3,8 @@
  * The last stage, which the head makes the slowest, leaves them to the time in which the stages before it drain. What waits is
  * held: for all micro-batches, or, where that does not fit, for a half, a quarter, ... of them.
  *
- *   I1  Only if the target does so (without one, the target whose software is asked for).
+ *   I1  Only if the target does so (without one, the target whose software is asked for), and nobody says how many wait:
+ *       every plan has these then.
  *   I2  Tried are the best plans so far, by estimate; of each, the fastest number that fits is simulated.
  */
 #include "search/auto/room.h"
@@ -21,7 +22,7 @@ struct deferrals {
 static bool has_deferral(const struct plan_request *request)
 {
     const struct target *target = join_target(request);
-    return target && target->can.defers_head && !request->pins.order;
+    return target && target->can.defers_head && !request->pins.order && !request->pins.defer_head;
 }
 
 /* The best trial that fits, of several stages and of these alone that are slower than `before` (NULL: of all). */

@@ -53,7 +53,7 @@ static struct degrees degrees_of(const struct grid_space *space, const struct gr
     d.pieces = d.segments = d.micro_batch = 1;
     d.shard = 0;
     d.recompute = RECOMPUTE_NONE;
-    d.recompute_layers = 0; /* simulations know it */
+    d.recompute_layers = d.defer_head = 0; /* simulations know them */
     d.schedule = NULL;
     return d;
 }
@@ -362,6 +362,14 @@ static bool recomputes_more(const struct grid_layout *layout, int level)
     return level == 0;
 }
 
+/* Whether the point has heads that wait, where that is pinned. */
+static bool defers_as_pinned(const struct degrees *pins, const struct degrees *d)
+{
+    bool can = !pins->defer_head || !deferral_check(d->pp, d->schedule, d->shard >= 2);
+    error_clear();
+    return can;
+}
+
 static void add_points(struct grid_space *space, int32_t number, struct grid_place point)
 {
     const struct plan_request *request = space->request;
@@ -382,7 +390,7 @@ static void add_points(struct grid_space *space, int32_t number, struct grid_pla
                 continue;
             point.shard = (uint8_t)shard;
             struct degrees d = grid_degrees(space, &point);
-            if (degrees_forbidden(&request->forbids, &d) ||
+            if (degrees_forbidden(&request->forbids, &d) || !defers_as_pinned(pins, &d) ||
                 (request->target && !target_runs_degrees(request->target, request->model, &d)))
                 continue;
             point.bound_bytes = grid_least_bytes(layout, shape, passes, &point,

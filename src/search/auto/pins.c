@@ -309,5 +309,10 @@ weft_status pins_check(const struct plan_request *request)
     size_t count = schedule_all(&all);
     if (pins->schedule && !schedule_find(pins->schedule))
         return unknown_name("schedule", pins->schedule, all, sizeof *all, count);
-    return degrees_suit(pins, request->model);
+    if (pins->defer_head && request->orders)
+        return deferral_check(0, "any", false);
+    weft_status status = pins->defer_head ? deferral_check(pins->pp, pins->schedule,
+                                                           pins->has_shard && pins->shard >= 2)
+                                          : WEFT_OK;
+    return status ? status : degrees_suit(pins, request->model);
 }

@@ -65,6 +65,7 @@ static weft_status fill_variant(const struct plan *from, const struct variant *v
             choice.split = variant->choice[plan->instance[i].op].split;
         TRY(plan_choose(plan, i, &choice));
     }
+    TRY(plan_defer_head(plan, from->defer_head));
     TRY(plan_check(plan));
 done:
     return status;

@@ -20,6 +20,7 @@ static const struct {
     [FORBID_ZERO] = {"zero", .from_zero = true},
     [FORBID_RECOMPUTE] = {"recompute", .from_zero = true},
     [FORBID_SP] = {"sp", .from_zero = true},
+    [FORBID_DEFER_HEAD] = {"defer-head", .from_zero = true},
     [FORBID_SCHEDULE] = {"schedule", .from_zero = true},
 };
 _Static_assert(COUNT_OF(WORDS) == FORBID_COUNT, "a word without a name");
@@ -53,14 +54,15 @@ static bool find_value(const char *text, struct forbid *out)
             return true;
         }
     return out->word != FORBID_RECOMPUTE && out->word != FORBID_SP &&
-           parse_int(text, &out->value) && out->value >= least_of(out->word);
+           out->word != FORBID_DEFER_HEAD && parse_int(text, &out->value) &&
+           out->value >= least_of(out->word);
 }
 
 static weft_status parse_word(const char *text, struct forbid *out)
 {
     static const char *const HINT =
-        "words are dp, tp, pp, cp, ep, virtual, segments, microbatch, zero, recompute, sp and "
-        "schedule, alone or with a value";
+        "words are dp, tp, pp, cp, ep, virtual, segments, microbatch, zero, recompute, sp, "
+        "defer-head and schedule, alone or with a value";
     size_t length = strcspn(text, "=");
     if (!find_word(text, length, &out->word))
         return bad_argument(HINT, "'%s' is not something that a plan has", text);
@@ -128,11 +130,12 @@ static void set_pieces(const char *schedule, int64_t pieces, int64_t *value)
 
 bool degrees_forbidden(const struct forbids *forbids, const struct degrees *d)
 {
-    int64_t value[FORBID_COUNT] = {[FORBID_DP] = d->dp,      [FORBID_TP] = d->tp,
-                                   [FORBID_PP] = d->pp,      [FORBID_CP] = d->cp,
-                                   [FORBID_EP] = d->ep,      [FORBID_MICRO_BATCH] = d->micro_batch,
-                                   [FORBID_ZERO] = d->shard, [FORBID_RECOMPUTE] = d->recompute,
-                                   [FORBID_SP] = d->sequence};
+    int64_t value[FORBID_COUNT] = {
+        [FORBID_DP] = d->dp,       [FORBID_TP] = d->tp,
+        [FORBID_PP] = d->pp,       [FORBID_CP] = d->cp,
+        [FORBID_EP] = d->ep,       [FORBID_MICRO_BATCH] = d->micro_batch,
+        [FORBID_ZERO] = d->shard,  [FORBID_RECOMPUTE] = d->recompute,
+        [FORBID_SP] = d->sequence, [FORBID_DEFER_HEAD] = d->defer_head != 0};
     if (forbids->len == 0)
         return false;
     set_pieces(d->schedule, d->pieces, value);
@@ -159,7 +162,8 @@ bool plan_forbidden(const struct forbids *forbids, const struct plan *plan)
                                        [FORBID_MICRO_BATCH] = plan->step_samples / dp,
                                        [FORBID_ZERO] = choice->shard,
                                        [FORBID_RECOMPUTE] =
-                                           choice->recompute ? RECOMPUTE_FULL : RECOMPUTE_NONE};
+                                           choice->recompute ? RECOMPUTE_FULL : RECOMPUTE_NONE,
+                                       [FORBID_DEFER_HEAD] = plan->defer_head != 0};
         set_pieces(plan->schedule, plan->pieces, value);
         if (any_forbidden(forbids, value))
             return true;

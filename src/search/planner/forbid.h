@@ -1,11 +1,11 @@
 /* forbid.h - what a plan must not do: the counterpart of pins.
  *
  *   word          forbids
- *   pp            any pipeline, that is any value above the smallest (of recompute: none; of sp: off)
+ *   pp            any pipeline, that is any value above the smallest (of recompute: none; of sp and defer-head: off)
  *   zero=3        this one value
  *
  * The words are those of the degrees on the command line: dp tp pp cp ep virtual segments
- * microbatch zero recompute schedule sp.
+ * microbatch zero recompute schedule sp defer-head.
  */
 #ifndef WEFT_SEARCH_PLANNER_FORBID_H
 #define WEFT_SEARCH_PLANNER_FORBID_H
@@ -24,6 +24,7 @@ enum forbid_word {
     FORBID_ZERO,
     FORBID_RECOMPUTE,
     FORBID_SP,
+    FORBID_DEFER_HEAD,
     FORBID_SCHEDULE,
     FORBID_COUNT
 };

@@ -187,6 +187,7 @@ enum put_pin {
     PUT_MODULES,      /* of modules in a list */
     PUT_CHECKPOINTS,  /* that are offloaded */
     PUT_KEPT,         /* offload_modules */
+    PUT_HEAD,         /* defer_head */
     PUT_COUNT
 };
 struct planner {

@@ -5,6 +5,7 @@
  *       little and plans that need much.
  *   I2  The best plans found get what is pinned, operator by operator as plans of degrees have it (lower_degrees), and
  *       are simulated. Only these are trials: nothing that misses a pin is an answer.
+ *   I3  Of a head that waits (plan/defer.c), a planner that found none that can is asked again under the plain schedule.
  */
 #include "search/planner/planner.h"
 
@@ -41,6 +42,11 @@ static bool pins_kept(const struct degrees *pins)
     return pins->offload_modules;
 }
 
+static bool pins_head(const struct degrees *pins)
+{
+    return pins->defer_head;
+}
+
 static const struct {
     bool (*pinned)(const struct degrees *pins);
     bool recomputes; /* it is about recomputation */
@@ -50,6 +56,7 @@ static const struct {
     [PUT_MODULES] = {pins_modules, true},
     [PUT_CHECKPOINTS] = {pins_checkpoints, false},
     [PUT_KEPT] = {pins_kept, false},
+    [PUT_HEAD] = {pins_head, false},
 };
 _Static_assert(COUNT_OF(PINS) == PUT_COUNT, "a pin without a row");
 
@@ -76,6 +83,7 @@ static struct plan_request without(const struct plan_request *request, struct pu
     struct plan_request own = *request;
     own.pins.offload = false;
     own.pins.offload_modules = 0;
+    own.pins.defer_head = 0;
     if (!put.recomputes)
         return own;
     own.pins.recompute = recompute;
@@ -133,10 +141,8 @@ static weft_status try_with(const struct plan_request *request, struct put put,
     TRY(trial_take(request, trial, &plan));
     trial->plan = NULL;
     TRY(put_on(&request->pins, put, pinned, plan));
-    if (plan_check(plan)) {
-        error_clear();
-        goto done;
-    }
+    if (plan_defer_head(plan, request->pins.defer_head) || plan_check(plan))
+        goto done; /* none_takes_them */
     struct plan *own = plan;
     plan = NULL;
     TRY(try_plan(request, cost, own, mix_text(out->arena, own), out, &made));
@@ -183,6 +189,26 @@ static weft_status ask_without(const struct planner *planner, const struct plan_
     return status ? status : tried;
 }
 
+/* The reason is that of the plan that was tried last. */
+static weft_status none_takes_them(const struct planner *planner, struct arena *keep)
+{
+    const char *why = arena_copy_text(keep, weft_last_error() ? weft_last_error()->message : "");
+    return no_answer("--planner auto searches plans that have it",
+                     "no plan that the planner '%s' found can have what is asked for%s%s",
+                     planner->name, *why ? ": " : "", why);
+}
+
+/* I3 */
+static weft_status ask_plain(const struct planner *planner, const struct plan_request *request,
+                             struct planned *out)
+{
+    struct plan_request plain = *request;
+    if (!pins_head(&request->pins) || request->pins.schedule)
+        return none_takes_them(planner, out->arena);
+    plain.pins.schedule = schedule_default(request->pins.pieces, request->pins.segments)->name;
+    return planner_ask(planner, &plain, out);
+}
+
 weft_status planner_ask(const struct planner *planner, const struct plan_request *request,
                         struct planned *out)
 {
@@ -196,7 +222,8 @@ weft_status planner_ask(const struct planner *planner, const struct plan_request
         if (status && status != WEFT_NO_ANSWER)
             return status;
     }
-    if (out->trials.len)
-        error_clear();
-    return out->trials.len ? WEFT_OK : status;
+    if (!out->trials.len)
+        return status ? status : ask_plain(planner, request, out);
+    error_clear();
+    return WEFT_OK;
 }

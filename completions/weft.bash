@@ -28,7 +28,7 @@ _weft() {
         --half:*) choices='fit held-out both' ;;
         --bucket:*) choices='25MiB whole' ;;
         --optimizer:*) choices='adamw adam momentum sgd adafactor muon' ;;
-        --software:*) choices='default megatron-core-0.16 megatron-core-0.19 megatron-local torchtitan-2025 fsdp-script dtensor-script torch-stages pytorch-eager deepspeed-0.19 weft' ;;
+        --software:*) choices='default megatron-core-0.15 megatron-core-0.16 megatron-core-0.19 megatron-local torchtitan-2025 fsdp-script dtensor-script torch-stages pytorch-eager deepspeed-0.19 weft' ;;
         --planner:*) choices=$(weft plan --names 2>/dev/null) ;;
         --space:*) choices='dp tp pp sdp 3d dp+tp dp+pp galvatron base bi-obj bmw weft' ;;
         --to:*) choices=$(weft export --names 2>/dev/null) ;;

@@ -39,7 +39,7 @@ complete -c weft -n '__weft_after --overlap' -f -a 'tensor pipeline gradients pa
 complete -c weft -n '__weft_after --cp-kind' -f -a 'ring gather a2a a2a+ring'
 complete -c weft -n '__weft_after --bucket' -f -a '25MiB whole'
 complete -c weft -n '__weft_after --optimizer' -f -a 'adamw adam momentum sgd adafactor muon'
-complete -c weft -n '__weft_after --software' -f -a 'default megatron-core-0.16 megatron-core-0.19 megatron-local torchtitan-2025 fsdp-script dtensor-script torch-stages pytorch-eager deepspeed-0.19 weft'
+complete -c weft -n '__weft_after --software' -f -a 'default megatron-core-0.15 megatron-core-0.16 megatron-core-0.19 megatron-local torchtitan-2025 fsdp-script dtensor-script torch-stages pytorch-eager deepspeed-0.19 weft'
 complete -c weft -n '__weft_after --planner' -f -a '(weft plan --names)'
 complete -c weft -n '__weft_after --space' -f -a 'dp tp pp sdp 3d dp+tp dp+pp galvatron base bi-obj bmw weft'
 complete -c weft -n '__weft_after --to' -f -a '(weft export --names)'

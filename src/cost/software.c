@@ -205,13 +205,17 @@ const char *fact_word(enum software_fact fact, int word)
     [FACT_GRADIENTS] = GRADIENTS_FREED, [FACT_ROOT] = ROOT_WHOLE, [FACT_WORKSPACE] = WORKSPACE_TORCH, \
     [FACT_GATES] = GATES_APART
 
-enum { NUMBER_DEFAULT, NUMBER_CORE_16, NUMBER_CORE_19, NUMBER_LOCAL, NUMBER_TITAN, NUMBER_SCRIPT, NUMBER_DTENSOR, NUMBER_STAGES, NUMBER_EAGER, NUMBER_DEEPSPEED,
+enum { NUMBER_DEFAULT, NUMBER_CORE_15, NUMBER_CORE_16, NUMBER_CORE_19, NUMBER_LOCAL, NUMBER_TITAN, NUMBER_SCRIPT, NUMBER_DTENSOR, NUMBER_STAGES, NUMBER_EAGER, NUMBER_DEEPSPEED,
        NUMBER_WEFT, NUMBER_WEFT_CUDA };
 
 static const struct software_profile PROFILES[] = {
     [NUMBER_DEFAULT] =
     {"default", "no framework in particular: what is assumed where nobody says",
      "docs/research/accuracy.md", {NUMBER_DEFAULT, {0}}},
+    [NUMBER_CORE_15] =
+    {"megatron-core-0.15", "Megatron-LM with Transformer Engine, late 2025",
+     "Megatron-LM core_v0.15.3, megatron/core and megatron/training/arguments.py",
+     {NUMBER_CORE_15, {MEGATRON_CORE}}},
     [NUMBER_CORE_16] =
     {"megatron-core-0.16", "Megatron-LM with Transformer Engine, early 2026",
      "Megatron-LM core_v0.16.1, megatron/core and megatron/training/arguments.py",

@@ -117,6 +117,7 @@ static void profiles_have_their_facts(void **state)
         const char *name, *facts;
     } ROWS[] = {
         {"default", ""},
+        {"megatron-core-0.15", CORE},
         {"megatron-core-0.16", CORE},
         {"megatron-core-0.19", CORE},
         {"megatron-local", " buckets=megatron gathers=pieces optimizer_step=foreach"},

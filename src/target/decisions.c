@@ -49,6 +49,12 @@ static bool overlaps_half_of_tp(const struct decided_plan *of)
     return of->d->tp > 1 && overlaps(of, OVERLAP_TENSOR) != overlaps(of, OVERLAP_PRODUCTS);
 }
 
+static bool overlaps_tp_beside_sinks(const struct decided_plan *of)
+{
+    return of->d->tp > 1 && of->shape->sinks && overlaps(of, OVERLAP_TENSOR) &&
+           overlaps(of, OVERLAP_PRODUCTS);
+}
+
 /* Of any operator: strategies are by layer. */
 static bool overlaps_products(const struct decided_plan *of)
 {
@@ -122,10 +128,16 @@ const struct decision MEGATRON_DECIDES[] = {
      "without overlap Megatron-LM synchronises gradients at once; the plan in buckets"},
     {0},
 };
-/* torchtitan/config/job_config.py, enable_async_tensor_parallel. */
-const struct decision TITAN_DECIDES[] = {
-    {overlaps_half_of_tp,
-     "torchtitan's async TP overlaps as `tensor` and `products` do; the plan has one"},
+/* torchtitan/config/job_config.py, enable_async_tensor_parallel; until 0.2.2 models/gpt_oss/infra/parallelize.py leaves
+ * it out (enable_async_tp=False), and on the main branch distributed/compile.py has it for all models. */
+#define ASYNC_TP                                                                                   \
+    {overlaps_half_of_tp,                                                                          \
+     "torchtitan's async TP overlaps as `tensor` and `products` do; the plan has one"}
+const struct decision TITAN_DECIDES[] = {ASYNC_TP, {0}};
+const struct decision TITAN_0_2_DECIDES[] = {
+    ASYNC_TP,
+    {overlaps_tp_beside_sinks,
+     "torchtitan 0.2.2 has no async TP for gpt-oss; the plan overlaps `tensor` and `products`"},
     {0},
 };
 /* The script that is written (src/exchange/scripts/fsdp.py). */

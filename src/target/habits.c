@@ -32,7 +32,7 @@ enum policy target_policy(const struct target *target, enum dtype dtype, int sha
     return policy;
 }
 
-static int highest_shard(const struct plan *plan)
+int highest_shard(const struct plan *plan)
 {
     int shard = 0;
     for (int64_t i = 0; i < plan->instances; i++)

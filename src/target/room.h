@@ -50,8 +50,8 @@ struct decision {
     bool (*differs)(const struct decided_plan *of); /* NULL after the last */
     const char *text;
 };
-extern const struct decision MEGATRON_DECIDES[], TITAN_DECIDES[], FSDP_DECIDES[],
-    GALVATRON_DECIDES[];
+extern const struct decision MEGATRON_DECIDES[], TITAN_DECIDES[], TITAN_0_2_DECIDES[],
+    FSDP_DECIDES[], GALVATRON_DECIDES[];
 
 /* ---- rules (rules.c) --------------------------------------------------------------------------- */
 
@@ -96,6 +96,8 @@ void hold_against(struct arena *keep, const struct target *target, const struct 
                   struct recognised *r);
 /* Gives every operator the order of devices in which the parts of ep are the outermost (galvatron.c). */
 void put_experts_outside(struct plan *plan);
+/* The highest level of state sharding of any operator. */
+int highest_shard(const struct plan *plan);
 /* Of training in these types at this level of state sharding, the policies that a target has, as bits. */
 unsigned target_policies(const struct target *target, enum dtype dtype, int shard);
 /* And the one that it takes where nobody asked. */

@@ -101,7 +101,7 @@ static const struct target TARGETS[] = {
      .programs = MEGATRON_16_PROGRAMS,
      .decides = MEGATRON_DECIDES},
     {"torchtitan", "0.2.2", "torchtitan 0.2.2", TITAN_ABILITIES(1), .lacks = torchtitan_lacks,
-     .one_stage = has_titan_stage, .software = "torchtitan-2025", .decides = TITAN_DECIDES},
+     .one_stage = has_titan_stage, .software = "torchtitan-2025", .decides = TITAN_0_2_DECIDES},
     {"torchtitan", "main", "torchtitan's main branch of August 2026", TITAN_ABILITIES(0),
      .lacks = torchtitan_lacks, .one_stage = has_sinks, .software = "torchtitan-2025",
      .words = {.python = true},
@@ -257,15 +257,6 @@ const struct target *target_with(const struct software *software)
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
-
-static int highest_shard(const struct plan *plan)
-{
-    int shard = 0;
-    for (int64_t i = 0; i < plan->instances; i++)
-        if (plan_choice(plan, i)->shard > shard)
-            shard = plan_choice(plan, i)->shard;
-    return shard;
-}
 
 /* The rules of settings for a plan whose choices are not held against degrees; mends `made`, which may be NULL. */
 static void obey_settings(struct arena *keep, const struct target *target, const struct plan *plan,

@@ -438,7 +438,8 @@ static void decisions_are_the_targets(void **state)
         const char *target, *says; /* NULL: nothing */
         enum dtype dtype;
         unsigned overlap;
-        int64_t cp; /* in place of dp and tp; 0: 4 and 2 */
+        int64_t cp;        /* in place of dp and tp; 0: 4 and 2 */
+        const char *model; /* NULL: llama3-8b */
     } CASES[] = {
         {"megatron", "Megatron-LM overlaps tensor exchanges", DTYPE_BF16, 0},
         {"megatron", NULL, DTYPE_BF16, OVERLAP_TENSOR | OVERLAP_GRADIENTS},
@@ -449,13 +450,17 @@ static void decisions_are_the_targets(void **state)
         {"deepspeed", NULL, DTYPE_BF16, 0},
         {"megatron", "synchronises gradients at once", DTYPE_BF16, 0, 8},
         {"megatron", NULL, DTYPE_BF16, OVERLAP_GRADIENTS, 8},
+        {"torchtitan", "no async TP for gpt-oss", DTYPE_BF16, OVERLAP_EVERY, 0, "gpt-oss-20b"},
+        {"torchtitan", NULL, DTYPE_BF16, OVERLAP_PIPELINE, 0, "gpt-oss-20b"},
+        {"torchtitan@main", NULL, DTYPE_BF16, OVERLAP_EVERY, 0, "gpt-oss-20b"},
     };
-    struct model *model;
     struct cluster *cluster;
-    assert_int_equal(model_open("llama3-8b", "layers: 2", &model), WEFT_OK);
     assert_int_equal(cluster_open("dgx-h100", &cluster), WEFT_OK);
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         int64_t cp = CASES[i].cp;
+        const char *name = CASES[i].model ? CASES[i].model : "llama3-8b";
+        struct model *model;
+        assert_int_equal(model_open(name, "layers: 2", &model), WEFT_OK);
         struct degrees d = {
             .dp = cp ? 1 : 4, .tp = cp ? 1 : 2, .cp = cp ? cp : 1, .pp = 1, .pieces = 1};
         struct texts said = {0};
@@ -469,9 +474,9 @@ static void decisions_are_the_targets(void **state)
         assert_int_equal(said.len > 0, CASES[i].says != NULL);
         assert_true(!CASES[i].says || strstr(said.data[0], CASES[i].says));
         plan_free(plan);
+        model_free(model);
     }
     cluster_free(cluster);
-    model_free(model);
 }
 
 /* By the frameworks' sources: which kinds of cp, and whether stages, they have where a layer is no plain attention. */

@@ -32,6 +32,7 @@ def check_positions(path):
     from transformers import LlamaConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+    torch.set_num_threads(1)  # before ranks are forked, which would wait for its threads
     with open(path, encoding="utf-8") as file:
         script = {"__name__": "script", "__doc__": ""}
         exec(compile(file.read(), path, "exec"), script)

@@ -71,18 +71,6 @@ static void note_roomier(struct grid_walk *walk, const struct grid_point *point)
         note_in(walk, &walk->out->roomier, ROOMIER, point, false);
 }
 
-/* I5: a point that cannot fit is still worth a look as long as it may be faster than the best that
- * fits. */
-static bool is_idle(const struct grid_walk *walk, const struct grid_place *place, int64_t bound_ns)
-{
-    const struct grid *out = walk->out;
-    bool slow =
-        (out->best.len && bound_ns > out->best.data[0].iteration_ns) ||
-        (out->roomier.len == ROOMIER && bound_ns > out->roomier.data[ROOMIER - 1].iteration_ns);
-    double room = (double)walk->space->limit_bytes * (1 + GRID_SLACK);
-    return slow && (double)place->bound_bytes > room;
-}
-
 /* Keeps the best point of each number of stages and pieces (I6). */
 static void note_shape(struct grid_walk *walk, const struct grid_point *point)
 {
@@ -124,15 +112,16 @@ static const struct grid_point *last_of(const struct grid_walk *walk)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* The points by their bounds (I2, I5). */
-static struct heap front_of(const struct grid_space *space)
+/* The points that need more than so many bytes by their bounds, but not more than `most` (I2, I5). */
+static struct heap front_between(const struct grid_space *space, double least, double most)
 {
     int32_t points = (int32_t)space->points.len;
-    double room = (double)(space->limit_bytes + WHAT_IF_MORE_BYTES) * (1 + GRID_SLACK);
     struct heap front = heap_new(space->arena, points);
-    for (int32_t i = 0; i < points; i++)
-        if ((double)space->points.data[i].bound_bytes <= room)
+    for (int32_t i = 0; i < points; i++) {
+        double bytes = (double)space->points.data[i].bound_bytes;
+        if (bytes > least && bytes <= most)
             heap_set(&front, i, space->points.data[i].bound_ns);
+    }
     return front;
 }
 
@@ -180,27 +169,54 @@ static bool is_over(const struct grid_walk *walk)
     return plan_interrupted(request) || (walk->out->best.len && plan_stopped(request));
 }
 
+/* A point with such a bound can no longer be among the K best (I1, I7). */
+static bool is_late(const struct grid_walk *walk, int64_t bound_ns)
+{
+    int64_t known_ns = walk->space->request->known_ns;
+    return (is_full(walk) && bound_ns > last_of(walk)->iteration_ns) ||
+           (known_ns && bound_ns > known_ns);
+}
+
 static weft_status walk_by_time(struct grid_walk *walk)
 {
     const struct grid_space *space = walk->space;
-    struct heap front = front_of(space);
+    struct heap front = front_between(space, -1, (double)space->limit_bytes * (1 + GRID_SLACK));
     weft_status status = WEFT_OK;
     while (front.slot.len && !is_over(walk)) {
         struct heap_entry entry = heap_pop(&front);
         struct grid_point point;
         bool done;
-        if (is_full(walk) && entry.key > last_of(walk)->iteration_ns)
+        if (is_late(walk, entry.key))
             break;
-        if (space->request->known_ns && entry.key > space->request->known_ns) /* I7 */
-            break;
-        if (is_idle(walk, &space->points.data[entry.id], entry.key))
-            continue;
         if (plan_stopped(space->request)) /* the first that fits is the answer */
             walk->looks[entry.id] = GRID_LOOKS;
         TRY(take_turn(walk, &front, entry.id, &point, &done));
         if (done && point.fits)
             note(walk, &point, false);
         else if (done)
+            note_roomier(walk, &point);
+    }
+done:
+    return status;
+}
+
+/* I5: points that cannot fit, as long as they may be faster than the best that does. */
+static weft_status walk_roomier(struct grid_walk *walk)
+{
+    const struct grid_space *space = walk->space;
+    const struct grid_points *found = &walk->out->roomier;
+    double room = (double)space->limit_bytes, more = room + (double)WHAT_IF_MORE_BYTES;
+    struct heap front = front_between(space, room * (1 + GRID_SLACK), more * (1 + GRID_SLACK));
+    weft_status status = WEFT_OK;
+    while (front.slot.len && !is_over(walk)) {
+        struct heap_entry entry = heap_pop(&front);
+        struct grid_point point;
+        bool done;
+        if (entry.key > walk->out->best.data[0].iteration_ns ||
+            (found->len == ROOMIER && entry.key > found->data[ROOMIER - 1].iteration_ns))
+            break;
+        TRY(take_turn(walk, &front, entry.id, &point, &done));
+        if (done)
             note_roomier(walk, &point);
     }
 done:
@@ -310,7 +326,9 @@ weft_status grid_walk_new(const struct plan_request *request, struct cost *cost,
     TRY(open_walk(request, cost, keep, out, walk));
     (*walk)->count = count;
     TRY(walk_by_time(*walk));
-    if (!out->best.len && !request->known_ns)
+    if (out->best.len)
+        TRY(walk_roomier(*walk));
+    else if (!request->known_ns)
         TRY(walk_by_memory(*walk));
 done:
     return status;
@@ -321,6 +339,19 @@ weft_status grid_search(const struct plan_request *request, struct cost *cost, s
 {
     struct grid_walk *walk;
     weft_status status = grid_walk_new(request, cost, count, keep, out, &walk);
+    grid_walk_free(walk);
+    return status;
+}
+
+weft_status grid_search_fitting(const struct plan_request *request, struct cost *cost, size_t count,
+                                struct arena *keep, struct grid *out)
+{
+    struct grid_walk *walk;
+    weft_status status;
+    TRY(open_walk(request, cost, keep, out, &walk));
+    walk->count = count;
+    TRY(walk_by_time(walk));
+done:
     grid_walk_free(walk);
     return status;
 }

@@ -56,7 +56,10 @@ struct grid {
 /* The best `count` points of a request whose pins have a global batch; the result is in `keep`. */
 weft_status grid_search(const struct plan_request *request, struct cost *cost, size_t count,
                         struct arena *keep, struct grid *out);
-/* The same, kept open for I6 until it is freed; freeing NULL does nothing. */
+/* The same without I5 and without misses: there is no point if nothing fits. */
+weft_status grid_search_fitting(const struct plan_request *request, struct cost *cost, size_t count,
+                                struct arena *keep, struct grid *out);
+/* As grid_search, kept open for I6 until it is freed; freeing NULL does nothing. */
 struct grid_walk;
 weft_status grid_walk_new(const struct plan_request *request, struct cost *cost, size_t count,
                           struct arena *keep, struct grid *out, struct grid_walk **walk);

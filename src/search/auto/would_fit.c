@@ -102,8 +102,8 @@ static weft_status find_fitting(const struct plan_request *request, struct cost 
     struct grid grid;
     weft_status status;
     *out = NULL;
-    TRY(grid_search(request, cost, POINTS_TRIED, scratch, &grid));
-    for (size_t i = 0; i < grid.best.len && grid.best.data[i].fits && !*out; i++) {
+    TRY(grid_search_fitting(request, cost, POINTS_TRIED, scratch, &grid));
+    for (size_t i = 0; i < grid.best.len && !*out; i++) {
         const struct trial *trial;
         TRY(try_degrees(request, cost, &grid.best.data[i].degrees, tried, &trial));
         *out = trial && trial->fits ? trial : NULL;

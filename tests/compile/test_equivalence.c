@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "compile/compile.h"
+#include "drop_items.h"
 #include "plan_text.h"
 #include "random_plan.h"
 
@@ -302,12 +303,7 @@ static bool drop_item(struct rng *rng, struct graph *graph, bool (*which)(const 
     for (int32_t t = 0; t < graph->tasks; t++)
         if (graph->task[t].block == number && graph->task[t].items != block->items)
             return false;
-    for (int32_t t = 0; t < graph->tasks; t++)
-        graph->task[t].items -= graph->task[t].block == number;
-    memmove(&block->item[at], &block->item[at + 1],
-            sizeof block->item[0] * (size_t)(--block->items - at));
-    for (int32_t i = at; i < block->items; i++)
-        block->item[i].needs -= block->item[i].needs >= at;
+    drop_items(graph, number, at, 1);
     return true;
 }
 

@@ -54,18 +54,12 @@ test-frameworks: weft
 test-api: weft
 	tools/test-api.sh $(BUILD)/weft $(BUILD)/api
 
-# Kernels and runs on this machine's GPU, by the tests that hold the CPU's: 69 plans of up to 8 ranks over 20 steps, random delays;
-# every kernel's memory accesses under compute-sanitizer, where it is there; a rank killed at 30 moments, by NCCL.
-GPU_TESTS := test_kernels test_precision test_run test_run_network test_run_limits test_run_bf16 test_run_precision \
-             test_run_state test_run_mpi
+# Kernels and runs on this machine's GPU, by the tests that hold the CPU's (tools/test-gpu.sh says what they are).
+GPU_TESTS := test_kernels test_precision test_run test_run_order test_run_network test_run_limits test_run_bf16 \
+             test_run_precision test_run_state test_run_mpi
 test-gpu: $(BUILD)/build.ninja
 	ninja -C $(BUILD) -j $(JOBS) weft $(GPU_TESTS)
-	WEFT_TEST_PERCENT=340 WEFT_TEST_DEVICE=cuda $(CTEST) -j 1 --test-dir $(BUILD) \
-	    -R "^($$(echo $(GPU_TESTS) | tr ' ' '|'))$$"
-	! command -v compute-sanitizer || for test in test_kernels test_precision test_run; do \
-	    WEFT_TEST_PERCENT=2 WEFT_TEST_DEVICE=cuda compute-sanitizer --error-exitcode 9 $(BUILD)/tests/$$test || exit 1; done
-	bench/same_losses.py $(BUILD)/weft --device cuda
-	bench/failures.py $(BUILD)/weft --device cuda --at-once 4
+	tools/test-gpu.sh $(BUILD) $(JOBS)
 
 # Bytes, numbers and files of models, plans and tensors, an event simulation, kernels: what a processor
 # may change, and quick enough to be emulated. Of random cases few, for emulation is slow.

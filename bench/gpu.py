@@ -3,11 +3,13 @@
 
   bench/gpu.py --weft build/weft                 the models that fit into the GPU
   bench/gpu.py --only gpt2 --compile             one of them, with torch.compile beside eager PyTorch
+  bench/gpu.py --kernels                         and where the time of a step goes, by `weft profile measure`
 
 Both train the same architecture with the same batch, in bf16 with fp32 masters and AdamW (PyTorch: autocast, fused
 AdamW, scaled_dot_product_attention), and clip the gradients' norm. The median of the last steps counts. Needs PyTorch.
 """
 import argparse
+import json
 import math
 import pathlib
 import statistics
@@ -120,16 +122,35 @@ def torch_rate(row, steps, compiled):
     return rate
 
 
+def plan_words(row):
+    _, _, _, _, _, _, _, seq, samples, model = row
+    return [*model, "h200:1", "--set", f"seq={seq}", "--set", "loss=fused", "--dtype", "bf16", "--micro-batch", samples,
+            "--global-batch", samples]
+
+
+def kernel_times(weft, row, step_s):
+    """Where a step's time goes: what its kernels take together, each measured by itself, and what is left."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [weft, "profile", "measure", *plan_words(row), "--device", "cuda", "--software", "weft-cuda", "--policy",
+                 "mixed-fp32-gradients", "--db", pathlib.Path(folder, "gpu.sqlite"), "--json"]
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        ms = {}
+        for ask in json.loads(done.stdout)["measured"]:
+            ms[ask["kernel"]] = ms.get(ask["kernel"], 0) + 1e-6 * ask["ns"] * ask["uses"]
+    ms["beside these"] = 1e3 * step_s - sum(ms.values())
+    parts = sorted(ms.items(), key=lambda part: -part[1])
+    return f"  {1e3 * step_s:.1f} ms: " + ", ".join(f"{name} {took:.1f}" for name, took in parts if abs(took) >= 0.05)
+
+
 def weft_rate(weft, row, steps):
-    _, _, _, _, _, _, vocabulary, seq, samples, model = row
+    _, _, _, _, _, _, vocabulary, seq, samples, _ = row
     with tempfile.TemporaryDirectory() as folder:
         data, log = pathlib.Path(folder, "tokens.bin"), pathlib.Path(folder, "log.tsv")
         count = (steps + 8) * samples * (seq + 1)
         data.write_bytes(torch.randint(min(vocabulary, 65536), (count,)).to(torch.uint32).numpy().tobytes())
-        command = [weft, "train", *model, "h200:1", "--set", f"seq={seq}", "--set", "loss=fused", "--device", "cuda",
-                   "--dtype", "bf16",
-                   "--data", data, "--data-format", "uint32", "--micro-batch", samples, "--global-batch", samples,
-                   "--steps", steps + 5, "--rate", "1e-4", "--log", log]
+        command = [weft, "train", *plan_words(row), "--device", "cuda", "--data", data, "--data-format", "uint32", "--steps", steps + 5, "--rate", "1e-4", "--log", log]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(done.stderr)
@@ -144,6 +165,7 @@ def main():
     about.add_argument("--only", default="")
     about.add_argument("--steps", type=int, default=20)
     about.add_argument("--compile", action="store_true")
+    about.add_argument("--kernels", action="store_true", help="where the time goes")
     given = about.parse_args()
     kinds = ["eager", "compiled"] if given.compile else ["eager"]
     print(f"{'model':12}{'weft':>12}" + "".join(f"{kind:>12}{'ratio':>8}" for kind in kinds) + "   tokens/s")
@@ -158,6 +180,8 @@ def main():
             ratios[kind].append(own / other)
             line += f"{other:12.0f}{own / other:8.2f}"
         print(line, flush=True)
+        if given.kernels:
+            print(kernel_times(given.weft, row, row[7] * row[8] / own), flush=True)
     for kind in kinds:
         mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios[kind]))
         print(f"geometric mean against {kind} PyTorch {torch.__version__}: {mean:.2f}")

@@ -58,6 +58,10 @@ static const struct cli_option OPTIONS[] = {
     {"interference", NULL,
      "measure how kernels and all-reduces between ranks slow each other down, too", OPTION_FLAG,
      AT(interference)},
+    {"alone", NULL,
+     "measure kernels without the plan's other ranks, too: how much quicker they are is the "
+     "alone_speedup of a cluster file",
+     OPTION_FLAG, AT(alone)},
     {"ranks", "N", "so many ranks on this machine (default 2)", OPTION_COUNT, AT(ranks), .least = 1,
      .most = INT16_MAX},
     {"most", "SIZE", "the largest transfer (default 64MiB)", OPTION_TAKE, .take = take_most},
@@ -118,6 +122,8 @@ static weft_status check_options(const struct measure_command *options)
         return bad_argument("add --db here.sqlite", "measure into which database?");
     if (options->interference && options->plan.names == 0)
         return bad_argument("name a plan or a model", "interference of which kernels?");
+    if (options->alone && options->plan.names == 0)
+        return bad_argument("name a plan or a model", "which kernels, alone?");
     if ((options->collectives || options->interference) && !options->mpi && options->ranks < 2)
         return bad_argument("add --ranks 2", "transfers need at least 2 ranks");
     if (options->plan.names == 0 && options->plan.flag)
@@ -192,6 +198,7 @@ static int32_t ranks_beside(const struct measure_job *job)
 static void find_company(struct measure_job *job)
 {
     job->measure.beside = ranks_beside(job);
+    job->measure.alone = job->options->alone && job->measure.beside > 0;
     if (job->measure.beside > 0)
         job->measure.source = arena_printf(job->arena, "%s, %d ranks at work", job->measure.source,
                                            job->measure.beside + 1);

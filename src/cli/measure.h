@@ -10,7 +10,7 @@ struct measure_command {
     const char *db, *output, *device; /* device: NULL is the CPU */
     double precision;
     int64_t budget_ns, ranks, most_bytes;
-    bool collectives, interference, mpi, json;
+    bool collectives, interference, alone, mpi, json;
 };
 struct measure_job {
     const struct measure_command *options;

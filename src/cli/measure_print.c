@@ -79,6 +79,17 @@ static void print_overlaps(const struct measure_job *job)
     table_print(table, stdout);
 }
 
+static void print_alone(const struct measure_job *job)
+{
+    double speedup = measured_alone_speedup(&job->measured);
+    if (speedup > 0)
+        printf("alone, the kernels of a step are %.2f times as quick as beside %s: "
+               "alone_speedup: %.2f in a cluster file\n",
+               speedup, counted(job->measure.beside, "other rank").s, speedup);
+    else if (job->options->alone && job->measure.beside == 0)
+        printf("the plan puts no other rank beside them: kernels were measured alone\n");
+}
+
 int measure_text(const struct measure_job *job)
 {
     const struct measured *m = &job->measured;
@@ -90,6 +101,7 @@ int measure_text(const struct measure_job *job)
         printf("%s measured, %lld were there, %lld left out; %lld not to %.1f %%\n",
                counted(m->measured, "kernel").s, (long long)m->known, (long long)m->left_out,
                (long long)m->imprecise, job->measure.precision * 100);
+        print_alone(job);
     }
     if (job->overlaps.len > 0)
         print_overlaps(job);
@@ -103,11 +115,17 @@ int measure_text(const struct measure_job *job)
 
 static json_t *ask_json(const struct measured_ask *one)
 {
-    json_t *json = json_pack(
-        "{s:s, s:s, s:s, s:o, s:f, s:f, s:I, s:b}", "kernel", kernel_name(one->ask->work.kernel),
-        "phase", phase_name(one->ask->work.phase), "dtype", dtype_name(one->ask->work.dtype),
-        "shape", work_shape_json(&one->ask->work), "ns", one->ns, "error", one->error, "samples",
-        (json_int_t)one->samples, "known", one->known);
+    int64_t uses = 0;
+    for (size_t i = 0; i < one->ask->askers.len; i++)
+        uses += one->ask->askers.data[i].uses;
+    json_t *json =
+        json_pack("{s:s, s:s, s:s, s:o, s:f, s:f, s:I, s:I, s:b}", "kernel",
+                  kernel_name(one->ask->work.kernel), "phase", phase_name(one->ask->work.phase),
+                  "dtype", dtype_name(one->ask->work.dtype), "shape",
+                  work_shape_json(&one->ask->work), "ns", one->ns, "error", one->error, "samples",
+                  (json_int_t)one->samples, "uses", (json_int_t)uses, "known", one->known);
+    if (one->alone_ns > 0)
+        json_object_set_new(json, "alone_ns", json_real(one->alone_ns));
     if (one->why)
         json_object_set_new(json, "left_out", json_string(one->why));
     return json;
@@ -138,9 +156,13 @@ int measure_json(const struct measure_job *job)
     }
     for (size_t i = 0; i < job->overlaps.len; i++)
         json_array_append_new(overlaps, overlap_json(&job->overlaps.data[i]));
-    return cli_print_json(json_pack(
+    json_t *answer = json_pack(
         "{s:s?, s:s, s:s, s:f, s:o, s:o, s:o, s:b}", "db", job->options->db, "device",
         job->measure.device, "source", job->measure.source, "precision", job->measure.precision,
         "measured", asks, "transfers", transfers, "interference", overlaps, "stopped",
-        job->measured.stopped || job->transfers.stopped || job->overlaps.stopped));
+        job->measured.stopped || job->transfers.stopped || job->overlaps.stopped);
+    double speedup = measured_alone_speedup(&job->measured);
+    if (speedup > 0)
+        json_object_set_new(answer, "alone_speedup", json_real(speedup));
+    return cli_print_json(answer);
 }

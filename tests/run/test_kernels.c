@@ -123,10 +123,13 @@ static void check_gradients(struct lab *lab, const struct answer *answer, struct
 
 static void for_all(void (*check)(struct lab *lab))
 {
+    size_t number = 0;
     for (size_t i = 0; i < COUNT_OF(CASES); i++)
         for (int round = 0; round < rounds_of(CASES[i].rounds); round++) {
             struct lab lab;
             const char *why;
+            if (!is_own_case(number++))
+                continue;
             lab_open(&lab, CASES[i].make, 1000 * i + (uint64_t)round);
             assert_int_equal(lab.op->kind, CASES[i].kind);
             bool has = lab_backend()->has(lab.op, &why);

@@ -408,6 +408,55 @@ static void test_ranks_beside(void **state)
     }
 }
 
+/* Measured without others, too, although the database has it. */
+static void test_kernels_alone(void **state)
+{
+    static const double US[] = {10};
+    struct kernels kernels = FAKE;
+    (void)state;
+    kernels.run = beside_run;
+    kernels.optimize = beside_optimize;
+    measuring = pthread_self();
+    for (int alone = 0; alone <= 1; alone++) {
+        struct small s = open_asks();
+        struct measured out;
+        struct measure_options o = fake_options(in_folder("with-alone.sqlite"));
+        fake_times(US, 1);
+        o.kernels = &kernels;
+        o.beside = 2;
+        o.alone = alone;
+        assert_int_equal(measure_asks(&s.asks, &o, s.arena, &out), WEFT_OK);
+        assert_int_equal(out.known, 0);
+        for (size_t i = 0; i < out.len; i++)
+            assert_true(alone && out.data[i].samples > 0
+                            ? fabs(out.data[i].alone_ns / out.data[i].ns - 1) < 1e-9
+                            : out.data[i].alone_ns == 0);
+        assert_true(measured_alone_speedup(&out) == (alone ? 1 : 0));
+        close_asks(&s);
+    }
+}
+
+/* (2 30 + 40) / (2 20 + 40) = 1.25; what was not measured alone counts for nothing. */
+static void test_alone_speedup_by_hand(void **state)
+{
+    struct asker asker[] = {{.uses = 2}, {.uses = 1}, {.uses = 7}};
+    struct ask ask[3];
+    struct measured_ask one[3];
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        ask[i] = (struct ask){.askers = {&asker[i], 1, 1}};
+        one[i] = (struct measured_ask){.ask = &ask[i], .samples = 1};
+    }
+    one[0].ns = 30;
+    one[0].alone_ns = 20;
+    one[1].ns = one[1].alone_ns = 40;
+    one[2].ns = 1000;
+    assert_true(fabs(measured_alone_speedup(&(struct measured){one, 3, 3}) - 1.25) < 1e-12);
+    one[0].ns = 1; /* never less than 1 */
+    assert_true(measured_alone_speedup(&(struct measured){one, 3, 3}) == 1);
+    assert_true(measured_alone_speedup(&(struct measured){one + 2, 1, 1}) == 0);
+}
+
 static int64_t rows_in(const char *db)
 {
     struct profile *profile;
@@ -827,6 +876,8 @@ int main(void)
         cmocka_unit_test(test_clocks_are_in_seconds),
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_ranks_beside),
+        cmocka_unit_test(test_kernels_alone),
+        cmocka_unit_test(test_alone_speedup_by_hand),
         cmocka_unit_test(test_median_is_stored),
         cmocka_unit_test(test_samples_until_precise),
         cmocka_unit_test(test_askers_average),

@@ -1,8 +1,8 @@
 /* in_turn.h - a transport as a GPU's library is one, between ranks that are threads: transfers match by their
  * order, not by tags, and a rank has one at a time on its way. If ranks start them in orders that contradict
  * each other, nothing moves any more, or the wrong numbers come. With carry_ahead what is packed and unpacked
- * between transfers is work of their stream, too (transport.h, stream): here it is done at once, and so are
- * transfers that nobody asks for.
+ * between transfers is work of their stream, too (transport.h, stream): here that is the rank's own, and transfers that
+ * nobody asks for are done at once. Memory of a device apart goes through the host's (staged.c).
  */
 #ifndef WEFT_TESTS_IN_TURN_H
 #define WEFT_TESTS_IN_TURN_H
@@ -19,7 +19,9 @@ struct turn {
 };
 struct in_turn {
     struct transport base;
-    struct transport *host;
+    struct transport *host; /* or what stages for it */
+    struct device_stream *stream;
+    bool staged;
     struct turn *first, *last;
     int32_t sent[64][64]; /* by sender and receiver: how many so far */
 };
@@ -129,6 +131,8 @@ static void in_turn_close(struct transport *t)
         s->first = turn->next;
         free(turn);
     }
+    if (s->staged)
+        s->host->kind->close(s->host);
     free(s);
 }
 
@@ -137,12 +141,10 @@ static const struct transport_kind IN_TURN = {
     in_turn_wake, in_turn_abort, in_turn_failed, in_turn_close, in_turn_follow,
 };
 
-/* The CPU's device has no streams (device.h, I3). */
 static struct device_stream *in_turn_stream(struct transport *t, int32_t group)
 {
-    (void)t;
     (void)group;
-    return NULL;
+    return in_turn_of(t)->stream;
 }
 
 static const struct transport_kind AHEAD = {
@@ -151,13 +153,16 @@ static const struct transport_kind AHEAD = {
 };
 
 static weft_status carry_by(const struct transport_kind *kind, struct transport *host,
+                            const struct compute_device *device, struct device_stream *stream,
                             struct transport **out)
 {
     struct in_turn *s = calloc(1, sizeof *s);
     if (!s)
         abort();
     s->base = (struct transport){.kind = kind, .rank = host->rank, .ranks = host->ranks};
-    s->host = host;
+    s->staged = !device->shared;
+    s->host = s->staged ? transport_staged(host, device, stream) : host;
+    s->stream = stream;
     *out = &s->base;
     return WEFT_OK;
 }
@@ -165,17 +170,13 @@ static weft_status carry_by(const struct transport_kind *kind, struct transport 
 static inline weft_status carry_in_turn(struct transport *host, const struct compute_device *device,
                                         struct device_stream *stream, struct transport **out)
 {
-    (void)device;
-    (void)stream;
-    return carry_by(&IN_TURN, host, out);
+    return carry_by(&IN_TURN, host, device, stream, out);
 }
 
 static inline weft_status carry_ahead(struct transport *host, const struct compute_device *device,
                                       struct device_stream *stream, struct transport **out)
 {
-    (void)device;
-    (void)stream;
-    return carry_by(&AHEAD, host, out);
+    return carry_by(&AHEAD, host, device, stream, out);
 }
 
 #endif

@@ -3,6 +3,7 @@
 #define WEFT_ROUNDS_H
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -23,6 +24,19 @@ static inline int cases_of(size_t cases)
 {
     int some = rounds_of((int)cases);
     return some < (int)cases ? some : (int)cases;
+}
+
+/* Whether a case is this process's: with WEFT_TEST_PART=3/16 every sixteenth one, from the third on, so that sixteen processes
+ * share a test (tools/in-parts.sh). */
+static inline bool is_own_case(size_t number)
+{
+    const char *text = getenv("WEFT_TEST_PART");
+    unsigned part = 1, parts = 1;
+    if (text && (sscanf(text, "%u/%u", &part, &parts) != 2 || part < 1 || part > parts)) {
+        fprintf(stderr, "WEFT_TEST_PART is to be such as 3/16, not '%s'\n", text);
+        exit(1);
+    }
+    return number % parts == part - 1;
 }
 
 /* The place, in ascending order of n drawn cases, up to which all must be good if nine tenths are: of fewer cases, as

@@ -46,7 +46,8 @@ struct conditions {
     uint64_t seed;
     const struct slowdown *slowdown;
     transport_carrier *carrier;
-    bool no_dropout; /* with seeds that no other run has */
+    bool no_dropout;               /* with seeds that no other run has */
+    const struct kernels *kernels; /* of several ranks; NULL: lab_backend's */
 };
 
 static inline struct trained *run_plan(const struct plan *plan, const struct conditions *c)
@@ -58,6 +59,8 @@ static inline struct trained *run_plan(const struct plan *plan, const struct con
     lab.options.dropout = c->no_dropout ? 0 : 0.1F;
     lab.options.seed = c->seed;
     lab.options.carrier = c->carrier;
+    if (c->kernels)
+        lab.options.kernels = c->kernels;
     return run_lab(&lab);
 }
 

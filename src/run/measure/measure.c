@@ -87,7 +87,8 @@ static weft_status read_known(struct session *s)
     for (size_t i = 0; i < s->asks->len; i++) {
         struct measured_ask one = {.ask = &s->asks->data[i]};
         const struct profile_row *row = find_row(s, &one.ask->work, rows, count);
-        one.known = row && row->error > 0 && row->error <= s->options->precision;
+        one.known =
+            row && row->error > 0 && row->error <= s->options->precision && !s->options->alone;
         if (one.known) {
             one.ns = row->ns;
             one.error = row->error;
@@ -235,31 +236,37 @@ static bool sample_rig(struct session *s, const struct rig *rig, struct sampling
     }
 }
 
-/* The first run is no sample: pages and branches are new to it. */
-static bool sample_in_company(struct session *s, const struct rig *rig, const struct ask *ask,
-                              const struct asker *asker, struct sampling *samples,
-                              struct spread *out)
+/* In company and, where that is asked, alone. The first run is no sample: pages and branches are new to it. */
+static bool sample_asker(struct session *s, const struct rig *rig, const struct ask *ask,
+                         const struct asker *asker, struct sampling *samples, struct spread *out,
+                         struct spread *alone)
 {
     rig_run(rig);
     struct company *company = company_begin(s->options, ask, asker, s->asks->policy);
     bool done = sample_rig(s, rig, samples, out);
     company_end(company);
+    if (!s->options->alone || !done)
+        return done;
+    int64_t count = samples->count;
+    samples->count = 0;
+    done = sample_rig(s, rig, samples, alone);
+    samples->count = count;
     return done;
 }
 
 /* (1); the answer is false where it was stopped. */
 static bool measure_askers(struct session *s, struct measured_ask *one)
 {
-    double ns = 0, square = 0, uses = 0;
+    double ns = 0, alone_ns = 0, square = 0, uses = 0;
     int64_t count = 0;
     for (size_t i = 0; i < one->ask->askers.len; i++) {
         const struct asker *asker = &one->ask->askers.data[i];
         struct arena *scratch = arena_new();
         struct sampling samples = sampling_new(scratch, s->options->most);
-        struct spread spread = {0};
+        struct spread spread = {0}, alone = {0};
         struct rig rig;
         bool opened = rig_open(&rig, s->options->kernels, one->ask, asker, s->asks->policy);
-        bool done = opened && sample_in_company(s, &rig, one->ask, asker, &samples, &spread);
+        bool done = opened && sample_asker(s, &rig, one->ask, asker, &samples, &spread, &alone);
         rig_close(&rig);
         arena_free(scratch);
         if (!opened)
@@ -268,14 +275,29 @@ static bool measure_askers(struct session *s, struct measured_ask *one)
             return !opened;
         double share = spread.median_ns * (double)asker->uses;
         ns += share;
+        alone_ns += alone.median_ns * (double)asker->uses;
         square += share * spread.error * share * spread.error;
         uses += (double)asker->uses;
         count += samples.count;
     }
     one->ns = ns / uses;
+    one->alone_ns = alone_ns / uses;
     one->error = sqrt(square) / ns;
     one->samples = count;
     return true;
+}
+
+double measured_alone_speedup(const struct measured *measured)
+{
+    double ns = 0, alone_ns = 0;
+    for (size_t i = 0; i < measured->len; i++) {
+        const struct measured_ask *one = &measured->data[i];
+        for (size_t k = 0; k < one->ask->askers.len && one->alone_ns > 0; k++) {
+            ns += one->ns * (double)one->ask->askers.data[k].uses;
+            alone_ns += one->alone_ns * (double)one->ask->askers.data[k].uses;
+        }
+    }
+    return alone_ns > 0 ? fmax(ns / alone_ns, 1) : 0;
 }
 
 static const char *refusal(const struct session *s, const struct ask *ask)

@@ -65,6 +65,7 @@ struct measure_options {
     double most_s;       /* of one asker's samples, by the kernels' clock */
     double budget_s;     /* of everything, by the wall's clock; 0: none */
     int32_t beside;      /* other ranks that run the same kernel meanwhile (company.h) */
+    bool alone;          /* measure what kernels take without those, too, also of what is known */
     int64_t away_bytes;
     int64_t memory_bytes; /* what takes more than this is left out */
     const char *db, *device, *machine, *source;
@@ -79,6 +80,7 @@ struct measure_options measure_defaults(void);
 struct measured_ask {
     const struct ask *ask;
     double ns, error;
+    double alone_ns; /* without other ranks; 0: that was not asked */
     int64_t samples;
     bool known;      /* I2 */
     const char *why; /* it could not be measured; NULL: it was */
@@ -91,6 +93,11 @@ struct measured {
 };
 weft_status measure_asks(const struct asks *asks, const struct measure_options *options,
                          struct arena *keep, struct measured *out);
+/* How much quicker a step's kernels are alone than beside the other ranks (cluster.h, alone_speedup):
+ *
+ *   sum of uses ns / sum of uses alone_ns,  at least 1; 0: none was measured alone                              (2)
+ */
+double measured_alone_speedup(const struct measured *measured);
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 

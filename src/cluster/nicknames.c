@@ -44,6 +44,8 @@ static const struct {
     {"4090", "rtx-4090", true},
     {"a100-80gb", "dgx-a100", true},
     {"a100-40gb", "dgx-a100-40gb", true},
+    {"h200-sxm5", "hgx-h200", true}, /* NVIDIA's own lists have no number there */
+    {"h200-sxm5-141gb", "hgx-h200", true},
     {"h100-pcie", "h100-pcie", false},
     {"h100-nvl", "h100-nvl", false},
     {"gh200", "gh200", false},

@@ -122,13 +122,58 @@ static void print_refused(struct arena *scratch, const struct user_runs *runs)
         printf("\nignored columns: %s\n", runs->ignored);
 }
 
+/* Runs that ran and, as they are described, were predicted not to fit: mostly state that was sharded, or layers that were
+ * recomputed, without the table saying so. */
+static bool does_not_fit(const struct user_run *run)
+{
+    return run->done && !run->fits;
+}
+
+/* More than any model is off: a comma for thousands that was read as a decimal point, or seconds for milliseconds. */
+static bool is_far_off(const struct user_run *run)
+{
+    static const double FAR = 10; /* times */
+    double ratio = run->measured.time_s > 0 ? run->predicted.time_s / run->measured.time_s : 1;
+    return run->done && (ratio > FAR || ratio * FAR < 1);
+}
+
+/* "what: line 2, 5; hint", if there are such lines. */
+static void print_lines(struct arena *scratch, const struct user_runs *runs,
+                        bool (*is)(const struct user_run *), const char *what, const char *hint)
+{
+    const char *lines = NULL;
+    for (size_t i = 0; i < runs->len; i++)
+        if (is(&runs->data[i]))
+            lines = arena_printf(scratch, "%s%s%d", lines ? lines : "", lines ? ", " : "",
+                                 runs->data[i].line);
+    if (lines)
+        printf("%s: line %s\n  %s\n", what, lines, hint);
+}
+
+static size_t count_done(const struct user_runs *runs)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < runs->len; i++)
+        done += runs->data[i].done;
+    return done;
+}
+
 static void print_answer(struct arena *scratch, const struct runs_answer *answer)
 {
     struct run_errors time = runs_errors(&answer->runs, RUN_TIME);
     struct run_errors memory = runs_errors(&answer->runs, RUN_MEMORY);
     struct run_errors reserved = runs_errors(&answer->runs, RUN_RESERVED);
+    if (!count_done(&answer->runs)) {
+        printf("None of %s could be predicted.\n", counted((int64_t)answer->runs.len, "run").s);
+        print_refused(scratch, &answer->runs);
+        return;
+    }
     print_rows(scratch, &answer->runs);
     putchar('\n');
+    print_lines(scratch, &answer->runs, does_not_fit, "predicted not to fit in memory",
+                "the columns zero, recompute and software may say why they did");
+    print_lines(scratch, &answer->runs, is_far_off, "more than ten times off",
+                "are these numbers in the unit of their heading?");
     print_errors("time", &time);
     print_errors("memory", &memory);
     print_errors("reserved memory", &reserved);
@@ -220,5 +265,5 @@ done:
     if (json)
         return cli_print_json(answer_json(&answer));
     print_answer(arena, &answer);
-    return WEFT_OK;
+    return count_done(&answer.runs) ? WEFT_OK : WEFT_NO_ANSWER;
 }

@@ -64,12 +64,20 @@ static const char *read_count(struct arena *keep, const struct heading_column *c
 static const char *read_real(struct arena *keep, const struct heading_column *column,
                              const char *text, struct run_fields *out)
 {
+    static const char *const EXPECTED[] = {
+        [QUANTITY_SECONDS] = "a time above 0, such as 5.1 or 5.1 s",
+        [QUANTITY_RATE] = "a rate above 0, such as 38000 or 38k/s",
+        [QUANTITY_DEVICE_RATE] = "a rate above 0, such as 2900 or 2.9k/s",
+        [QUANTITY_TFLOPS] = "a rate above 0, such as 410 or 410 TFLOP/s",
+        [QUANTITY_BYTES] = "a size above 0, such as 72.5 or 72.5 GiB",
+    };
+    _Static_assert(COUNT_OF(EXPECTED) == QUANTITIES, "a quantity without an example");
     double value, before;
     (void)keep;
-    if (!parse_real(text, &value) || !(value > 0) || value > LARGEST)
-        return "a number above 0";
+    if (!quantity_parse(column->quantity, column->unit, text, &value) || !(value > 0) ||
+        value > LARGEST)
+        return EXPECTED[column->quantity];
     memcpy(&before, (char *)out + column->offset, sizeof before);
-    value *= column->unit;
     if (before > 0) /* seconds and milliseconds */
         return "only one of the columns that mean the same";
     memcpy((char *)out + column->offset, &value, sizeof value);
@@ -119,19 +127,25 @@ static const char *read_dtype(struct arena *keep, const struct heading_column *c
                               const char *text, struct run_fields *out)
 {
     static const struct {
-        const char *words; /* of Composer, Lightning, torchao and Megatron-Bridge */
+        const char *words; /* of Composer, Lightning, torchao, NeMo and Megatron-Bridge */
         enum dtype dtype;
     } RECIPES[] = {
         {"full", DTYPE_FP32},
-        {"amp_fp16 16-mixed", DTYPE_FP16},
-        {"amp_bf16 bf16-mixed bf16_mixed", DTYPE_BF16},
-        {"mxfp8 amp_fp8 fp8_mx fp8-tensorwise fp8-rowwise fp8_cs", DTYPE_FP8},
+        {"amp_fp16 16_mixed", DTYPE_FP16},
+        {"amp_bf16 bf16_mixed", DTYPE_BF16},
+        {"mxfp8 amp_fp8 fp8_mx fp8_tensorwise fp8_rowwise fp8_blockwise fp8_current fp8_delayed "
+         "fp8_hybrid fp8_cs fp8_ds fp8_sc",
+         DTYPE_FP8},
+        {"fp4 fp4_nv nvfp4_mixed", DTYPE_NVFP4},
     };
     (void)keep, (void)column;
     enum dtype *dtype = &out->degrees.dtype;
-    bool known = dtype_from_word(lower_case(text).text, dtype);
+    struct lower_case word = lower_case(text);
+    bool known = dtype_from_word(word.text, dtype);
+    for (char *c = word.text; *c; c++)
+        *c = *c == ' ' || *c == '-' ? '_' : *c;
     for (size_t i = 0; !known && i < COUNT_OF(RECIPES); i++)
-        if ((known = is_one_of(RECIPES[i].words, text)))
+        if ((known = has_word(RECIPES[i].words, word.text)))
             *dtype = RECIPES[i].dtype;
     out->degrees.has_dtype |= known;
     return known ? NULL : DTYPE_NAMES;
@@ -187,6 +201,23 @@ static const char *read_bucket(struct arena *keep, const struct heading_column *
     return out->degrees.has_bucket ? NULL : "a size such as 25MiB, or whole";
 }
 
+/* Whose profile stands for it, whatever its own release: "nemo-25.09" runs Megatron-Core. */
+static char *software_called(struct arena *keep, char *name)
+{
+    static const char *const ALSO[][2] = {
+        {"megatron megatron-lm nemo megatron-bridge primus", "megatron-core"},
+        {"pytorch torch", "pytorch-eager"},
+    };
+    size_t len = strcspn(name, "0123456789");
+    while (len > 0 && (name[len - 1] == '-' || (len > 1 && name[len - 1] == 'v' && name[len])))
+        len--;
+    const char *bare = arena_printf(keep, "%.*s", (int)len, name);
+    for (size_t i = 0; i < COUNT_OF(ALSO); i++)
+        if (has_word(ALSO[i][0], bare))
+            return arena_copy_text(keep, ALSO[i][1]);
+    return name;
+}
+
 /* A profile by its name, or the last whose name begins so: "megatron-core", "torchtitan". */
 static const char *read_software(struct arena *keep, const struct heading_column *column,
                                  const char *text, struct run_fields *out)
@@ -197,10 +228,7 @@ static const char *read_software(struct arena *keep, const struct heading_column
     (void)column;
     for (char *c = name; *c; c++)
         *c = *c == ' ' || *c == '_' ? '-' : (char)tolower((unsigned char)*c);
-    if (is_one_of("megatron megatron-lm nemo megatron-bridge", name))
-        name = arena_copy_text(keep, "megatron-core");
-    if (is_one_of("pytorch torch", name))
-        name = arena_copy_text(keep, "pytorch-eager");
+    name = software_called(keep, name);
     if (software_from_text(name, &out->degrees.software) == WEFT_OK)
         return NULL;
     error_clear();
@@ -209,7 +237,7 @@ static const char *read_software(struct arena *keep, const struct heading_column
             out->degrees.software = all[i].record;
             return NULL;
         }
-    return "a profile, such as megatron-core-0.16 (docs/reference/software.md)";
+    return "a profile, such as megatron-core-0.16";
 }
 
 static field_reader *const READERS[] = {
@@ -224,14 +252,12 @@ _Static_assert(COUNT_OF(READERS) == RUN_FIELD_KINDS, "a kind of field that nobod
 const char *run_field_read(struct arena *keep, const struct heading_column *column,
                            const char *heading, const char *text, struct run_fields *out)
 {
-    char *bare = arena_copy_text(keep, text + strspn(text, " \t"));
-    size_t len = strlen(bare);
-    while (len > 0 && (bare[len - 1] == ' ' || bare[len - 1] == '\t'))
-        bare[--len] = '\0';
+    const char *bare = bare_text(keep, text);
     if (says_nothing(bare))
         return NULL;
     const char *expected = READERS[column->kind](keep, column, bare, out);
-    return expected ? arena_printf(keep, "%s is '%.40s', expected %s", heading, bare, expected)
+    return expected ? arena_printf(keep, "%s is '%.40s', expected %s", bare_text(keep, heading),
+                                   bare, expected)
                     : NULL;
 }
 
@@ -239,7 +265,7 @@ const char *run_field_read(struct arena *keep, const struct heading_column *colu
 
 static const char *options_of(struct arena *keep, const struct run_fields *fields)
 {
-    static const char *const NAMES[] = {"layers", "hidden", "heads", "ffn", "vocab", "seq"};
+    static const char *const NAMES[] = {"layers", "hidden", "heads", "ffn", "vocab", "seq", "lora"};
     _Static_assert(COUNT_OF(NAMES) == RUN_SIZES, "a size without a name");
     const char *options = fields->options;
     for (int i = 0; i < RUN_SIZES; i++)
@@ -249,36 +275,75 @@ static const char *options_of(struct arena *keep, const struct run_fields *field
     return options;
 }
 
-/* The cluster's name with the number of its devices, if the name alone does not say it. */
-static const char *cluster_of(struct arena *keep, const struct run_fields *fields,
-                              const char **reason)
+/* A device or a machine as the table of names has it: small letters, without its vendor, dashes for blanks. */
+static const char *plain_name(struct arena *keep, const char *text)
+{
+    static const char *const VENDORS[] = {"nvidia ", "amd ", "instinct ", "tesla "};
+    for (size_t i = 0; i < COUNT_OF(VENDORS); i++)
+        if (strncasecmp(text, VENDORS[i], strlen(VENDORS[i])) == 0)
+            text += strlen(VENDORS[i]);
+    char *name = arena_copy_text(keep, text);
+    for (char *c = name; *c; c++)
+        *c = *c == ' ' ? '-' : (char)tolower((unsigned char)*c);
+    return name;
+}
+
+/* The devices of a node of this machine, 0: there is none of this name. */
+static int64_t devices_of_node(struct arena *keep, const char *name)
 {
     struct cluster *machine;
-    const char *name = fields->cluster;
-    if (!name && fields->device && fields->devices)
-        return arena_printf(keep, "%s:%lld", fields->device, (long long)fields->devices);
-    if (!name) {
-        *reason = "says neither its cluster nor its device and their number";
-        return NULL;
-    }
-    if (fields->nodes && !strchr(name, ':') && !fields->devices)
-        return arena_printf(keep, "%s:%lld", name, (long long)fields->nodes);
-    if (!fields->devices || strchr(name, ':'))
-        return name;
-    if (cluster_open(name, &machine)) {
-        *reason = arena_copy_text(keep, weft_last_error()->message);
+    if (cluster_open(cluster_meant(keep, name), &machine)) {
         error_clear();
-        return NULL;
+        return 0;
     }
-    int64_t each = machine->node.devices, all = fields->devices;
+    int64_t devices = machine->node.devices;
     cluster_free(machine);
-    if (all < each)
+    return devices;
+}
+
+/* A preset with a size in this unit, "gb200-nvl72:128gpus" is gb200-nvl72:2x64; NULL: it is a file. */
+static const char *sized(struct arena *keep, const char *name, int64_t count, const char *unit)
+{
+    const char *said = arena_printf(keep, "%s:%lld%s", name, (long long)count, unit);
+    const char *meant = cluster_meant(keep, said);
+    return meant == said ? NULL : meant;
+}
+
+/* The devices of a cluster that a file describes. */
+static const char *sized_file(struct arena *keep, const char *name, int64_t all,
+                              const char **reason)
+{
+    int64_t each = devices_of_node(keep, name);
+    if (each == 0 || all < each)
         return arena_printf(keep, "%s:1x%lld", name, (long long)all);
     if (all % each == 0)
         return arena_printf(keep, "%s:%lld", name, (long long)(all / each));
     *reason = arena_printf(keep, "%lld devices are no whole nodes of %lld", (long long)all,
                            (long long)each);
     return NULL;
+}
+
+/* The cluster's name with the number of its devices, if the name alone does not say it. */
+static const char *cluster_of(struct arena *keep, const struct run_fields *fields,
+                              const char **reason)
+{
+    const char *name = fields->cluster, *meant = NULL;
+    if (!name && fields->device && fields->devices) /* "8xMI300X": nodes of that name have eight */
+        return arena_printf(keep, "%lldx%s", (long long)fields->devices,
+                            plain_name(keep, fields->device));
+    if (!name) {
+        *reason = "says neither its cluster nor its device and their number";
+        return NULL;
+    }
+    if (!devices_of_node(keep, name) && devices_of_node(keep, plain_name(keep, name)))
+        name = plain_name(keep, name);
+    if (strchr(name, ':') || !(fields->devices || fields->nodes))
+        return name;
+    if (fields->devices)
+        meant = sized(keep, name, fields->devices, "gpus");
+    else if (!(meant = sized(keep, name, fields->nodes, "nodes")))
+        meant = arena_printf(keep, "%s:%lld", name, (long long)fields->nodes);
+    return meant ? meant : sized_file(keep, name, fields->devices, reason);
 }
 
 struct user_run run_from_fields(struct arena *keep, const struct run_fields *fields)

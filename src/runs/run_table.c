@@ -10,6 +10,7 @@
  *   I2  An empty field, "-", "n/a", "na" and "none" say nothing, except where "none" is a word of the field.
  *   I3  Fields are parted by commas; where the headings have none, by semicolons or tabs, and then a comma between digits
  *       is a decimal point.
+ *   I4  A line that begins with '#' and a blank is a remark. ("#" alone may head a column of numbers.)
  */
 #include "runs/runs_room.h"
 
@@ -19,8 +20,9 @@
 enum { MAX_FILE_BYTES = 16 << 20 };
 
 #define FIELD(kind, member) kind, offsetof(struct run_fields, member)
-#define SPEED(which, unit)  RUN_REAL, offsetof(struct run_fields, speed[which]), unit
-#define BYTES(member, unit) RUN_REAL, offsetof(struct run_fields, member), unit
+#define SPEED(which, unit, quantity)                                                               \
+    RUN_REAL, offsetof(struct run_fields, speed[which]), unit, quantity
+#define BYTES(member, unit) RUN_REAL, offsetof(struct run_fields, member), unit, QUANTITY_BYTES
 
 static const struct heading_column COLUMNS[] = {
     {"name", "name case run label id", FIELD(RUN_TEXT, name)},
@@ -34,6 +36,7 @@ static const struct heading_column COLUMNS[] = {
     {"sequence",
      "seq seq_len sequence sequence_length seq_length seqlen context context_length max_seq_len",
      FIELD(RUN_COUNT, size[RUN_SEQ])},
+    {"rank of LoRA", "lora lora_rank lora_r peft_dim", FIELD(RUN_COUNT, size[RUN_LORA])},
     {"cluster", "cluster machine system platform", FIELD(RUN_TEXT, cluster)},
     {"device", "device gpu accelerator gpu_type gpu_model device_type", FIELD(RUN_TEXT, device)},
     {"devices",
@@ -77,27 +80,28 @@ static const struct heading_column COLUMNS[] = {
     {"seconds",
      "seconds s time time_s iter_time_s iter_time iteration_s iteration_time_s step_s step_time_s "
      "step_time seconds_per_iteration seconds_per_step s_per_iteration s_per_step sec_per_step",
-     SPEED(SPEED_SECONDS, 1)},
+     SPEED(SPEED_SECONDS, 1, QUANTITY_SECONDS)},
     {"milliseconds",
      "milliseconds ms time_ms iter_time_ms iteration_ms iteration_time_ms step_ms step_time_ms "
      "elapsed_time_per_iteration_ms ms_per_step ms_per_iteration",
-     SPEED(SPEED_SECONDS, 1e-3)},
+     SPEED(SPEED_SECONDS, 1e-3, QUANTITY_SECONDS)},
     {"tokens per second", "tokens_per_s tokens_per_second tokens_s tokens_sec throughput_tokens_s",
-     SPEED(SPEED_TOKENS, 1)},
+     SPEED(SPEED_TOKENS, 1, QUANTITY_RATE)},
     {"tokens per second and device",
      "tps tokens_per_s_per_gpu tokens_per_s_per_device tokens_s_gpu tokens_sec_gpu "
      "tokens_per_second_per_gpu tokens_gpu_s tokens_per_gpu_per_second tgs",
-     SPEED(SPEED_DEVICE_TOKENS, 1)},
+     SPEED(SPEED_DEVICE_TOKENS, 1, QUANTITY_DEVICE_RATE)},
     {"samples per second",
      "samples_per_s samples_per_second samples_s samples_sec sequences_per_s images_per_s",
-     SPEED(SPEED_SAMPLES, 1)},
+     SPEED(SPEED_SAMPLES, 1, QUANTITY_RATE)},
     {"samples per second and device",
      "samples_per_s_per_gpu samples_s_gpu samples_per_s_per_device",
-     SPEED(SPEED_DEVICE_SAMPLES, 1)},
+     SPEED(SPEED_DEVICE_SAMPLES, 1, QUANTITY_DEVICE_RATE)},
     {"TFLOP/s per device",
      "tflops tflops_per_gpu tflops_per_device tflop_s_gpu tflop_s_per_gpu tflop_s_per_device "
-     "model_tflops_per_gpu tflops_gpu",
-     SPEED(SPEED_DEVICE_TFLOPS, 1)},
+     "model_tflops_per_gpu tflops_gpu tflops_s_gpu tflops_s_per_gpu tflops_sec_gpu "
+     "throughput_per_gpu_tflop_s_gpu",
+     SPEED(SPEED_DEVICE_TFLOPS, 1, QUANTITY_TFLOPS)},
     {"memory in GiB",
      "memory memory_gib mem_gib mem peak_memory peak_memory_gib peak_mem peak_mem_gib "
      "max_memory_gib "
@@ -110,6 +114,20 @@ static const struct heading_column COLUMNS[] = {
     {"reserved memory in GiB", "reserved reserved_gib mem_reserved_gib max_reserved_gib",
      BYTES(reserved, 0x1p30)},
 };
+
+/* Stands for a comma that is a part of its field, where others part fields, until the field is read. */
+static const char COMMA = '\x1f';
+
+const char *bare_text(struct arena *keep, const char *text)
+{
+    char *bare = arena_copy_text(keep, text + strspn(text, " \t"));
+    size_t len = strlen(bare);
+    while (len > 0 && (bare[len - 1] == ' ' || bare[len - 1] == '\t'))
+        bare[--len] = '\0';
+    for (char *c = bare; *c; c++)
+        *c = *c == COMMA ? ',' : *c;
+    return bare;
+}
 
 /* ---- headings -------------------------------------------------------------------------------- */
 
@@ -153,16 +171,17 @@ static weft_status bind(struct arena *keep, const struct csv *csv, int *at, stru
     for (size_t c = 0; c < COUNT_OF(COLUMNS); c++)
         at[c] = -1;
     for (size_t i = 0; i < csv->columns; i++) {
-        int column = column_of(plain_heading(keep, csv->header[i]));
+        const char *heading = bare_text(keep, csv->header[i]);
+        int column = column_of(plain_heading(keep, heading));
         if (column < 0) {
-            out->ignored = out->ignored ? arena_printf(keep, "%s, %s", out->ignored, csv->header[i])
-                                        : arena_copy_text(keep, csv->header[i]);
+            out->ignored =
+                out->ignored ? arena_printf(keep, "%s, %s", out->ignored, heading) : heading;
             continue;
         }
         if (at[column] >= 0) /* I1 */
-            return bad_input(csv->file, csv->line, "leave one of them out",
-                             "columns '%s' and '%s' both mean %s", csv->header[at[column]],
-                             csv->header[i], COLUMNS[column].meaning);
+            return bad_input(
+                csv->file, csv->line, "leave one of them out", "columns '%s' and '%s' both mean %s",
+                bare_text(keep, csv->header[at[column]]), heading, COLUMNS[column].meaning);
         at[column] = (int)i;
     }
     return WEFT_OK;
@@ -210,6 +229,9 @@ static struct user_run read_row(struct arena *keep, const struct csv *csv, int f
 /* What parts the headings, or ',' (I3). */
 static char separator_of(const char *text, size_t len)
 {
+    size_t blank = strspn(text, " \r\n");
+    text += blank < len ? blank : len;
+    len -= blank < len ? blank : len;
     const char *end = memchr(text, '\n', len);
     size_t line = end ? (size_t)(end - text) : len;
     if (memchr(text, ',', line))
@@ -233,6 +255,20 @@ static void part_by_commas(char *text, size_t len)
             text[i] = ',';
         else if (is_decimal_comma(text, len, i) && !quoted)
             text[i] = '.';
+        else if (text[i] == ',' && !quoted)
+            text[i] = COMMA; /* it parts nothing: "core_attn,mlp" */
+    }
+}
+
+/* I4: the line stays, so that those after it keep their numbers. */
+static void blank_remarks(char *text, size_t len)
+{
+    bool begins = true, remark = false;
+    for (size_t i = 0; i < len; i++) {
+        remark = begins ? text[i] == '#' && i + 1 < len && text[i + 1] == ' ' : remark;
+        begins = text[i] == '\n';
+        if (remark && !begins)
+            text[i] = ' ';
     }
 }
 
@@ -243,6 +279,7 @@ weft_status runs_parse(struct arena *keep, const char *file, char *text, size_t 
     int at[COUNT_OF(COLUMNS)], fields;
     weft_status status;
     *out = (struct user_runs){.file = file};
+    blank_remarks(text, len);
     part_by_commas(text, len);
     TRY(csv_open(&csv, file, text, len));
     TRY(bind(keep, &csv, at, out));

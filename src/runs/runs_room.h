@@ -22,13 +22,33 @@ enum run_field_kind {
     RUN_FIELD_KINDS
 };
 /* Sizes that change a model, each an option of its own. */
-enum run_size { RUN_LAYERS, RUN_HIDDEN, RUN_HEADS, RUN_FFN, RUN_VOCAB, RUN_SEQ, RUN_SIZES };
+enum run_size {
+    RUN_LAYERS,
+    RUN_HIDDEN,
+    RUN_HEADS,
+    RUN_FFN,
+    RUN_VOCAB,
+    RUN_SEQ,
+    RUN_LORA,
+    RUN_SIZES
+};
+
+/* What a real number measures, which says the units that it may have. */
+enum quantity {
+    QUANTITY_SECONDS,
+    QUANTITY_RATE, /* of all devices */
+    QUANTITY_DEVICE_RATE,
+    QUANTITY_TFLOPS,
+    QUANTITY_BYTES,
+    QUANTITIES
+};
 
 struct heading_column {
     const char *meaning, *spellings; /* spellings with blanks between them */
     enum run_field_kind kind;
     size_t offset; /* in struct run_fields */
-    double unit;   /* of a real number */
+    double unit;   /* of a real number that says none */
+    enum quantity quantity;
 };
 struct run_fields {
     const char *name, *model, *options, *cluster, *device;
@@ -37,6 +57,10 @@ struct run_fields {
     double speed[RUN_SPEEDS], memory, reserved;
 };
 
+/* A number with its unit, or with `unit` where it says none, in seconds, per second, TFLOP/s or bytes (run_units.c). */
+bool quantity_parse(enum quantity quantity, double unit, const char *text, double *out);
+/* A field or a heading as it was written, without blanks around it. */
+const char *bare_text(struct arena *keep, const char *text);
 /* Whether one of several words is this one. */
 bool has_word(const char *words, const char *word);
 /* Reads one field; returns what is wrong with it, or NULL. */

@@ -7,6 +7,8 @@
  *   P5  A time between two measurements names both.
  *   P6  A pool computes for the mean of its stages' shares; a row of a comparison is slower by its samples per second.
  *   P7  What is proposed against too little memory helps: sharding where a tenth of the weights or more has replicas.
+ *   P8  A table of runs of which none can be predicted has reasons and no empty table, and exit code 1; what was predicted
+ *       not to fit, and what is far off, is said by its lines.
  */
 #include <math.h>
 
@@ -312,6 +314,39 @@ static void test_sharding_is_proposed_for_some_replicas(void **state)
     free(text);
 }
 
+/* ---- P8 -------------------------------------------------------------------------------------- */
+
+static char *validated(const char *rows, int *code)
+{
+    char command[1024];
+    snprintf(command, sizeof command,
+             "f=$(mktemp); printf 'model,cluster,tp, step time \\n%s' > $f.csv; '" WEFT_PROGRAM
+             "' validate $f.csv; code=$?; rm $f $f.csv; exit $code",
+             rows);
+    return output_of(command, code);
+}
+
+/* GPT-3 175B has no room on eight devices without sharding; no such step takes a minute or more there. */
+static void test_tables_of_runs_say_what_is_wrong(void **state)
+{
+    (void)state;
+    int code;
+    char *text = validated("gpt3-350m,dgx-a100:1,8,soon\\ngpt3-350m,dgx-a100:1,x,1\\n", &code);
+    assert_int_equal(code, WEFT_NO_ANSWER);
+    assert_string_equal(text,
+                        "None of 2 runs could be predicted.\n\n"
+                        "line  refused because\n"
+                        "────────────────────────────────────────────────────────────────────────\n"
+                        "   2  step time is 'soon', expected a time above 0, such as 5.1 or 5.1 s\n"
+                        "   3  tp is 'x', expected a whole number of at least 1\n");
+    free(text);
+    text = validated("gpt3-175b,dgx-a100:1,8,10\\ngpt3-350m,dgx-a100:1,1,600 s\\n", &code);
+    assert_int_equal(code, WEFT_OK);
+    assert_non_null(strstr(text, "predicted not to fit in memory: line 2\n"));
+    assert_non_null(strstr(text, "more than ten times off: line 3\n"));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_pools_compute_as_their_stages),
         cmocka_unit_test(test_slower_is_against_the_best),
         cmocka_unit_test(test_sharding_is_proposed_for_some_replicas),
+        cmocka_unit_test(test_tables_of_runs_say_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static void headings_are_forgiving(void **state)
     assert_int_equal(runs.len, 2);
     assert_null(run->reason);
     assert_null(runs.data[1].reason);
-    assert_string_equal(run->cluster, "A100:16");
+    assert_string_equal(run->cluster, "16xa100");
     assert_string_equal(run->options, "seq: 2048");
     assert_string_equal(runs.ignored, "colour");
     assert_int_equal(run->degrees.tp, 8);
@@ -60,11 +60,105 @@ static void separators_are_forgiving(void **state)
     for (size_t i = 0; i < COUNT_OF(TEXTS); i++) {
         struct user_runs runs = parsed(TEXTS[i]);
         assert_int_equal(runs.len, 1);
-        assert_string_equal(runs.data[0].cluster, "A100:16");
+        assert_string_equal(runs.data[0].cluster, "16xa100");
         assert_string_equal(runs.data[0].options, "seq: 1,5; tied: 1,2");
         assert_true(runs.data[0].speed[SPEED_SECONDS] == 1.5);
         assert_true(runs.data[0].measured.memory_bytes == 40e9);
     }
+}
+
+/* A number may say its unit, which then counts in place of the heading's; commas may part thousands. */
+static void numbers_have_units(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *heading, *field;
+        double value; /* of the speed, or of the memory in bytes; 0: it is refused */
+    } CASES[] = {
+        {"s", "5.1 s", 5.1},
+        {"s", "5400ms", 5.4},
+        {"ms", "5.4 s", 5.4},
+        {"ms", "5400", 5.4},
+        {"s", "1.5 min", 90},
+        {"s", "5.1 s / step", 5.1},
+        {"s", "1e1", 10},
+        {"tokens/s", "38k", 38000},
+        {"tokens/s", "1.2 Mtok/s", 1.2e6},
+        {"tokens/s", "\"1,234,567.5\"", 1234567.5},
+        {"tokens/s", "19000 tok/s/GPU", 0}, /* the heading says all devices */
+        {"tokens/s/gpu", "2,9", 0},         /* two fields */
+        {"tokens/s/gpu", "\"2,9\"", 0},
+        {"tokens/s/gpu", "\"2,900\"", 2900},
+        {"tokens/s/gpu", "\"12,34,567\"", 0},
+        {"tokens/s/gpu", "\",900\"", 0},
+        {"tokens/s/gpu", "2900 tok/s/GPU", 2900},
+        {"TFLOPs/s/GPU", "0.41 PFLOP/s", 410},
+        {"tflops", "410 s", 0},
+        {"peak memory", "148 GB", 148e9},
+        {"peak memory", "148", 148 * 0x1p30},
+        {"memory (GB)", "148 GiB", 148 * 0x1p30},
+        {"memory (GB)", "GiB", 0},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        double most = 0;
+        struct user_runs runs = parsed(arena_printf(
+            arena, "model,cluster,%s\ngpt3-13b,dgx-a100,%s\n", CASES[i].heading, CASES[i].field));
+        for (int j = 0; j < RUN_SPEEDS; j++)
+            most = fmax(most, runs.data[0].speed[j]);
+        most = fmax(most, runs.data[0].measured.memory_bytes);
+        assert_int_equal(runs.data[0].reason == NULL, CASES[i].value > 0);
+        if (CASES[i].value > 0)
+            assert_true(fabs(most / CASES[i].value - 1) < 1e-12);
+    }
+}
+
+/* Vendors, blanks and capitals; devices that are no whole racks; hosts of a rack, which have four. */
+static void machines_have_many_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *cluster;
+    } CASES[] = {
+        {"gpu,gpus,s\nm,AMD Instinct MI355X,8,1\n", "8xmi355x"},
+        {"gpu,gpus,s\nm,NVIDIA H200-SXM5-141GB,16,1\n", "16xh200-sxm5-141gb"},
+        {"cluster,gpus,s\nm,GB200 NVL72,128,1\n", "gb200-nvl72:2x64"},
+        {"cluster,nodes,s\nm,GB200-NVL72,16,1\n", "gb200-nvl72:1x64"},
+        {"cluster,gpus,s\nm,B200,256,1\n", "hgx-b200:32"},
+        {"cluster,nodes,s\nm,H100,2,1\n", "dgx-h100:2"},
+        {"cluster,s\nm,dgx-h100:2,1\n", "dgx-h100:2"},
+        {"cluster,gpus,s\nm,nowhere,8,1\n", "nowhere:1x8"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct user_runs runs = parsed(arena_printf(arena, "model,%s", CASES[i].text));
+        assert_string_equal(runs.data[0].cluster, CASES[i].cluster);
+    }
+}
+
+/* The words of NeMo, Megatron-Bridge and Primus; the rank of LoRA; a remark before the headings; a list in a table that
+ * tabs part; blanks around headings, which no message has. */
+static void words_of_today(void **state)
+{
+    (void)state;
+    struct user_runs runs =
+        parsed("# our runs\nmodel\tcluster\tlora\tprecision\trecompute\tframework\t"
+               " colour \t step time \n"
+               "llama2-70b\tB200\t16\tFP8 CS\tcore_attn,mlp\tMegatron-Bridge 25.09\t\t1\n"
+               "llama2-70b\tB200\t\tfp4\tfull\tPrimus v0.3\t\t1\n"
+               "llama2-70b\tB200\t\tint3\t\t\t\tsoon\n"
+               "llama2-70b\tB200\t\t\t\t\t\tsoon\n");
+    struct software core;
+    assert_int_equal(software_from_text("megatron-core-0.19", &core), WEFT_OK);
+    assert_null(runs.data[0].reason);
+    assert_int_equal(runs.data[0].line, 3);
+    assert_string_equal(runs.data[0].options, "lora: 16");
+    assert_int_equal(runs.data[0].degrees.dtype, DTYPE_FP8);
+    assert_true(software_same(&runs.data[0].degrees.software, &core));
+    assert_null(runs.data[1].reason);
+    assert_int_equal(runs.data[1].degrees.dtype, DTYPE_NVFP4);
+    assert_true(software_same(&runs.data[1].degrees.software, &core));
+    assert_string_equal(runs.ignored, "colour");
+    assert_string_equal(runs.data[3].reason,
+                        "step time is 'soon', expected a time above 0, such as 5.1 or 5.1 s");
 }
 
 /* 32 samples of 2,048 tokens in 2 s: 32,768 tokens/s, of which each of 16 devices has 2,048; 16 and 1 samples/s. */
@@ -122,7 +216,8 @@ static void rows_are_refused(void **state)
         {"gpt3-13b,dgx-a100:2,0,32,bf16,2", "tp is '0', expected a whole number of at least 1"},
         {"gpt3-13b,dgx-a100:2,8,32,int3,2",
          "dtype is 'int3', expected fp32, tf32, fp16, bf16, fp8 or nvfp4"},
-        {"gpt3-13b,dgx-a100:2,8,32,bf16,-1", "s is '-1', expected a number above 0"},
+        {"gpt3-13b,dgx-a100:2,8,32,bf16,-1",
+         "s is '-1', expected a time above 0, such as 5.1 or 5.1 s"},
         {"gpt3-13b,dgx-a100:2,8,32,bf16,nan",
          "says neither how fast it was nor what memory it took"},
         {"gpt3-13b,dgx-a100:2,8,32", "has 4 fields, expected the 6 of the header"},
@@ -347,6 +442,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(headings_are_forgiving),
         cmocka_unit_test(separators_are_forgiving),
+        cmocka_unit_test(numbers_have_units),
+        cmocka_unit_test(machines_have_many_names),
+        cmocka_unit_test(words_of_today),
         cmocka_unit_test(speeds_become_seconds),
         cmocka_unit_test(files_are_refused),
         cmocka_unit_test(rows_are_refused),

@@ -148,33 +148,37 @@ static void test_sizes_are_scored_by_the_usual_course(void **state)
 {
     (void)state;
     static const char *const OBJECTIVES[] = {"days", "energy"};
+    static const struct degrees degrees = {.global_batch = 256};
+    int64_t spares = 0;
     for (size_t k = 0; k < COUNT_OF(OBJECTIVES); k++) {
         char arguments[256];
         snprintf(
             arguments, sizeof arguments,
-            "plan gpt3-1.3b dgx-a100 --global-batch 32 --max-devices 16 --objective %s --tokens "
+            "plan gpt3-1.3b dgx-a100 --global-batch 256 --max-devices 256 --objective %s --tokens "
             "1e11 --quick --tp 1 --pp 1 --zero 1 --recompute none --micro-batch 1 --json",
             OBJECTIVES[k]);
         json_t *json = json_of(arguments), *sizes = json_object_get(json, "sizes");
-        assert_int_equal(json_array_size(sizes), 2);
+        assert_int_equal(json_array_size(sizes), 6);
         for (size_t i = 0; i < json_array_size(sizes); i++) {
             const json_t *size = json_array_get(sizes, i);
             char name[32];
             struct course course;
             snprintf(name, sizeof name, "dgx-a100:%d", (int)number(size, "nodes"));
-            struct made run = make("gpt3-1.3b", NULL, name, &SHARED);
+            struct made run = make("gpt3-1.3b", NULL, name, &degrees);
             assert_int_equal(
-                usual_course(run.plan, 1e11 / 2048 / 32, number(size, "iteration_s"), &course),
+                usual_course(run.plan, 1e11 / 2048 / 256, number(size, "iteration_s"), &course),
                 WEFT_OK);
             double all_s = expect(&course, best_checkpoints(&course)).all_s;
             struct tariff tariff = usual_tariff(&run.cluster->node.device);
             double devices = (double)(run.cluster->nodes + course.spares) * 8;
             assert_close(name, number(size, "score"),
                          k == 0 ? all_s / DAY : bill_of(&tariff, devices, all_s).kwh);
+            spares += course.spares;
             unmake(&run);
         }
         json_decref(json);
     }
+    assert_true(spares > 0); /* of 32 nodes */
 }
 
 /* ---- P4 -------------------------------------------------------------------------------------- */

@@ -163,11 +163,31 @@ static void plans_move_what_edges_say(void **state)
     cluster_free(cluster);
 }
 
+/* How long the simulator says that all groups of 16 devices take for an all-reduce at the same time. */
+static double simulated_ns(const struct cluster *cluster, const struct step_groups *groups,
+                           int64_t bytes)
+{
+    struct arena *scratch = arena_new();
+    struct pattern pattern = {.collective = COLLECTIVE_ALL_REDUCE,
+                              .devices = 16,
+                              .digits = 1,
+                              .stride = {groups->stride[0]},
+                              .degree = {groups->degree[0]}};
+    struct exchange exchange = {
+        .kind = EXCHANGE_COLLECTIVE, .bytes = bytes, .collective = COLLECTIVE_ALL_REDUCE};
+    struct flows flows;
+    assert_int_equal(flows_find(cluster, &pattern, 1, &exchange, 1, true, scratch, &flows),
+                     WEFT_OK);
+    double ns = (double)flows.together_ns[0];
+    arena_free(scratch);
+    return ns;
+}
+
 /* P3: eight pairs of devices, one of each node, share the four links between the nodes. */
 static void steps_beside_others_have_latency(void **state)
 {
     (void)state;
-    static const int64_t BYTES = INT64_C(1) << 28;
+    static const int64_t BYTES = INT64_C(1) << 28, MOST_BYTES = INT64_C(1) << 36;
     struct cluster *cluster = open_named("dgx-v100:2");
     struct arena *keep = arena_new();
     struct step_times *times = step_times_new(keep, cluster, 16);
@@ -175,8 +195,10 @@ static void steps_beside_others_have_latency(void **state)
     double once = step_time(times, COLLECTIVE_ALL_REDUCE, &across, BYTES);
     double twice = step_time(times, COLLECTIVE_ALL_REDUCE, &across, 2 * BYTES);
     double latency = step_time(times, COLLECTIVE_ALL_REDUCE, &across, 1);
+    double most = step_time(times, COLLECTIVE_ALL_REDUCE, &across, MOST_BYTES);
     assert_int_equal(step_times_status(times), WEFT_OK);
     assert_true(latency > 0 && fabs(2 * once - twice - latency) < 0.01 * latency);
+    assert_true(fabs(most - simulated_ns(cluster, &across, MOST_BYTES)) < 0.1 * latency);
     arena_free(keep);
     cluster_free(cluster);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decoded.h"
 #include "run/data/vocabulary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -39,16 +40,14 @@ static char *with_bytes(const char *vocab, size_t *len)
     return text;
 }
 
-static void encode_and_decode(const struct vocabulary *vocabulary, const char *text, size_t len,
-                              struct arena *arena)
+static void encode_and_decode(const struct vocabulary *vocabulary, const char *vocab,
+                              const char *text, size_t len, struct arena *arena)
 {
     struct tokens tokens = {0};
-    char *back;
     size_t back_len;
     vocabulary_encode(vocabulary, text, len, arena, &tokens);
-    if (vocabulary_decode(vocabulary, tokens.data, tokens.len, arena, &back, &back_len) !=
-            WEFT_OK ||
-        back_len != len || memcmp(back, text, len) != 0)
+    const char *back = decoded(arena, vocab, vocabulary, &tokens, &back_len);
+    if (!back || back_len != len || memcmp(back, text, len) != 0)
         abort();
 }
 
@@ -61,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t len;
     char *text = with_bytes(vocab, &len);
     if (vocabulary_parse("v", text, len, "m", merges, &vocabulary) == WEFT_OK) {
-        encode_and_decode(vocabulary, rest, (size_t)(all + size - rest), arena);
+        encode_and_decode(vocabulary, text, rest, (size_t)(all + size - rest), arena);
         vocabulary_close(vocabulary);
     }
     if (vocabulary_parse("v", vocab, strlen(vocab), "m", merges, &vocabulary) == WEFT_OK)

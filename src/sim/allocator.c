@@ -1,8 +1,6 @@
 /* allocator.c - requests and returns: (1) to (3) of allocator.h, with best fit inside a pool. */
 #include "sim/pool.h"
 
-#include <stdlib.h>
-
 static const int64_t SMALL_MOST_BYTES = 1 * MIB; /* kSmallSize */
 
 struct allocator *allocator_new(struct arena *keep, const struct allocator_options *options)
@@ -168,37 +166,4 @@ void allocator_set_limit(struct allocator *allocator, int64_t limit_bytes)
 const struct allocator_use *allocator_use(const struct allocator *allocator)
 {
     return &allocator->use;
-}
-
-/* ---- the snapshot ---------------------------------------------------------------------------- */
-
-static int by_address(const void *a, const void *b)
-{
-    const struct allocator_block *x = a, *y = b;
-    if (x->small != y->small)
-        return x->small ? -1 : 1;
-    return (x->address > y->address) - (x->address < y->address);
-}
-
-static bool has_memory(const struct memory_block *block)
-{
-    return block->state == BLOCK_FREE || block->state == BLOCK_LIVE;
-}
-
-int32_t allocator_snapshot(struct arena *keep, const struct allocator *allocator,
-                           struct allocator_block **out)
-{
-    const struct memory_block *blocks = allocator->blocks.data;
-    int32_t count = 0;
-    *out = ARENA_ARRAY(keep, struct allocator_block, allocator->blocks.len);
-    for (size_t id = 1; id < allocator->blocks.len; id++)
-        if (has_memory(&blocks[id]))
-            (*out)[count++] =
-                (struct allocator_block){.address = blocks[id].address,
-                                         .bytes = blocks[id].bytes,
-                                         .small = blocks[id].pool == POOL_SMALL,
-                                         .live = blocks[id].state == BLOCK_LIVE,
-                                         .begins = !has_memory(&blocks[blocks[id].before])};
-    qsort(*out, (size_t)count, sizeof **out, by_address);
-    return count;
 }

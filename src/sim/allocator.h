@@ -76,14 +76,4 @@ struct allocator_use {
 };
 const struct allocator_use *allocator_use(const struct allocator *allocator);
 
-/* A block as torch.cuda.memory_snapshot() shows it. */
-struct allocator_block {
-    int64_t address, bytes; /* addresses go down from 0; in an expandable pool they go up */
-    bool small, live;
-    bool begins; /* whether it begins a segment; in an expandable one, a stretch of pages */
-};
-/* Every block, those of the small pool first, by address. Returns how many. */
-int32_t allocator_snapshot(struct arena *keep, const struct allocator *allocator,
-                           struct allocator_block **out);
-
 #endif

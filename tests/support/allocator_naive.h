@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "sim/allocator.h"
+#include "allocator_snapshot.h"
 
 enum { NAIVE_MOST = 2048 };
 #define NAIVE_MIB  INT64_C(1048576)

@@ -1,4 +1,4 @@
-/* vocabulary.c - the two files, and decoding (vocabulary.h). encode.c encodes. */
+/* vocabulary.c - the two files (vocabulary.h). encode.c encodes. */
 #include "run/data/vocabulary.h"
 
 #include <string.h>
@@ -7,8 +7,7 @@
 
 enum {
     MAX_TOKENS = 1 << 24, /* no published vocabulary comes near */
-    FIRST_SHIFTED = 0x100,
-    SHIFTED = 68 /* bytes that do not print as themselves */
+    FIRST_SHIFTED = 0x100 /* of the characters for bytes that do not print as themselves */
 };
 
 /* ---- bytes as characters --------------------------------------------------------------------- */
@@ -18,45 +17,11 @@ static bool prints_as_itself(int byte)
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-/* byte_of[c] for the characters 0 .. 0x143 that stand for bytes; -1 for the others. */
-static void fill_characters(int *character_of, int *byte_of)
+static void put_utf8(int character, char *out)
 {
-    int shifted = FIRST_SHIFTED;
-    for (int c = 0; c < FIRST_SHIFTED + SHIFTED; c++)
-        byte_of[c] = -1;
-    for (int byte = 0; byte < 256; byte++) {
-        character_of[byte] = prints_as_itself(byte) ? byte : shifted++;
-        byte_of[character_of[byte]] = byte;
-    }
-}
-
-static size_t put_utf8(int character, char *out)
-{
-    if (character < 0x80) {
-        out[0] = (char)character;
-        return 1;
-    }
-    out[0] = (char)(0xc0 | character >> 6);
-    out[1] = (char)(0x80 | (character & 0x3f));
-    return 2;
-}
-
-/* The bytes a token stands for: character by character; one that stands for no byte (of a special
- * token) for its own UTF-8. */
-static struct token token_bytes(struct arena *keep, const int *byte_of, const char *text)
-{
-    size_t len = strlen(text), used = 0;
-    char *bytes = arena_alloc(keep, len + 1, 1);
-    for (size_t i = 0; i < len; i++) {
-        int first = (uint8_t)text[i];
-        bool pair = first >= 0xc2 && first < 0xe0 && i + 1 < len;
-        int character = pair ? (first & 0x1f) << 6 | ((uint8_t)text[i + 1] & 0x3f) : first;
-        bool stands = (pair || first < 0x80) && character < FIRST_SHIFTED + SHIFTED &&
-                      byte_of[character] >= 0;
-        bytes[used++] = (char)(stands ? byte_of[character] : first);
-        i += stands && pair;
-    }
-    return (struct token){bytes, used, true};
+    out[0] = (char)(character < 0x80 ? character : 0xc0 | character >> 6);
+    if (character >= 0x80)
+        out[1] = (char)(0x80 | (character & 0x3f));
 }
 
 /* ---- vocab.json ------------------------------------------------------------------------------ */
@@ -78,33 +43,32 @@ static weft_status size_vocabulary(struct vocabulary *vocabulary, const struct d
         if (number >= vocabulary->size)
             vocabulary->size = number + 1;
     }
-    vocabulary->token = ARENA_ARRAY(vocabulary->arena, struct token, vocabulary->size + 1);
+    vocabulary->taken = ARENA_ARRAY(vocabulary->arena, bool, vocabulary->size + 1);
 done:
     return status;
 }
 
-static weft_status add_token(struct vocabulary *vocabulary, const int *byte_of,
-                             const struct doc *node)
+static weft_status add_token(struct vocabulary *vocabulary, const struct doc *node)
 {
     int64_t number;
     weft_status status = read_number(node, &number);
     if (status != WEFT_OK)
         return status;
-    if (vocabulary->token[number].exists)
+    if (vocabulary->taken[number])
         return doc_error(node, NULL, "%lld is the number of two tokens", (long long)number);
-    vocabulary->token[number] = token_bytes(vocabulary->arena, byte_of, node->key);
+    vocabulary->taken[number] = true;
     map_put(vocabulary->number_of, node->key, number);
     return WEFT_OK;
 }
 
 /* I1 */
-static weft_status find_bytes(struct vocabulary *vocabulary, const char *path,
-                              const int *character_of)
+static weft_status find_bytes(struct vocabulary *vocabulary, const char *path)
 {
+    int shifted = FIRST_SHIFTED;
     for (int byte = 0; byte < 256; byte++) {
         char text[3] = {0};
         int64_t number;
-        put_utf8(character_of[byte], text);
+        put_utf8(prints_as_itself(byte) ? byte : shifted++, text);
         if (!map_get(vocabulary->number_of, text, &number))
             return bad_input(path, 0, "give the vocab.json of a byte-level vocabulary as GPT-2's",
                              "has no token '%s' for the byte 0x%02x", text, (unsigned)byte);
@@ -118,9 +82,7 @@ static weft_status read_vocab(struct vocabulary *vocabulary, const char *path, c
 {
     weft_status status;
     struct arena *scratch = arena_new();
-    int character_of[256], byte_of[FIRST_SHIFTED + SHIFTED];
     struct doc *root;
-    fill_characters(character_of, byte_of);
     TRY(doc_parse(scratch, path, text, len, DOC_JSON, &root));
     if (root->kind != DOC_MAP) {
         status = doc_error(root, NULL, "is %s, expected a mapping from tokens to numbers",
@@ -129,8 +91,8 @@ static weft_status read_vocab(struct vocabulary *vocabulary, const char *path, c
     }
     TRY(size_vocabulary(vocabulary, root));
     for (const struct doc *node = root->first; node; node = node->next)
-        TRY(add_token(vocabulary, byte_of, node));
-    TRY(find_bytes(vocabulary, path, character_of));
+        TRY(add_token(vocabulary, node));
+    TRY(find_bytes(vocabulary, path));
 done:
     arena_free(scratch);
     return status;
@@ -190,7 +152,7 @@ done:
     return status;
 }
 
-/* ---- opening, decoding ----------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 weft_status vocabulary_parse(const char *vocab_path, const char *vocab, size_t vocab_len,
                              const char *merges_path, const char *merges, struct vocabulary **out)
@@ -236,31 +198,4 @@ void vocabulary_close(struct vocabulary *vocabulary)
 int64_t vocabulary_size(const struct vocabulary *vocabulary)
 {
     return vocabulary->size;
-}
-
-int64_t vocabulary_find(const struct vocabulary *vocabulary, const char *token)
-{
-    int64_t number;
-    return map_get(vocabulary->number_of, token, &number) ? number : -1;
-}
-
-weft_status vocabulary_decode(const struct vocabulary *vocabulary, const int32_t *tokens,
-                              size_t count, struct arena *keep, char **out, size_t *out_len)
-{
-    size_t len = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (tokens[i] < 0 || tokens[i] >= vocabulary->size || !vocabulary->token[tokens[i]].exists)
-            return bad_argument("use the vocabulary that the tokens were made with",
-                                "%d is no token of the vocabulary", (int)tokens[i]);
-        len += vocabulary->token[tokens[i]].len;
-    }
-    char *text = arena_alloc(keep, len + 1, 1);
-    *out = text;
-    *out_len = len;
-    for (size_t i = 0; i < count; i++) {
-        const struct token *token = &vocabulary->token[tokens[i]];
-        memcpy(text, token->bytes, token->len);
-        text += token->len;
-    }
-    return WEFT_OK;
 }

@@ -30,8 +30,6 @@ weft_status vocabulary_parse(const char *vocab_path, const char *vocab, size_t v
 void vocabulary_close(struct vocabulary *vocabulary);
 
 int64_t vocabulary_size(const struct vocabulary *vocabulary); /* the largest number, and 1 */
-/* The number of a token as vocab.json writes it ("<|endoftext|>"); -1: none. */
-int64_t vocabulary_find(const struct vocabulary *vocabulary, const char *token);
 
 struct tokens {
     int32_t *data;
@@ -40,8 +38,6 @@ struct tokens {
 /* Appends. */
 void vocabulary_encode(const struct vocabulary *vocabulary, const char *text, size_t len,
                        struct arena *keep, struct tokens *out);
-weft_status vocabulary_decode(const struct vocabulary *vocabulary, const int32_t *tokens,
-                              size_t count, struct arena *keep, char **out, size_t *out_len);
 
 /* The bytes of the first piece of (1), len > 0. */
 size_t piece_length(const uint8_t *text, size_t len);

@@ -4,11 +4,6 @@
 
 #include "base/base.h"
 
-struct token {
-    const char *bytes;
-    size_t len;
-    bool exists;
-};
 struct merge {
     int32_t rank; /* its line among the merges */
     int32_t token;
@@ -17,7 +12,7 @@ struct merge {
 struct vocabulary {
     struct arena *arena;
     int64_t size;
-    struct token *token; /* by number; not every number need be one */
+    bool *taken; /* by number: whether it is a token's; not every number need be */
     struct map *number_of;
     int32_t byte_token[256];
     struct hash_map merges; /* by pairs of tokens: rank << 32 | token (encode.c) */

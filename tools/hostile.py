@@ -10,7 +10,8 @@ bytes or tokens, and asks a command about it; what is refused as no YAML, JSON, 
 count, for it did not get past the first check. The same seed gives the same inputs.
 
 An input is a find when the program
-  - ends by a signal, or with an exit code that is none of its own (0 done, 1 no answer, 2 bad input, 3 failure),
+  - ends by a signal, or with an exit code that no input may lead to (0 done, 1 no answer, 2 bad input may; 3 says that
+    the machine or the program failed),
   - takes more than 20 s of a core, or more than 2 GB,
   - writes a control character, or what is no UTF-8, to standard output or standard error,
   - answers with nonsense: NaN, infinite or negative numbers, an iteration of no time or of a century, or a
@@ -41,7 +42,7 @@ ENDED_CPU_S = 25  # of a core: then the kernel ends it, whatever else the machin
 MOST_WALL_S = 600  # then it waits for something that does not come
 COUNT_EVERY_S = 5  # between two writings of count.json
 LONGEST_ITERATION_S = 3.2e9  # a century
-OWN_CODES = (0, 1, 2, 3)
+OWN_CODES = (0, 1, 2)
 
 # What is mutated: files by pattern, and the commands that are asked; @ is the file, $ this repository.
 SEEDS = [

@@ -349,7 +349,7 @@ static void test_not_a_number(void **state)
     options.clip = 0;
     options.save_every = 1;
     options.checkpoint.folder = scratch_path(*state, "saved");
-    assert_int_equal(run_row(&ROWS[ROW_DP], &options, &result), WEFT_FAILURE);
+    assert_int_equal(run_row(&ROWS[ROW_DP], &options, &result), WEFT_NO_ANSWER);
     assert_non_null(strstr(weft_last_error()->message, "is not a number"));
     assert_non_null(strstr(weft_last_error()->hint, "resume from the last checkpoint"));
     assert_ok(checkpoint_steps(scratch->arena, options.checkpoint.folder, &steps));

@@ -203,7 +203,7 @@ static void test_exit_codes(void **state)
         {PLAN " --slow-bandwidth 3", WEFT_BAD_INPUT, "a rate such as 1GB/s"},
         {PLAN " --slow-delay soon", WEFT_BAD_INPUT, "a time such as 100us"},
         {PLAN " --dtype bf16 --policy pure-bf16", WEFT_BAD_INPUT, "--dtype bf16 --policy mixed"},
-        {PLAN " --rate 1e29 --clip 0", WEFT_FAILURE, "is not a number"},
+        {PLAN " --rate 1e29 --clip 0", WEFT_NO_ANSWER, "is not a number"},
         {"gpt2", WEFT_BAD_INPUT, "nothing to train on"},
         {"gpt3-175b dgx-a100:1x8 --tp 8 --dtype bf16 --data /dev/null", WEFT_BAD_INPUT,
          "8 ranks are predicted to hold"},

@@ -244,7 +244,7 @@ static weft_status take_pulse(struct training *t, struct log_row *row)
     return fails ? agree(t, corpus_status(&t->corpus)) : status;
 }
 
-/* I3: what it rests on is the same on all ranks. */
+/* I3: what it rests on is the same on all ranks. Nothing failed: the same question has the same end again. */
 static weft_status check_numbers(struct training *t, const struct log_row *row)
 {
     bool scaled = run_loss_scale(t->rank).scale > 1; /* and will be less: the step was left out */
@@ -252,11 +252,11 @@ static weft_status check_numbers(struct training *t, const struct log_row *row)
     if (isfinite(row->loss) && !bad_norm)
         return WEFT_OK;
     t->agreed = true;
-    failure("the %s of step %lld is not a number", isfinite(row->loss) ? "gradient" : "loss",
-            (long long)row->step);
+    no_answer(NULL, "the %s of step %lld is not a number",
+              isfinite(row->loss) ? "gradient" : "loss", (long long)row->step);
     error_hint("%s%s", t->out->saved ? "resume from the last checkpoint with " : "",
                "a lower --rate, a longer --warmup or a lower --clip");
-    return WEFT_FAILURE;
+    return WEFT_NO_ANSWER;
 }
 
 static weft_status step(struct training *t, struct log_row *row)

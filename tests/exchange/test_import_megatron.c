@@ -502,6 +502,10 @@ static const struct {
      "run.sh:1: --hybrid-layer-pattern is 'M*M-M*M-/M-/M': expected the same letters after every "
      "slash",
      "an example: M-M*-|M-M*-"},
+    {SMALL "--hybrid-layer-pattern 'M*M-M*M-/M-/M*'",
+     "run.sh:1: --hybrid-layer-pattern is 'M*M-M*M-/M-/M*': expected the same letters after every "
+     "slash",
+     "an example: M-M*-|M-M*-"},
     {SMALL "--hybrid-layer-pattern 'M*M-M*M-/M-/M-'",
      "run.sh:1: depths with weights of their own: no model of Weft has them",
      "add --mtp-use-repeated-layer"},

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "known_sources.h"
+#include "lab/published_read.h"
 #include "lab/published_searches.h"
 #include "lab/validate.h"
 
@@ -238,9 +239,20 @@ static void contests_on_one_device_have_one_plan(void **state)
     }
 }
 
+static void errors_by_hand(void **state)
+{
+    (void)state;
+    double four[] = {8, 1, 3, 2}, three[] = {9, 0, 3};
+    struct errors even = errors_of(four, 4), odd = errors_of(three, 3);
+    assert_true(even.rows == 4 && even.mean == 3.5 && even.median == 2.5 && even.worst == 8);
+    assert_true(odd.rows == 3 && odd.mean == 4 && odd.median == 3 && odd.worst == 9);
+    assert_int_equal(errors_of(NULL, 0).rows, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_read_as_they_were),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(errors_by_hand),
+                                       cmocka_unit_test(rows_are_read_as_they_were),
                                        cmocka_unit_test(unknown_cells_say_what_is_unknown),
                                        cmocka_unit_test(contests_on_one_device_have_one_plan)};
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

@@ -361,6 +361,23 @@ static void works_are_as_counted_by_hand(void **state)
     }
 }
 
+/* Of the 12 rows of 4 experts a device that has half of the tokens computes 6, in groups of two as long as they are. */
+static void groups_of_experts_round_their_shape_only(void **state)
+{
+    (void)state;
+    struct model *model = opened(MIXED);
+    const struct op *op = find_op(model, "layers.0.mlp.experts.gate_up");
+    int64_t half[OP_MAX_DIMS];
+    assert_non_null(op);
+    op_full_size(op, 1, half);
+    for (int dim = 0; dim < OP_MAX_DIMS; dim++)
+        half[dim] /= OP_KINDS[op->kind].dims[dim].dim == DIM_SEQ ? 2 : 1;
+    struct work work = op_work(op, half, DTYPE_FP32, PHASE_FORWARD);
+    assert_true(work.flops == 2. * 6 * 8 * 32);
+    assert_int_equal(work.shape[1], 2);
+    model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,6 +386,7 @@ int main(void)
         cmocka_unit_test(layers_are_stored_once),
         cmocka_unit_test(positions_turn_queries_and_keys),
         cmocka_unit_test(works_are_as_counted_by_hand),
+        cmocka_unit_test(groups_of_experts_round_their_shape_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,6 +145,7 @@ static void deepstack_is_added_in_the_first_layers(void **state)
             flops += op_totals(model, &model->op[i], DTYPE_BF16).flops[PHASE_FORWARD];
     arena_free(scratch);
     assert_float_equal(flops, 2 * 2.0 * 16 * (128 * 128 + 128 * 64), 0.5);
+    assert_true(op_at(model, "layers.0.image_features")->padded);
     const struct op *padded = op_at(model, "layers.1.image_features");
     assert_true(padded->padded && padded->place == PLACE_BODY);
     assert_int_equal(padded->input[0].size[1], 16);

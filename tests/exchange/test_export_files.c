@@ -452,9 +452,28 @@ static void every_case_reads_back(void **state)
     assert_int_equal(held, wanted);
 }
 
+#define INTERLEAVED                                                                                \
+    "export llama3-8b dgx-h100:2 --tp 2 --pp 4 --virtual 2 --global-batch 64 --to megatron"
+
+/* Megatron takes groups of as many micro-batches as there are stages where it is told nothing. */
+static void groups_of_micro_batches_are_written(void **state)
+{
+    (void)state;
+    static const char *const FLAG = "--microbatch-group-size-per-virtual-pipeline-stage";
+    char *usual = answer_to(INTERLEAVED), *same = answer_to(INTERLEAVED " --group 4");
+    char *more = answer_to(INTERLEAVED " --group 8");
+    assert_null(strstr(usual, FLAG));
+    assert_null(strstr(same, FLAG));
+    assert_non_null(strstr(more, arena_printf(arena, "%s 8\n", FLAG)));
+    free(usual);
+    free(same);
+    free(more);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(groups_of_micro_batches_are_written),
         cmocka_unit_test(texts_are_those_on_file),
         cmocka_unit_test(other_programs_accept_the_texts),
         cmocka_unit_test(the_nearest_plan_fits),

@@ -261,33 +261,10 @@ static void count_piece(struct census *c, int32_t piece)
 
 enum { MOST_HOLDINGS = 16 };
 
-/* Two paths that differ in one number as one path: "layers.0-11.mlp.up"; if a schedule's pieces
- * leave gaps between them, "4 of layers.0-11.mlp.up". */
-static const char *range_text(struct arena *keep, const char *first, const char *last,
-                              int64_t instances)
-{
-    size_t same = 0;
-    int64_t from, to;
-    while (first[same] && first[same] == last[same])
-        same++;
-    if (!first[same] && !last[same])
-        return first;
-    while (same > 0 && first[same - 1] != '.')
-        same--;
-    size_t a = strcspn(first + same, "."), b = strcspn(last + same, ".");
-    if (strcmp(first + same + a, last + same + b) != 0)
-        return arena_printf(keep, "%s to %s", first, last);
-    bool gaps = parse_int(arena_copy_bytes(keep, first + same, a), &from) &&
-                parse_int(arena_copy_bytes(keep, last + same, b), &to) && instances < to - from + 1;
-    return arena_printf(keep, "%s%.*s-%s",
-                        gaps ? arena_printf(keep, "%lld of ", (long long)instances) : "",
-                        (int)(same + a), first, last + same);
-}
-
 static const char *describe(struct arena *keep, const struct plan *plan, enum held held,
                             const struct group_sum *sum)
 {
-    const char *path = range_text(keep, plan_path(keep, plan, sum->first),
+    const char *path = path_range(keep, plan_path(keep, plan, sum->first),
                                   plan_path(keep, plan, sum->last), sum->instances);
     if (sum->micro_batches == 1)
         return arena_printf(keep, "%s %s", path, held_name(held));
@@ -465,6 +442,27 @@ static int32_t fullest_stage(const struct prediction *p)
     return fullest;
 }
 
+static int64_t room_of(const struct stage_peak *memory)
+{
+    return memory->limit - (stage_needed(memory) - memory->reserved);
+}
+
+/* Where tensors alone are too much for one stage, or a request of one is refused, the plan does not run: nobody
+ * asks what the others would reserve. */
+static void find_returned(struct prediction *p, const struct peak_finding *all)
+{
+    bool runs = true;
+    for (int32_t s = 0; s < p->plan->stages; s++)
+        runs &= p->stage[s].memory.peak <= room_of(&p->stage[s].memory);
+    for (int32_t s = 0; s < p->plan->stages && runs; s++) {
+        struct stage_peak *peak = &p->stage[s].memory;
+        if (peak->reserved <= room_of(peak))
+            continue;
+        peak->returning = find_returning(&all[s].player, &all[s].state, room_of(peak));
+        runs = peak->returning > 0;
+    }
+}
+
 void find_memory(struct prediction *p, const struct simulate_options *options)
 {
     struct arena *scratch = arena_new();
@@ -487,9 +485,8 @@ void find_memory(struct prediction *p, const struct simulate_options *options)
             list_holdings(p->arena, &all[s].census, &all[s].state, peak);
         peak->communicators = communicators ? communicators[s] : 0;
         p->fits &= stage_needed(peak) <= peak->limit; /* I3 */
-        int64_t room = peak->limit - (stage_needed(peak) - peak->reserved);
-        if (options->returning && peak->reserved > room && peak->peak <= room)
-            peak->returning = find_returning(&all[s].player, &all[s].state, room);
     }
+    if (options->returning && !p->fits)
+        find_returned(p, all);
     arena_free(scratch);
 }

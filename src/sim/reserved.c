@@ -189,7 +189,7 @@ static void play(struct replay *r)
 {
     const struct slots *slots = &r->slots;
     const struct away *away = r->player->away;
-    for (size_t k = 0; k < slots->len; k++) {
+    for (size_t k = 0; k < slots->len && !r->refused; k++) {
         bool paired = is_paired(r, k);
         for (size_t own = k; away && own <= k + paired; own++) {
             if (away[own].left >= 0)

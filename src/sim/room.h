@@ -40,5 +40,8 @@ void find_memory(struct prediction *p, const struct simulate_options *options);
 const int64_t *find_communicators(struct arena *scratch, const struct graph *graph);
 /* Memory over time (timeline.c). */
 void find_points(struct prediction *p);
+/* Two paths that differ in one number as one path: "layers.0-11.mlp.up"; if a schedule's pieces
+ * leave gaps between them, "4 of layers.0-11.mlp.up". */
+const char *path_range(struct arena *keep, const char *first, const char *last, int64_t instances);
 
 #endif

@@ -37,7 +37,7 @@ struct stage_peak {
     int64_t reserved, context, communicators, margin;
     int64_t limit; /* of their sum: the device's memory, or the plan's limit */
     /* If that is too much, what is reserved when the allocator returns free segments to the full device, which it does
-     * before it gives up; 0: not asked for, not needed, or still too much. */
+     * before it gives up; 0: not asked for, not needed, or still too much for this stage or another. */
     int64_t returning;
     int64_t host; /* the most that checkpoints and state take in host memory */
     int64_t at_ns;

@@ -392,6 +392,35 @@ static void pairs_keep_streams_apart(void **state)
     drop(&pairs);
 }
 
+/* In flight on the first of two stages is twice as much: in a room that the second one just lacks, tensors alone are too
+ * much for the first, and the plan does not run, whatever the second would reserve. */
+static void one_stage_without_room_is_enough(void **state)
+{
+    (void)state;
+    struct model *model = NULL;
+    struct cluster *cluster = NULL;
+    struct plan *plan = NULL;
+    struct prediction *p = NULL;
+    struct degrees degrees = {.pp = 2, .micro_batch = 8, .global_batch = 64};
+    struct simulate_options options = {.fold = FOLD_AUTO, .returning = true};
+    assert_int_equal(model_open("gpt2-xl", NULL, &model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-a100:1x2", &cluster), WEFT_OK);
+    assert_int_equal(plan_from_degrees(model, cluster, &degrees, &plan), WEFT_OK);
+    assert_int_equal(simulate(plan, &options, &p), WEFT_OK);
+    const struct stage_peak *first = &p->stage[0].memory, *second = &p->stage[1].memory;
+    int64_t room = second->reserved - (INT64_C(1) << 20);
+    assert_true(second->peak <= room && first->peak > room);
+    prediction_free(p);
+    plan->memory.limit_bytes = room;
+    assert_int_equal(simulate(plan, &options, &p), WEFT_OK);
+    assert_int_equal(p->stage[0].memory.returning, 0);
+    assert_int_equal(p->stage[1].memory.returning, 0);
+    prediction_free(p);
+    plan_free(plan);
+    cluster_free(cluster);
+    model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +428,7 @@ int main(void)
         cmocka_unit_test(segments_are_returned),
         cmocka_unit_test(streams_share_a_device),
         cmocka_unit_test(pairs_keep_streams_apart),
+        cmocka_unit_test(one_stage_without_room_is_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

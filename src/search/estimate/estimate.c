@@ -225,6 +225,7 @@ weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, 
     *out = (struct estimate){.stages = plan->stages};
     out->stage = ARENA_ARRAY(keep, struct stage_estimate, (size_t)plan->stages);
     TRY(timed_new(scratch, plan, estimator->cost, estimator->flows, &timed));
+    timed.runs = pass_runs_new(scratch);
     for (int32_t k = 0; k < plan->parts; k++) {
         TRY(part_work(&timed, k, &part[k]));
         note_part(&part[k], &out->stage[plan_stage_of_part(plan, k)]);

@@ -46,7 +46,7 @@ struct pass_script {
     int32_t input[MOST_PASSES];     /* the task that ends when its inputs come, if they come late */
 };
 
-/* Adds the passes and runs them. */
+/* Adds the passes and runs them; of the result, only when tasks end is said. */
 weft_status run_passes(struct pass_script *s, int32_t part, const struct part_passes *passes,
                        struct engine_result *result);
 

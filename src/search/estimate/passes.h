@@ -25,6 +25,7 @@
  *       counts from the end of the one before it, whichever pass that belongs to, and the rest at
  *       the end counts for the last. The second forward pass and the last but one of the backward
  *       passes show what a pass takes that has no other beside it (apart).
+ *   I6  Pieces of a stage that are alike, task by task, are run once (`runs` of the plan's times).
  *   I4  A stage that waits for the inputs of a pass gathers the sharded weights of the first units meanwhile. In a
  *       second run inputs come so late that all such gathers are over; by so much less each pass takes then.
  */
@@ -50,6 +51,8 @@ struct part_work {
     int64_t forward_less;   /* I4: what a pass takes less if its inputs come late */
     int64_t backward_less;
 };
+/* I6: what was run, of one plan. */
+struct pass_runs *pass_runs_new(struct arena *keep);
 /* What the sends from one part to another take, or those of their gradients. */
 int64_t sends_ns(const struct timed *timed, int32_t from, int32_t to, bool back);
 weft_status part_work(const struct timed *timed, int32_t part, struct part_work *out);

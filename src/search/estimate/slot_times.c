@@ -25,6 +25,7 @@ struct score {
     const struct schedule *schedule;
     struct pipeline pipeline;
     int32_t parted, user; /* I3 */
+    bool paired;          /* a step opens a pair */
     ARRAY(struct slot_step) step;
     int32_t *first_backward; /* per stage: a step */
     int32_t round[2];        /* I1: steps; the second one is the last forward pass */
@@ -157,6 +158,7 @@ static int32_t write_next(const struct score_writing *w, const struct slots *slo
         if (!make_step(w, &slot[k], stage, apart, before, &step[k]))
             return 0;
     step[0].opens = pair;
+    score->paired |= pair;
     for (int32_t k = 0; k < count; k++) {
         int32_t part = part_of_slot(score, stage, &slot[k]);
         *step_at(w, slot[k].kind, part, slot[k].micro_batch) = (int32_t)score->step.len;
@@ -299,16 +301,9 @@ static int64_t also_come_ns(const struct orders *orders, const struct slot_step 
 }
 
 /* Equations (1) to (3). */
-static void play_score(struct orders *orders, const struct score *score,
-                       const struct part_work *part)
+static void play_steps(struct orders *orders, const struct score *score)
 {
     const int64_t *slot_ns = orders->slot_ns;
-    for (int32_t s = 0; s < score->pipeline.stages; s++)
-        orders->stage[s].end_ns = part[s].forward_less > 0 ? part[s].first_more : 0; /* I2 */
-    memset(orders->link_ns, 0,
-           (size_t)(2 * score->pipeline.stages * score->pipeline.pieces + 1) *
-               sizeof *orders->link_ns);
-    orders->end_ns[START] = 0;
     for (size_t i = 1; i < score->step.len; i++) {
         const struct slot_step *step = &score->step.data[i];
         int64_t *stage_ns = &orders->stage[step->stage].end_ns, come = come_ns(orders, step);
@@ -321,6 +316,37 @@ static void play_score(struct orders *orders, const struct score *score,
         }
         orders->end_ns[i] = *stage_ns;
     }
+}
+
+/* Equation (1) alone: no pairs, no gathers, nothing from further away. */
+static void play_plain_steps(struct orders *orders, const struct score *score)
+{
+    const struct slot_step *step = score->step.data;
+    const int64_t *slot_ns = orders->slot_ns;
+    struct stage_ends *stage = orders->stage;
+    int64_t *end_ns = orders->end_ns;
+    for (size_t i = 1; i < score->step.len; i++) {
+        int64_t come = come_ns(orders, &step[i]), before = stage[step[i].stage].end_ns;
+        int64_t end = (come > before ? come : before) + slot_ns[step[i].ns];
+        stage[step[i].stage].end_ns = end_ns[i] = end;
+    }
+}
+
+static void play_score(struct orders *orders, const struct score *score,
+                       const struct part_work *part)
+{
+    int32_t parts = score->pipeline.stages * score->pipeline.pieces;
+    bool plain = !score->paired && !score->parted;
+    for (int32_t s = 0; s < score->pipeline.stages; s++)
+        orders->stage[s].end_ns = part[s].forward_less > 0 ? part[s].first_more : 0; /* I2 */
+    for (int32_t k = 0; k < parts; k++)
+        plain &= part[k].forward_less == 0 && part[k].backward_less == 0;
+    memset(orders->link_ns, 0, (size_t)(2 * parts + 1) * sizeof *orders->link_ns);
+    orders->end_ns[START] = 0;
+    if (plain)
+        play_plain_steps(orders, score);
+    else
+        play_steps(orders, score);
 }
 
 /* I1: how many of m micro-batches are played, in rounds of so many; in groups, so many whole ones. */

@@ -13,6 +13,7 @@ struct timed {
     int64_t *item_first, *item_ns;      /* per block; per item: times as stretched by the host */
     double slowdown;
     const double *token_slowdown; /* per exchange (token_slowdowns) */
+    struct pass_runs *runs;       /* passes.h, I6; NULL: none are kept */
 };
 weft_status timed_new(struct arena *keep, const struct plan *plan, struct cost *cost,
                       struct flow_cache *flows, struct timed *out);

@@ -569,6 +569,39 @@ static void test_stopped_searches_answer(void **state)
     close_problem(&p);
 }
 
+/* The answer must be simulated and shown within the budget, too: not all of it is searched. */
+static weft_status find_nothing_but_the_time(const struct plan_request *request,
+                                             struct planned *out)
+{
+    (void)out;
+    *(double *)request->context = request->deadline_s - wall_seconds();
+    return no_answer(NULL, "nothing was searched");
+}
+
+static double searched_s(struct plan_request request, int64_t budget_ns)
+{
+    static const struct planner CLOCK = {
+        .name = "clock", .takes = 1U << TAKES_BUDGET, .find = find_nothing_but_the_time};
+    double left_s = 0;
+    struct planned *planned = NULL;
+    request.context = &left_s;
+    request.options = (struct plan_options){.given = 1U << TAKES_BUDGET, .budget_ns = budget_ns};
+    assert_int_not_equal(plan_search(&CLOCK, &request, &planned), WEFT_OK);
+    error_clear();
+    return left_s;
+}
+
+static void test_budgets_leave_time_to_answer(void **state)
+{
+    (void)state;
+    struct problem p;
+    open_gpt(&p, "dgx-a100:1", (struct degrees){.global_batch = 16});
+    assert_true(searched_s(p.request, INT64_C(16000000000000)) <= 16000 - 0.25);
+    assert_true(searched_s(p.request, INT64_C(16000000000000)) > 15000);
+    assert_true(searched_s(p.request, 1600000000) <= 1.5);
+    close_problem(&p);
+}
+
 static bool has_reason(const struct planned *planned, const char *words)
 {
     for (size_t i = 0; i < planned->reasons.len; i++)
@@ -795,6 +828,7 @@ int main(void)
         cmocka_unit_test(test_stopped_searches_answer),
         cmocka_unit_test(test_what_would_fit),
         cmocka_unit_test(test_how_many_nodes_would_fit),
+        cmocka_unit_test(test_budgets_leave_time_to_answer),
         cmocka_unit_test(test_batches),
         cmocka_unit_test(test_many_divisors),
         cmocka_unit_test(test_sizes_by_hand),

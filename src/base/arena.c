@@ -1,6 +1,7 @@
 /* arena.c - memory that is freed all at once.
  *
- *   I1  Chunks double, so an arena of n bytes has O(log n) chunks.
+ *   I1  Chunks double up to LARGEST_CHUNK. What is not used of the last one is memory that the system has cleared for
+ *       nothing, as huge pages are cleared whole: of large arenas that is little, too.
  *   I2  Everything handed out is zeroed and aligned for any type; a large request is aligned to a
  *       cache line.
  *   I3  An allocation returns memory or does not return: where no memory is left, or the request
@@ -14,7 +15,7 @@
 
 enum {
     FIRST_CHUNK = 4096, /* bytes with its header, as in chunks.c */
-    LARGEST_CHUNK = 4 << 20,
+    LARGEST_CHUNK = 512 << 10,
     ALIGNMENT = alignof(max_align_t),
     LARGE = 4096, /* bytes from which a request counts as large (I2) */
     CACHE_LINE = 64

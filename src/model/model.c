@@ -75,19 +75,20 @@ static double weight_bytes(const struct op *op, const int64_t *local, enum dtype
     return bytes;
 }
 
-/* Masks and statistics shrink with the output. */
+/* The part of a whole operator's output that is on a device; of a loss, whose probabilities also shrink with the vocabulary,
+ * of its input. */
+static double own_share(const struct op *op, const int64_t *local)
+{
+    const struct operand *operand = op->kind == OP_LOSS ? &op->input[0] : &op->output;
+    return operand_elements(op, operand, local) / operand_elements(op, operand, op->size);
+}
+
+/* Masks and statistics shrink with the output; most operators have neither. */
 double op_extra_bytes(const struct op *op, const int64_t *local, enum dtype dtype)
 {
-    int64_t full[OP_MAX_DIMS];
-    op_full_size(op, 1, full);
-    double elements = operand_elements(op, &op->output, local);
-    double share = elements / operand_elements(op, &op->output, full);
-    if (op->kind == OP_LOSS) /* its probabilities also shrink with the vocabulary */
-        share =
-            operand_elements(op, &op->input[0], local) / operand_elements(op, &op->input[0], full);
-    double bytes = op->keep & KEEP_MASK ? elements : 0;
-    return bytes +
-           share * ((double)op->kept_elements * dtype_bytes(dtype) + (double)op->kept_fp32 * 4);
+    double kept = (double)op->kept_elements * dtype_bytes(dtype) + (double)op->kept_fp32 * 4;
+    double bytes = op->keep & KEEP_MASK ? operand_elements(op, &op->output, local) : 0;
+    return kept > 0 ? bytes + own_share(op, local) * kept : bytes;
 }
 
 static double kept_operand_bytes(const struct op *op, const int64_t *local, enum dtype dtype)

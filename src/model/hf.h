@@ -30,7 +30,8 @@ enum hf_rule {
     /* every how many layers with a window one sees all keys: a list of types, or a number */
     RULE_FULL,
     RULE_COMPRESS, /* how many tokens a compressed key stands for: a list, two numbers in turn after zeros */
-    RULE_ROPE, /* the base of rotary positions, here or under rope_parameters */
+    RULE_ROPE,    /* the base of rotary positions, here or under rope_parameters */
+    RULE_ROTATED, /* how many of a head's numbers are rotated: a share of them */
     RULE_STRETCH, /* a mapping: the factor of Llama 3.1's positions; a warning if they are stretched otherwise */
     RULE_NORMED, /* whether the weights of the chosen experts add up to one */
     RULE_PIXELS, /* the side of a window in pixels, as patches of the window */
@@ -68,7 +69,8 @@ bool hf_vision(const struct doc *root, const struct doc *vision, struct hf_rows 
 /* hf_deepseek.c */
 extern const struct hf_row DEEPSEEK_V2[32], DEEPSEEK_V3[35], DEEPSEEK_V32[38], DEEPSEEK_V4[40];
 /* hf_decoders.c */
-extern const struct hf_row SMOLLM3[23], OLMO2[18], GRANITE[20], GRANITE_MOE[22], GLM4_MOE[30];
+extern const struct hf_row SMOLLM3[23], OLMO2[18], GRANITE[20], GRANITE_MOE[22], GLM4_MOE[30],
+    OLMO3[20], SEED_OSS[18], OLMOE[21], MINIMAX_M2[28];
 size_t hf_architectures(const struct hf_architecture **out);
 /* Whether a key without a row need not be mentioned. */
 bool hf_is_silent(const char *key);

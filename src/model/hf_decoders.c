@@ -29,6 +29,32 @@ const struct hf_row OLMO2[] = {
     ROPE("10000"),
 };
 
+/* The same with windows, which every fourth layer is without. */
+const struct hf_row OLMO3[] = {
+    DECODER("32", "4096", "32", "11008", "50304", "2048"),
+    KV_HEADS(NULL),
+    ATTENTION_BIAS("false"),
+    WINDOW("4096"),
+    FULL("4"),
+    {NULL, "pre_norm", RULE_FIXED, "false"},
+    {NULL, "end_norm", RULE_FIXED, "true"},
+    {NULL, "wide_qk_norm", RULE_FIXED, "true"},
+    TIED("false"),
+    ROPE("10000"),
+};
+
+const struct hf_row SEED_OSS[] = {
+    DECODER("64", "4096", "80", "27648", "155136", "524288"),
+    KV_HEADS("8"),
+    HEAD_DIM("128"),
+    {"attention_bias", "qkv_bias", RULE_BOOL, "true"},
+    {"attention_out_bias", "proj_bias", RULE_BOOL, "false"},
+    {"mlp_bias", NULL, RULE_EXPECTED, "false"},
+    SILENT("residual_dropout"),
+    TIED("false"),
+    ROPE("10000"),
+};
+
 /* Numbers that embeddings, residuals, scores and logits are multiplied by, which models here are not. */
 #define MULTIPLIERS                                                                                \
     {"embedding_multiplier", NULL, RULE_EXPECTED, "1"},                                            \
@@ -80,4 +106,42 @@ const struct hf_row GLM4_MOE[] = {
     NEXT_TOKENS,
     TIED("false"),
     ROPE("10000"),
+};
+
+const struct hf_row OLMOE[] = {
+    DECODER("16", "2048", "16", "2048", "50304", "4096"),
+    KV_HEADS(NULL),
+    ATTENTION_BIAS("false"),
+    {"clip_qkv", NULL, RULE_EXPECTED, "null"},
+    {"num_experts", "experts", RULE_COUNT, "64"},
+    {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},
+    NORMED("false"),
+    {NULL, "wide_qk_norm", RULE_FIXED, "true"},
+    TIED("false"),
+    ROPE("10000"),
+    BALANCE("0.01"),
+};
+
+/* Every layer has experts, which intermediate_size is the width of; the layers for further tokens (use_mtp) are not
+ * in the published weights, nor in transformers. */
+const struct hf_row MINIMAX_M2[] = {
+    DECODER("62", "3072", "48", "1536", "200064", "196608"),
+    KV_HEADS("8"),
+    HEAD_DIM("128"),
+    {"rotary_dim", "rotary_share", RULE_ROTATED, "64"},
+    {"use_qk_norm", "wide_qk_norm", RULE_BOOL, "true"},
+    {"num_local_experts", "experts", RULE_COUNT, "256"},
+    {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},
+    {NULL, "router", RULE_FIXED, "sigmoid"},
+    {"use_routing_bias", "balance_bias", RULE_BOOL, "true"},
+    {"shared_intermediate_size", NULL, RULE_EXPECTED, "0"},
+    SILENT("scoring_func"),
+    SILENT("qk_norm_type"),
+    SILENT("attn_type_list"),
+    SILENT("use_mtp"),
+    SILENT("num_mtp_modules"),
+    SILENT("mtp_transformer_layers"),
+    TIED("false"),
+    ROPE("5000000"),
+    BALANCE("0.001"),
 };

@@ -1,6 +1,7 @@
 /* hf_rules.c - how each rule of a row turns a value of config.json into an option (hf.h). */
 #include "model/hf_rules.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "model/model.h"
@@ -33,6 +34,13 @@ static void add_text(struct hf_reading *r, const char *option, const struct doc 
 void hf_add_number(struct hf_reading *r, const char *option, const struct doc *at, int64_t number)
 {
     add_text(r, option, at, DOC_NUMBER, arena_printf(r->scratch, "%lld", (long long)number));
+}
+
+int64_t hf_made(const struct hf_reading *r, const char *option)
+{
+    const struct doc *value = doc_get(r->options, option);
+    int64_t number = 0;
+    return value && value->text && parse_int(value->text, &number) ? number : 0;
 }
 
 static weft_status checked(struct hf_reading *r, const struct hf_row *row, const struct doc *value,
@@ -349,12 +357,19 @@ static bool is_llama3(const struct doc *value)
 }
 
 /* Its betas are those of all configs, and both scales of attention the same or none. */
+/* The factor of scores that yarn has of itself, which a file may write out. */
+static bool is_usual_factor(const struct doc *value)
+{
+    double given = real_under(value, "attention_factor");
+    return given == 0 || fabs(given - (0.1 * log(real_under(value, "factor")) + 1)) < 1e-4;
+}
+
 static bool is_yarn(const struct doc *value)
 {
     double fast = real_under(value, "beta_fast"), slow = real_under(value, "beta_slow");
     return (fast == 0 || fast == YARN_FAST) && (slow == 0 || slow == 1) &&
            real_under(value, "mscale") == real_under(value, "mscale_all_dim") &&
-           real_under(value, "attention_factor") == 0;
+           is_usual_factor(value);
 }
 
 static void add_yarn(struct hf_reading *r, const struct doc *value)
@@ -398,6 +413,21 @@ static weft_status rule_stretch(struct hf_reading *r, const struct hf_row *row,
     return WEFT_OK;
 }
 
+static weft_status rule_rotated(struct hf_reading *r, const struct hf_row *row,
+                                const struct doc *value)
+{
+    int64_t rotated, depth = hf_made(r, "head_dim");
+    weft_status status = doc_scalar(value, FIELD_COUNT, &rotated);
+    if (status)
+        return status;
+    if (rotated > depth)
+        return doc_error(value, NULL, "'%s' is %lld, expected at most the %lld of a head",
+                         value->key, (long long)rotated, (long long)depth);
+    add_text(r, row->option, value, DOC_NUMBER,
+             arena_printf(r->scratch, "%.17g", (double)rotated / (double)depth));
+    return WEFT_OK;
+}
+
 static weft_status rule_normed(struct hf_reading *r, const struct hf_row *row,
                                const struct doc *value)
 {
@@ -419,9 +449,10 @@ static weft_status (*const RULES[])(struct hf_reading *, const struct hf_row *,
     [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,   [RULE_FULL] = rule_full,
     [RULE_COMPRESS] = rule_compress, [RULE_ROPE] = rule_rope,       [RULE_NORMED] = rule_normed,
     [RULE_STRETCH] = rule_stretch,   [RULE_PIXELS] = rule_pixels,   [RULE_EVERY] = rule_every,
-    [RULE_SIDE] = rule_side,         [RULE_SHRINK] = rule_shrink,   [RULE_MERGED] = rule_merged,
-    [RULE_TABLE] = rule_table,       [RULE_AFTER] = rule_after,     [RULE_SHAPES] = rule_shapes,
-    [RULE_CROSS] = rule_cross,       [RULE_SILENT] = rule_silent,   [RULE_EXPECTED] = rule_expected,
+    [RULE_ROTATED] = rule_rotated,   [RULE_SIDE] = rule_side,       [RULE_SHRINK] = rule_shrink,
+    [RULE_MERGED] = rule_merged,     [RULE_TABLE] = rule_table,     [RULE_AFTER] = rule_after,
+    [RULE_SHAPES] = rule_shapes,     [RULE_CROSS] = rule_cross,     [RULE_SILENT] = rule_silent,
+    [RULE_EXPECTED] = rule_expected,
 };
 _Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function");
 

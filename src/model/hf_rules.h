@@ -26,6 +26,9 @@ weft_status hf_apply(struct hf_reading *r, const struct hf_row *row, const struc
 void hf_add(struct hf_reading *r, const char *option, struct doc value);
 void hf_add_number(struct hf_reading *r, const char *option, const struct doc *at, int64_t number);
 
+/* An option that a row before this one has made, as a whole number; 0: none has. */
+int64_t hf_made(const struct hf_reading *r, const char *option);
+
 /* hf_rules_vision.c */
 #define HF_RULE(name)                                                                              \
     weft_status name(struct hf_reading *r, const struct hf_row *row, const struct doc *value)

@@ -3,17 +3,9 @@
 
 enum { MOST_SIDE = 1 << 15 }; /* patches along a side */
 
-/* An option that a row before this one has made; 0: none has. */
-static int64_t made(const struct hf_reading *r, const char *option)
-{
-    const struct doc *value = doc_get(r->options, option);
-    int64_t number = 0;
-    return value && value->text && parse_int(value->text, &number) ? number : 0;
-}
-
 weft_status rule_pixels(struct hf_reading *r, const struct hf_row *row, const struct doc *value)
 {
-    int64_t pixels, patch = made(r, "vision_patch"), patches;
+    int64_t pixels, patch = hf_made(r, "vision_patch"), patches;
     weft_status status = doc_scalar(value, FIELD_COUNT, &pixels);
     if (status)
         return status;
@@ -40,8 +32,8 @@ weft_status rule_every(struct hf_reading *r, const struct hf_row *row, const str
 
 weft_status rule_side(struct hf_reading *r, const struct hf_row *row, const struct doc *value)
 {
-    int64_t tokens, patch = made(r, "vision_patch"), side = 0;
-    int64_t patches = patch ? made(r, "vision_image") / patch : 0;
+    int64_t tokens, patch = hf_made(r, "vision_patch"), side = 0;
+    int64_t patches = patch ? hf_made(r, "vision_image") / patch : 0;
     weft_status status = doc_scalar(value, FIELD_COUNT, &tokens);
     if (status)
         return status;
@@ -71,7 +63,7 @@ weft_status rule_merged(struct hf_reading *r, const struct hf_row *row, const st
     int64_t merge, all;
     weft_status status = doc_scalar(value, FIELD_COUNT, &merge);
     if (status == WEFT_OK && checked_mul(merge, merge, &all) &&
-        checked_mul(all, made(r, "vision_hidden"), &all))
+        checked_mul(all, hf_made(r, "vision_hidden"), &all))
         hf_add_number(r, row->option, value, all);
     return status;
 }
@@ -84,7 +76,7 @@ weft_status rule_table(struct hf_reading *r, const struct hf_row *row, const str
         return status;
     while (side < MOST_SIDE && side * side < places)
         side++;
-    if (side * side != places || !checked_mul(side, made(r, "vision_patch"), &pixels))
+    if (side * side != places || !checked_mul(side, hf_made(r, "vision_patch"), &pixels))
         return doc_error(value, NULL, "'%s' is %lld, expected a square of whole patches",
                          value->key, (long long)places);
     hf_add_number(r, row->option, value, pixels);

@@ -7,6 +7,7 @@ static const char BY_PATTERN[] = "layers by a pattern";
 const char INDEXED_KEYS[] = "an index that chooses keys";
 const char STREAMS[] = "a residual of several streams";
 const char UNKNOWN_OP[] = "an operator that Weft does not know";
+const char WIDE_NORMS[] = "norms of all heads' queries and keys as one vector";
 static const char YARN[] = "rotary positions stretched by yarn";
 static const char MSCALE[] = "yarn with an mscale outside latent attention";
 
@@ -59,6 +60,8 @@ const char *megatron_lacks(struct arena *keep, const struct model_shape *s)
         return stretched ? stretched : "attention within chunks of a sequence";
     if (s->geglu || s->end_norm)
         return s->geglu ? "gates of GELU" : "norms after attention and after the MLP";
+    if (s->wide_qk_norm) /* --qk-layernorm is of each head: core/transformer/attention.py */
+        return WIDE_NORMS;
     if (s->local_rope_base > 0 || s->rope_base != (double)(int64_t)s->rope_base)
         return s->local_rope_base > 0 ? "rotary positions of two bases"
                                       : "rotary positions whose base is no whole number";
@@ -104,7 +107,7 @@ const char *fsdp_lacks(struct arena *keep, const struct model_shape *s)
         return shape_rarity(s);
     return s->window                 ? "a window of attention"
            : s->no_norm              ? "attention and MLPs without norms before them"
-           : s->wide_qk_norm         ? "norms of all heads' queries and keys as one vector"
+           : s->wide_qk_norm         ? WIDE_NORMS
            : s->gated                ? "gates beside LayerNorm"
            : s->family == SHAPE_BERT ? "an encoder"
            : s->kv_lora              ? "latent attention"
@@ -146,7 +149,7 @@ const char *aceso_lacks(struct arena *keep, const struct model_shape *s)
 static const char *galvatron_layers_lack(const struct model_shape *s)
 {
     return s->end_norm       ? "norms after attention and after the MLP"
-           : s->wide_qk_norm ? "norms of all heads' queries and keys as one vector"
+           : s->wide_qk_norm ? WIDE_NORMS
            : s->sinks        ? "sinks of attention"
            : s->clamped      ? "clamped gates"
                              : attention_rarity(s);

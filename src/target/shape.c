@@ -433,7 +433,7 @@ const char *shape_rarity(const struct model_shape *s)
            : s->layer_norm                  ? "LayerNorm in a decoder like Llama"
            : s->ungated                     ? "MLPs without gates beside RMSNorm"
            : s->rotary_share > 0            ? "rotary positions in a part of each head"
-           : s->wide_qk_norm                ? "norms of all heads' queries and keys as one vector"
+           : s->wide_qk_norm                ? WIDE_NORMS
            : s->end_norm                    ? "norms after attention and after the MLP"
            : s->proj_bias || s->expert_bias ? "biases after attention or in experts"
                                             : NULL;

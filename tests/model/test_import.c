@@ -78,6 +78,10 @@ static const struct {
     /* 106,852 million, and of a layer that predicts one token more 2,341 of its own and 34 that join two states. */
     {"glm-4.5-air", 109227310848},
     {"olmo-2-1124-7b", 7298617344},
+    {"olmo-3-7b", 7298011136},
+    {"seed-oss-36b", 36151104512},
+    {"olmoe-1b-7b", 6919161856},
+    {"minimax-m2", 228689748992}, /* without its layers for further tokens */
     {"bert-base-uncased", 109482240},
     {"t5-large", 737668096},
     {"vit-base-patch16-224", 86567656},
@@ -254,6 +258,7 @@ static void stretched_positions_are_read(void **state)
         {YARN(", \"beta_fast\": 16"), 0, true},
         {YARN(", \"beta_slow\": 0.5"), 0, true},
         {YARN(", \"attention_factor\": 1.5"), 0, true},
+        {YARN(", \"attention_factor\": 1.1386294361"), 4, false, ROPE_YARN, 5000},
         {LLAMA(""), 0, false},
     };
 #undef LLAMA

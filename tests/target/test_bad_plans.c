@@ -206,6 +206,8 @@ static void missing_models_are_named(void **state)
         {"megatron@0.16", "deepseek-v3.2",
          "has an index that chooses keys, which no model of Megatron-Core 0.16",
          "megatron, deepspeed can train it"},
+        {"megatron", WEFT_SOURCE_DIR "/tests/data/hf/minimax-m2",
+         "has norms of all heads' queries and keys as one vector", "deepspeed, weft can train it"},
         {"fsdp", "deepseek-v3", "has latent attention", "can train it"},
         {"dtensor", MIXTRAL, "has experts, which no model of PyTorch's DTensor", "can train it"},
         {"aceso", LLAMA, "has a model that is no GPT", "can train it"},

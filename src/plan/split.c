@@ -75,10 +75,13 @@ static void fill_fullest(const struct op *op, const struct split *split, int64_t
 
 void split_local(const struct op *op, const struct split *split, int64_t batch, int64_t *local)
 {
+    int dims = split->parts ? op_dims(op->kind) : 0;
     op_full_size(op, batch, local);
-    for (int i = 0; i < op_dims(op->kind); i++)
-        /* (2) */
-        local[i] = ceil_div(local[i], split_degree(split, OP_KINDS[op->kind].dims[i].dim));
+    for (int i = 0; i < dims; i++) { /* (2) */
+        int64_t degree = split_degree(split, OP_KINDS[op->kind].dims[i].dim);
+        if (degree > 1)
+            local[i] = ceil_div(local[i], degree);
+    }
     if (op->skewed_experts)
         fill_fullest(op, split, local);
 }

@@ -370,6 +370,17 @@ static bool defers_as_pinned(const struct degrees *pins, const struct degrees *d
     return can;
 }
 
+/* Whether the point is what the request asks for and its target runs; most requests ask nothing. */
+static bool is_asked_for(const struct grid_space *space, const struct grid_place *point)
+{
+    const struct plan_request *request = space->request;
+    if (!request->target && !request->forbids.len && !request->pins.defer_head)
+        return true;
+    struct degrees d = grid_degrees(space, point);
+    return !degrees_forbidden(&request->forbids, &d) && defers_as_pinned(&request->pins, &d) &&
+           (!request->target || target_runs_degrees(request->target, request->model, &d));
+}
+
 static void add_points(struct grid_space *space, int32_t number, struct grid_place point)
 {
     const struct plan_request *request = space->request;
@@ -389,9 +400,7 @@ static void add_points(struct grid_space *space, int32_t number, struct grid_pla
             if (pins->has_shard ? shard != pins->shard : !of_use)
                 continue;
             point.shard = (uint8_t)shard;
-            struct degrees d = grid_degrees(space, &point);
-            if (degrees_forbidden(&request->forbids, &d) || !defers_as_pinned(pins, &d) ||
-                (request->target && !target_runs_degrees(request->target, request->model, &d)))
+            if (!is_asked_for(space, &point))
                 continue;
             point.bound_bytes = grid_least_bytes(layout, shape, passes, &point,
                                                  pins->offload || pins->offload_modules);

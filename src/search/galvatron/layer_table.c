@@ -348,19 +348,25 @@ static double usual_price(const struct layer_table *t, const struct stage_class 
     return most;
 }
 
-static void price_kind(const struct layer_table *t, struct stage_class *c, int32_t kind, int price)
+static void price_kind(const struct layer_table *t, struct stage_class *c, size_t kind)
 {
-    size_t strategies = t->strategies->len, at = (size_t)kind * PRICES + (size_t)price;
-    double steady = INFINITY, time = INFINITY;
-    for (size_t s = (size_t)kind * strategies; s < ((size_t)kind + 1) * strategies; s++) {
+    size_t strategies = t->strategies->len;
+    double *steady_at = c->steady_at + kind * PRICES, *time_at = c->time_at + kind * PRICES;
+    double steady[PRICES], time[PRICES];
+    for (int i = 0; i < PRICES; i++)
+        steady[i] = time[i] = INFINITY;
+    for (size_t s = kind * strategies; s < (kind + 1) * strategies; s++) {
         if (c->place->steady_ns[s] == LAYERWISE_NEVER)
             continue;
-        double paid = c->price[price] * (double)(c->kept_bytes[s] + c->place->state_bytes[s]);
-        steady = fmin(steady, (double)c->place->steady_ns[s] + paid);
-        time = fmin(time, (double)c->place->time_ns[s] + paid);
+        double bytes = (double)(c->kept_bytes[s] + c->place->state_bytes[s]);
+        double steady_ns = (double)c->place->steady_ns[s], time_ns = (double)c->place->time_ns[s];
+        for (int i = 0; i < PRICES; i++) { /* several at once */
+            steady[i] = fmin(steady[i], steady_ns + c->price[i] * bytes);
+            time[i] = fmin(time[i], time_ns + c->price[i] * bytes);
+        }
     }
-    c->steady_at[at] = steady;
-    c->time_at[at] = time;
+    memcpy(steady_at, steady, sizeof steady);
+    memcpy(time_at, time, sizeof time);
 }
 
 static void price_class(struct layer_table *t, struct stage_class *c)
@@ -374,11 +380,10 @@ static void price_class(struct layer_table *t, struct stage_class *c)
     for (size_t i = 0; i < entries; i++)
         c->kept_bytes[i] = c->in_flight * c->place->kept_bytes[i];
     double usual = usual_price(t, c);
-    for (int i = 0; i < PRICES; i++) {
+    for (int i = 0; i < PRICES; i++)
         c->price[i] = i ? usual * exp2(i - PRICES + 4) : 0;
-        for (size_t kind = 0; kind < kinds; kind++)
-            price_kind(t, c, (int32_t)kind, i);
-    }
+    for (size_t kind = 0; kind < kinds; kind++)
+        price_kind(t, c, kind);
 }
 
 bool layer_table_prices(struct layer_table *t)

@@ -116,6 +116,13 @@ static json_t *fit_json(const struct fit_runs *fit)
 
 static weft_status no_help(const struct run_fit *fit)
 {
+    static const double SOME = 0.9; /* of the error: what is called a gain at all */
+    if (fit->apart < SOME * fit->before)
+        return no_answer(
+            "add runs of other degrees, models or sizes, until chance cannot do the same",
+            "%s are too few to be sure: with other values, runs that had no part in "
+            "them are %.1f %% off, in place of %.1f %%; no file is written",
+            counted(fit->rows, "run").s, fit->apart * 100, fit->before * 100);
     return no_answer("`weft validate RUNS.csv` shows the pattern of the errors",
                      "other values do not help: runs that had no part in them are %.1f %% off, "
                      "and %.1f %% with Weft's own numbers; no file is written",

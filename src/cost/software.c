@@ -336,11 +336,25 @@ static weft_status set_from(struct software *software, char *change)
     return software_set(software, change, word);
 }
 
+/* A profile by its name; without its release it is the latest: "torchtitan". -1: there is none. */
+static int profile_index(const char *name)
+{
+    int at = NAME_INDEX(name, PROFILES);
+    size_t len = strlen(name);
+    for (size_t i = COUNT_OF(PROFILES); at < 0 && len > 0 && i-- > 0;) {
+        const char *release = PROFILES[i].name + len;
+        if (strncmp(PROFILES[i].name, name, len) == 0 && release[0] == '-' && release[1] >= '0' &&
+            release[1] <= '9')
+            at = (int)i;
+    }
+    return at;
+}
+
 weft_status software_from_text(const char *text, struct software *out)
 {
     struct arena *scratch = arena_new();
     char *rest = arena_copy_text(scratch, text), *name = strsep(&rest, ","), *change;
-    int at = NAME_INDEX(name, PROFILES);
+    int at = profile_index(name);
     weft_status status;
     if (at < 0)
         TRY(unknown_name("software profile", name, PROFILES, sizeof PROFILES[0],

@@ -42,12 +42,27 @@ static void texts_are_read_back(void **state)
     arena_free(arena);
 }
 
+/* Without its release a profile is the latest of that name. */
+static void releases_may_be_left_out(void **state)
+{
+    (void)state;
+    static const char *const NAMES[][2] = {{"megatron-core", "megatron-core-0.19"},
+                                           {"torchtitan", "torchtitan-2025"},
+                                           {"deepspeed,host=graphs", "deepspeed-0.19,host=graphs"},
+                                           {"weft", "weft"}};
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
+        struct software one = software_of(NAMES[i][0]), other = software_of(NAMES[i][1]);
+        assert_true(software_same(&one, &other));
+    }
+}
+
 static void wrong_words_are_named(void **state)
 {
     (void)state;
     static const struct {
         const char *text, *message;
     } CASES[] = {
+        {"megatron", "no software profile is called 'megatron'"},
         {"megatron-core-0.1", "no software profile is called 'megatron-core-0.1'"},
         {"weft,hosts=graphs", "no fact about software is called 'hosts'"},
         {"weft,host=graph", "the software's host is 'graph', expected kernels, graphs or native"},
@@ -630,6 +645,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_read_back),
+        cmocka_unit_test(releases_may_be_left_out),
         cmocka_unit_test(wrong_words_are_named),
         cmocka_unit_test(plan_files_have_it),
         cmocka_unit_test(document_is_complete),

@@ -84,7 +84,7 @@ double observation_ns(const struct calibration *c, const struct observation *o)
     as_measured.loss = o->time.loss;
     for (int i = 0; i < o->time.works; i++)
         ns += (double)predict(o->device, &as_measured, &o->time.work[i]);
-    return ns;
+    return fmax(ns, o->time.launch_ns);
 }
 
 static double *parameter(struct calibration *c, const struct fit_parameter *p)

@@ -30,6 +30,7 @@ struct timing {
     int works;
     struct work work[TIMING_MAX_WORKS]; /* what ran, one after another; none: unknown */
     bool host_free;                     /* launched as a graph: no gaps between kernels inside */
+    double launch_ns;                   /* the host's for all of it, where no graph was; 0: none */
     enum measured_loss loss;            /* if one ran */
 
     struct work kernel;

@@ -33,12 +33,12 @@ static int close_tables(void **state)
 static const struct {
     const char *layer;
     double median;
-} BARS[] = {{"product", 6.5}, {"attention", 8}, {"experts", 13.5}, {"NCCL", 8}, {"DeepEP", 15}};
+} BARS[] = {{"product", 6.5}, {"attention", 8}, {"experts", 10.5}, {"NCCL", 8}, {"DeepEP", 15}};
 
 static double bar_of(const struct operator_error *e)
 {
-    if (strcmp(e->device, "L40S") == 0 && strncmp(e->layer, "product", 7) == 0)
-        return 12; /* one table, of one framework; why it fits worse is not known */
+    if (strcmp(e->device, "L40S") == 0 && strcmp(e->layer, "product bf16") == 0)
+        return 12; /* neighbours in the table are 8.5 % apart (docs/research/accuracy.md) */
     for (size_t i = 0; i < COUNT_OF(BARS); i++)
         if (strncmp(e->layer, BARS[i].layer, strlen(BARS[i].layer)) == 0)
             return BARS[i].median;
@@ -84,6 +84,54 @@ static void test_alone(void **state)
     assert_false(calibration_alone(device_find("V100-SXM2-32GB"), "product fp16", &own));
     assert_true(own.power_fraction ==
                 calibration_for(device_find("V100-SXM2-32GB"))->power_fraction);
+}
+
+/* Products by block of an L40S take no less than a launch by Python, those of all other tables have none. */
+static void test_launches(void **state)
+{
+    (void)state;
+    struct observations rows = {0};
+    size_t launched = 0;
+    assert_int_equal(observe(WEFT_SOURCE_DIR "/data/profiles", OBSERVED_PRODUCTS, arena, &rows),
+                     WEFT_OK);
+    for (size_t i = 0; i < rows.len; i++) {
+        const struct observation *o = &rows.data[i];
+        struct calibration c;
+        bool python =
+            strcmp(o->device->name, "L40S") == 0 && strcmp(o->label, "product fp8 blocks") == 0;
+        assert_true((o->time.launch_ns > 0) == python);
+        calibration_alone(o->device, o->label, &c);
+        if (python)
+            assert_true(observation_ns(&c, o) >= o->time.launch_ns);
+        launched += python && observation_ns(&c, o) == o->time.launch_ns;
+    }
+    assert_true(launched > 100 && launched < 250); /* the smaller ones of about 600 */
+}
+
+/* 64 tokens for each of 128 experts, 2,048 features, 512 inside, in nvfp4: a copy reads 8,192 rows of 2 * 2,048 + 4,096 B and
+ * writes 0.5625 B an element, and so does the activation; casts have no kernels of their own, as they have in fp8. */
+static void test_casts_on_the_way(void **state)
+{
+    (void)state;
+    struct observations rows = {0};
+    size_t found = 0;
+    assert_int_equal(observe(WEFT_SOURCE_DIR "/data/profiles", OBSERVED_EXPERTS, arena, &rows),
+                     WEFT_OK);
+    for (size_t i = 0; i < rows.len; i++) {
+        const struct timing *time = &rows.data[i].time;
+        const int64_t *s = time->work[1].shape, gated[] = {128, 64, 1024, 2048};
+        bool nvfp4 = strcmp(rows.data[i].label, "experts nvfp4") == 0;
+        assert_int_equal(time->works,
+                         strcmp(rows.data[i].label, "experts fp8 blocks") == 0 ? 7 : 5);
+        if (!nvfp4 || memcmp(s, gated, sizeof gated) != 0)
+            continue;
+        found++;
+        assert_true(time->work[0].read_bytes == 8192 * (2 * 2048 + 4096.0));
+        assert_true(time->work[0].write_bytes == 0.5625 * 8192 * 2048);
+        assert_true(time->work[2].read_bytes == 2 * 8192 * 1024.0);
+        assert_true(time->work[2].write_bytes == 0.5625 * 8192 * 512);
+    }
+    assert_true(found > 0);
 }
 
 static double large_product_flops(const struct device *device, const struct calibration *c,
@@ -216,6 +264,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_coverage, open_tables, close_tables),
         cmocka_unit_test(test_dispatch),
         cmocka_unit_test(test_alone),
+        cmocka_unit_test_setup_teardown(test_launches, open_tables, close_tables),
+        cmocka_unit_test_setup_teardown(test_casts_on_the_way, open_tables, close_tables),
         cmocka_unit_test(test_not_faster_in_training),
         cmocka_unit_test(test_power_of_units),
     };

@@ -1,7 +1,8 @@
 /* fp8.c - products in fp8 (fp8.h): the casts, and which matrices are multiplied. */
 #include "run/kernels/cuda/fp8.h"
 
-extern struct cuda_code CUDA_CODE_fp8;
+extern struct cuda_code CUDA_CODE_fp8, CUDA_CODE_experts;
+GPU_KERNEL(SPREAD_BIAS, experts, "spread_biases");
 #define FP8_KERNEL(variable, text)                                                                 \
     static struct cuda_kernel variable[FP8_FORM_COUNT] = {                                         \
         {.code = &CUDA_CODE_fp8, .name = text "_e4m3"},                                            \
@@ -175,15 +176,34 @@ static void find_numbers(const struct kernel_call *call, const struct product8 *
                 ((struct cuda_grid){1, 1, 1, 1, 0}), &most, &before, &factor);
 }
 
+/* cuBLASLt adds a bias to results of odd sizes after they have been rounded. There the product is added to the biases, so that
+ * sums are rounded once. */
+static struct product8 onto_bias(const struct kernel_call *call, const struct product8 *p)
+{
+    struct product8 out = *p;
+    int64_t count = p->m * p->n, experts = 1;
+    int in_fp32 = 0;
+    CUDA_LAUNCH(call->stream, &SPREAD_BIAS, DTYPE_BF16, cuda_elements(count), &p->bias, &p->to,
+                &in_fp32, &count, &p->n, &experts, &p->m);
+    out.bias = NULL;
+    out.onto = true;
+    return out;
+}
+
 static void run_product(const struct kernel_call *call, const struct product8 *p, void *room)
 {
     struct cast_numbers *n = room;
+    struct product8 onto;
     bool units = p->m % UNIT == 0 && p->n % UNIT == 0 && is_aligned(p->left.from) &&
                  is_aligned(p->right.from) && is_aligned(p->to) && is_aligned(p->bias);
     bool casts =
         has_products() && units && (p->k % UNIT == 0 || (p->left.turned && p->right.turned));
     char *left = (char *)room + up(sizeof *n);
     char *right = left + up(p->left.matrices * apart(&p->left, casts));
+    if (p->bias && !casts) {
+        onto = onto_bias(call, p);
+        p = &onto;
+    }
     find_numbers(call, p, n);
     multiply_all(call, p, casts, n, left, right);
 }

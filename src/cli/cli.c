@@ -44,6 +44,25 @@ static const struct argp_option *find_short(const struct known *known, char lett
     return NULL;
 }
 
+/* What others call an option, or what is said without one. */
+static const struct {
+    const char *word, *hint;
+} OTHERS[] = {
+    {"precision", "did you mean '--dtype'?"},
+    {"gbs", "did you mean '--global-batch'?"},
+    {"mbs", "did you mean '--microbatch'?"},
+    {"vpp", "did you mean '--virtual'?"},
+    {"sequence-parallel", "did you mean '--sp'?"},
+    {"tensor-model-parallel-size", "did you mean '--tp'?"},
+    {"pipeline-model-parallel-size", "did you mean '--pp'?"},
+    {"context-parallel-size", "did you mean '--cp'?"},
+    {"expert-model-parallel-size", "did you mean '--ep'?"},
+    {"lora", "did you mean '--set lora=16'?"},
+    {"gpus", "devices are the cluster's: 'h100:64' has 64, 'dgx-h100:8' has 8 nodes"},
+    {"devices", "devices are the cluster's: 'h100:64' has 64, 'dgx-h100:8' has 8 nodes"},
+    {"nodes", "nodes are the cluster's: 'dgx-h100:8' has 8"},
+};
+
 /* Whether someone who wrote word may have meant the option: batch for global-batch, sequence for seq. */
 static bool is_around(const struct argp_option *option, const char *word)
 {
@@ -71,9 +90,13 @@ static void refuse_option(const struct known *known, const char *command, const 
     for (size_t i = 0; i < known->count; i++)
         names[i] = known->option[i]->name;
     snprintf(name, sizeof name, "%.*s", (int)len, word);
-    const char *near = nearest_word(name, names, known->count);
+    const char *near = nearest_word(name, names, known->count), *other = NULL;
+    for (size_t i = 0; i < COUNT_OF(OTHERS); i++)
+        other = strcmp(name, OTHERS[i].word) == 0 ? OTHERS[i].hint : other;
     fprintf(stderr, "%s: no option is called '--%s'\n", command, name);
-    if (near)
+    if (other)
+        fprintf(stderr, "hint: %s\n", other);
+    else if (near)
         fprintf(stderr, "hint: did you mean '--%s'?\n", near);
     else if (options_around(known, name, around, sizeof around))
         fprintf(stderr, "hint: did you mean %s?\n", around);

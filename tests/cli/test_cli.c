@@ -599,6 +599,8 @@ static void options_with_the_word_in_their_names_are_named(void **state)
     static const char *const TRIED[][2] = {
         {"--batch=4", "hint: did you mean '--microbatch' or '--global-batch'?"},
         {"--sequence=4", "hint: did you mean '--seq'?"},
+        {"--precision=fp8", "hint: did you mean '--dtype'?"},
+        {"--gpus=4", "hint: devices are the cluster's: 'h100:64' has 64"},
         {"--zz=4", "--help` lists the options"}};
     for (size_t i = 0; i < COUNT_OF(TRIED); i++) {
         struct outcome outcome = RUN("simulate", "gpt3-1.3b", "dgx-a100", TRIED[i][0]);

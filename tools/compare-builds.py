@@ -11,18 +11,26 @@ were drawn are legal, and its questions are what the new build is asked. Every n
 its place in the answer, and so are the texts that say which plan it is (TEXTS). Texts for people are
 not. A field that the new build adds is no difference; one that it leaves out is.
 
+A line on standard error says how far it is. Two builds take about three minutes of a core. A question that takes
+more than CPU_SECONDS of a core (`weft validate`: VALIDATE_SECONDS) is drawn anew for the old build and is a
+difference for the new one; what is said at the end counts what was really compared.
+
 Exit codes: 0 the same, 1 something differs, 2 bad arguments or a program that cannot be run.
 """
 import argparse
 import json
 import random
+import resource
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 SEED = 18
 SIMULATIONS, PLANS = 200, 50
-SECONDS = 600  # that one question may take on a busy machine
+CPU_SECONDS = 20  # of a core, that one question may take: searches share what a busy machine has
+VALIDATE_SECONDS = 300
 
 MODELS = [
     "gpt2", "gpt2-xl", "gpt3-350m", "gpt3-1.3b", "gpt3-6.7b", "gpt3-13b", "gpt3-39b", "gpt3-175b",
@@ -109,16 +117,42 @@ def draw_plan(rng, options, most_nodes, models):
     return ["plan", rng.choice(models), cluster, *options, "--global-batch", str(batch)]
 
 
+class Progress:
+    """How many questions were asked, on standard error, every few seconds."""
+
+    EVERY_S = 5
+
+    def __init__(self):
+        self.lock, self.what, self.of, self.done, self.said = threading.Lock(), "", 0, 0, time.monotonic()
+
+    def begin(self, what, of):
+        self.what, self.of, self.done = what, of, 0
+        print(f"{what}: {of} questions", file=sys.stderr, flush=True)
+
+    def add(self, question):
+        with self.lock:
+            self.done += 1
+            if time.monotonic() - self.said < self.EVERY_S:
+                return
+            self.said = time.monotonic()
+        print(f"{self.what}: {self.done} asked for {self.of}, last: weft {' '.join(question)}", file=sys.stderr, flush=True)
+
+
+PROGRESS = Progress()
+
+
 def ask(weft, question):
     """The exit code and the JSON object; of a question that was refused, what was said."""
-    try:
-        done = subprocess.run([weft, *question, "--json"], capture_output=True, text=True,
-                              timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return {"code": -1, "said": f"no answer in {SECONDS} s"}
-    if done.returncode not in (0, 1) or not done.stdout.strip():
-        return {"code": done.returncode, "said": done.stderr.strip()}
-    return {"code": done.returncode, "answer": json.loads(done.stdout)}
+    seconds = VALIDATE_SECONDS if question[0] == "validate" else CPU_SECONDS
+    child = subprocess.Popen([weft, *question, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    resource.prlimit(child.pid, resource.RLIMIT_CPU, (seconds, seconds))
+    out, err = child.communicate()
+    PROGRESS.add(question)
+    if child.returncode < 0:
+        return {"code": child.returncode, "said": f"ended by signal {-child.returncode}; it may take {seconds} s of a core"}
+    if child.returncode not in (0, 1) or not out.strip():
+        return {"code": child.returncode, "said": err.strip()}
+    return {"code": child.returncode, "answer": json.loads(out)}
 
 
 def collect(weft, pool, draw, want):
@@ -139,9 +173,12 @@ def collect(weft, pool, draw, want):
 def first_answers(weft, pool):
     rng = random.Random(SEED)
     validate = ["validate", "--rows"]
+    PROGRESS.begin("the old build, validate", 1)
     out = [[validate, ask(weft, validate)]]
+    PROGRESS.begin("the old build, simulations", SIMULATIONS)
     out += collect(weft, pool, lambda: draw_simulation(rng), SIMULATIONS)
     for options, count, *rest in PLANNERS:
+        PROGRESS.begin(f"the old build, plans with {' '.join(options)}", count)
         out += collect(weft, pool, lambda o=options, r=rest: draw_plan(rng, o, *r), count)
     return out
 
@@ -185,6 +222,7 @@ def differences(old, new):
 
 
 def compare(old, weft, pool, most):
+    PROGRESS.begin("the new build", len(old))
     answers = pool.map(lambda pair: ask(weft, pair[0]), old)
     unlike = 0
     for (question, before), now in zip(old, answers):

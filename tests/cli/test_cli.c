@@ -20,6 +20,7 @@
 
 #include "refusals.h"
 #include "report/report.h"
+#include "rounds.h"
 #include "scratch_folder.h"
 
 enum { MAX_ARGS = 14 };
@@ -381,6 +382,35 @@ static void missing_profiles_are_warned_of(void **state)
     }
 }
 
+/* Every command that predicts says it, once. */
+static void every_prediction_warns_of_missing_profiles(void **state)
+{
+    (void)state;
+#define TINY WEFT_SOURCE_DIR "/data/plans/tiny.yaml"
+    static const char *const PREDICTIONS[][8] = {
+        {"plan", "gpt2", "dgx-a100:1", "--global-batch", "8", "--planner", "megatron"},
+        {"share", TINY, TINY},
+        {"days", TINY, "--tokens", "1e6"},
+        {"compare", TINY, TINY},
+        {"mcp"},
+        {"inspect", "gpt2", "--on", "dgx-a100:1"},
+        {"fit", "--runs", WEFT_SOURCE_DIR "/tests/data/runs/runs.csv"},
+        {"validate", "no such dataset"},
+        {"export", TINY, "--to", "chakra"},
+    };
+#undef TINY
+    setenv("WEFT_PROFILES", "/nowhere/profiles", 1);
+    for (size_t i = 0; i < COUNT_OF(PREDICTIONS); i++) {
+        struct outcome outcome = run(PREDICTIONS[i]);
+        const char *said = strstr(outcome.err, "/nowhere/profiles is missing");
+        if (!said)
+            fail_msg("%s says nothing: %s", PREDICTIONS[i][0], outcome.err);
+        assert_null(strstr(said + 1, "/nowhere/profiles is missing"));
+        forget(outcome);
+    }
+    unsetenv("WEFT_PROFILES");
+}
+
 /* An answer that could not be written is a failure, whether the stream is closed or the disk is
  * full. */
 static void unwritable_output_is_a_failure(void **state)
@@ -463,6 +493,42 @@ static void interrupted_searches_answer(void **state)
     assert_true(json_is_true(json_object_get(json, "stopped")));
     assert_true(json_is_object(json_object_get(json, "plan")));
     json_decref(json);
+}
+
+/* At whatever moment the signal comes: a whole answer, or a sentence that says why there is none. */
+static void searches_stand_a_signal_at_any_moment(void **state)
+{
+    (void)state;
+    static const char *const SEARCHES[][MAX_ARGS] = {
+        {"plan", "gpt3-13b", "dgx-h100:32", "--global-batch", "1024", "--json"},
+        {"plan", "gpt3-13b", "dgx-a100:16", "--global-batch", "512", "--planner", "aceso",
+         "--json"},
+        {"plan", "mixtral-8x7b", "dgx-h100:32", "--global-batch", "1024", "--quick", "--json"},
+        {"plan", "gpt3-13b", "dgx-h100:32", "--global-batch", "1024", "--planner", "autoddl",
+         "--json"},
+    };
+    struct rng rng;
+    rng_seed(&rng, 18);
+    for (int i = 0; i < rounds_of(20); i++) {
+        FILE *out = tmpfile(), *err = tmpfile();
+        int status;
+        assert_true(out && err);
+        pid_t child = start_program(SEARCHES[i % 4], fileno(out), fileno(err));
+        usleep((useconds_t)rng_below(&rng, 600000));
+        kill(child, SIGINT);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        char *answer = read_all(out), *said = read_all(err);
+        json_t *json = json_loads(answer, 0, NULL);
+        if (WIFSIGNALED(status)) /* before the program has begun to listen */
+            assert_true(WTERMSIG(status) == SIGINT && *answer == '\0');
+        else if (WEXITSTATUS(status) == WEFT_OK)
+            assert_true(json_is_object(json_object_get(json, "plan")));
+        else
+            assert_true(WEXITSTATUS(status) == WEFT_NO_ANSWER && strstr(said, "weft: ") == said);
+        json_decref(json);
+        free(answer);
+        free(said);
+    }
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -630,8 +696,10 @@ int main(void)
         cmocka_unit_test(wrong_command_lines_are_explained),
         cmocka_unit_test(misspelt_names_are_suggested),
         cmocka_unit_test(missing_profiles_are_warned_of),
+        cmocka_unit_test(every_prediction_warns_of_missing_profiles),
         cmocka_unit_test(unwritable_output_is_a_failure),
         cmocka_unit_test(interrupted_searches_answer),
+        cmocka_unit_test(searches_stand_a_signal_at_any_moment),
         cmocka_unit_test(too_little_memory_is_a_failure),
         cmocka_unit_test(interrupted_searches_end),
         cmocka_unit_test_setup_teardown(outputs_are_no_inputs, scratch_setup, scratch_teardown),

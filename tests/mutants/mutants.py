@@ -32,7 +32,7 @@ in the list.
 What a fault costs is the tests: the copy has the whole program in one shared library (WEFT_SHARED_PROGRAM), so one file is
 compiled and one library linked, apart from the copy's own, and programs are told by LD_LIBRARY_PATH to take it. Named
 programs run with a few of their random cases first, each until its first failing test; only a fault that they do not notice
-is shown all cases.
+is shown all cases. What is still not noticed then runs once more with a leak checker beside it, for `make test` has one, too.
 """
 import argparse
 import collections
@@ -60,6 +60,7 @@ MOST_SECONDS = 600  # of the processor, with all random cases
 FEW = 10  # percent of the random cases, first
 WAITS = 6  # times as long may pass, on a machine that does other things, too
 MEMORY_BYTES = 8 << 30  # a fault may ask for all there is
+LEAKED = 23  # the exit status of a program that lost memory
 CHECKS = ("explorer", "python", "page", "trace")  # tests of CTest that ask the built program or library
 LIBRARY = "src/libweft_program.so"
 FAILED = r"\[  FAILED  \] (?:\d+ test\(s\)|(\w+))"  # as cmocka writes it
@@ -170,7 +171,7 @@ class Copy:
 
     def __init__(self, folder):
         self.root, self.build = folder / "tree", folder / "tree" / "build"
-        self.commands, self.checks, self.seconds = {}, {}, {}
+        self.commands, self.checks, self.seconds, self.tight = {}, {}, {}, {}
         self.lock, self.python_lock = threading.Lock(), threading.Lock()
 
     def fill(self):
@@ -248,6 +249,20 @@ class Copy:
                     raise SystemError(f"{test} fails without any fault:\n{done.output[-2000:] if done else 'does not end'}")
                 self.seconds[test, percent] = max(LEAST_SECONDS, PATIENCE * processor_seconds(begin, os.times()))
             return self.seconds[test, percent]
+
+    def leak_checker(self):
+        """What puts gcc's leak checker beside a program; nothing where there is none."""
+        library = self.asked(os.environ.get("CC", "gcc"), "-print-file-name=liblsan.so").strip()
+        known = ROOT / "tests" / "support" / "openmpi.supp"
+        return {"LD_PRELOAD": library, "LSAN_OPTIONS": f"suppressions={known}:exitcode={LEAKED}:print_suppressions=0"} \
+            if os.path.isabs(library) else {}
+
+    def is_tight(self, test):
+        with self.lock:
+            if test not in self.tight:
+                done = self.run(test, MOST_SECONDS, FEW, self.leak_checker(), {})
+                self.tight[test] = done is not None and done.returncode == 0
+            return self.tight[test]
 
     def command_of(self, test, instead):
         if test in CHECKS:
@@ -348,6 +363,17 @@ class Worker:
                 if done.returncode:
                     failed = [name for name in re.findall(FAILED, done.output, re.M) if name]
                     return "noticed", test, next(iter(failed), f"status {done.returncode}")
+        return self.leaks(fault)
+
+    def leaks(self, fault):
+        """Whether a program that ends well without the fault has lost memory with it."""
+        checker = self.copy.leak_checker()
+        for test in fault.tests if checker else []:
+            if test in CHECKS or not self.copy.is_tight(test):
+                continue
+            done = self.copy.run(test, MOST_SECONDS, FEW, {**checker, **self.environment}, {})
+            if done and done.returncode == LEAKED:
+                return "noticed", test, "memory is lost"
         return "survived", "", ""
 
     def with_fault(self, fault):

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -638,6 +639,27 @@ static void dtypes_become_floats(void **state)
     "\"settings\": {\"rate\": \"1\"},\n\"files\": " files ", \"xxh3\": \"" HASH "\"}"
 #define HASH "0123456789abcdef"
 
+/* A manifest without one of the keys that it needs, whichever, is refused as that: it is said before the checksum is. */
+static void no_key_of_a_manifest_is_missing(void **state)
+{
+    static const char GOOD[] = MANIFEST("weft-checkpoint", "2", "5", FILES("a", "17", HASH));
+    static const char *const KEYS[] = {"run",      "step",  "seed", "samples", "model", "plan",
+                                       "settings", "files", "xxh3", "name",    "bytes"};
+    struct arena *arena = ((struct scratch *)*state)->arena;
+    struct manifest manifest;
+    for (size_t i = 0; i < COUNT_OF(KEYS); i++) {
+        json_t *whole = json_loads(GOOD, 0, NULL);
+        json_t *file = json_array_get(json_object_get(whole, "files"), 0);
+        json_object_del(json_object_get(whole, KEYS[i]) ? whole : file, KEYS[i]);
+        char *text = json_dumps(whole, 0);
+        assert_int_equal(manifest_parse(arena, "c", text, strlen(text), &manifest), WEFT_BAD_INPUT);
+        if (!strstr(weft_last_error()->message, arena_printf(arena, "'%s' is missing", KEYS[i])))
+            fail_msg("without %s: %s", KEYS[i], weft_last_error()->message);
+        free(text);
+        json_decref(whole);
+    }
+}
+
 static void wrong_manifests_are_refused(void **state)
 {
     static const struct {
@@ -854,6 +876,7 @@ int main(void)
         cmocka_unit_test(what_no_file_holds_is_missed),
         cmocka_unit_test(dtypes_become_floats),
         cmocka_unit_test(wrong_manifests_are_refused),
+        cmocka_unit_test(no_key_of_a_manifest_is_missing),
         cmocka_unit_test(a_scaled_loss_is_kept),
         cmocka_unit_test(any_layout_is_read_under_any_other),
         cmocka_unit_test(tensors_are_made_whole),

@@ -402,6 +402,28 @@ static void test_full_disk(void **state)
     checkpoint_close(checkpoint);
 }
 
+static int64_t little_space(void *context, const char *folder)
+{
+    (void)context;
+    (void)folder;
+    return 1000;
+}
+
+/* Not after hours of steps: before the first one. */
+static void test_no_space_for_a_checkpoint(void **state)
+{
+    struct disk disk = REAL_DISK;
+    struct told told;
+    struct training_result result;
+    struct training_options options = common(*state, &told);
+    disk.space = little_space;
+    options.checkpoint = (struct checkpoint_place){&disk, scratch_path(*state, "saved"), 0};
+    assert_int_equal(run_row(&ROWS[ROW_DP], &options, &result), WEFT_FAILURE);
+    assert_non_null(strstr(weft_last_error()->message, "has space for 1000 B, expected "));
+    assert_non_null(strstr(weft_last_error()->hint, "another disk"));
+    assert_int_equal(told.last, 0);
+}
+
 static void refuse(const struct scratch *scratch, void (*change)(struct training_options *),
                    const char *words)
 {
@@ -681,6 +703,7 @@ int main(void)
         TEST(test_stops),
         TEST(test_not_a_number),
         TEST(test_full_disk),
+        TEST(test_no_space_for_a_checkpoint),
         TEST(test_refuses),
         TEST(test_refuses_to_resume),
         TEST(test_changes_are_refused),

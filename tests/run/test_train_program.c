@@ -269,6 +269,10 @@ static void test_runs_do_not_mix(void **state)
                  "step-00000004: is the checkpoint of another");
     expect_words(scratch, "--steps 5 --resume --rate 0.01", WEFT_BAD_INPUT,
                  "of a run with rate 0.001, not 0.01");
+    expect_words(scratch, "--steps 5 --resume --global-batch 8", WEFT_BAD_INPUT,
+                 "or --allow-change batch");
+    expect_words(scratch, "--steps 5 --resume --optimizer sgd", WEFT_BAD_INPUT,
+                 "of a run with optimizer adamw, not sgd");
     assert_newest(scratch, 2, 4);
     expect_words(
         scratch,

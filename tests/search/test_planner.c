@@ -267,6 +267,23 @@ static void test_pins_are_explained(void **state)
     }
 }
 
+/* The same of an encoder's, which are not degrees of the grid. */
+static void test_pins_of_an_encoder_are_explained(void **state)
+{
+    (void)state;
+    struct model *seeing;
+    struct planned *planned = NULL;
+    assert_int_equal(model_open("llava-1.5-7b", NULL, &seeing), WEFT_OK);
+    struct plan_request request = {.model = seeing,
+                                   .cluster = cluster,
+                                   .pins = {.tp = 2, .encoder_dp = 3, .global_batch = 16}};
+    assert_int_equal(plan_search(planner_find("auto"), &request, &planned), WEFT_NO_ANSWER);
+    assert_non_null(strstr(weft_last_error()->message, " has --tp 2 --encoder-dp 3"));
+    assert_string_equal(weft_last_error()->hint, "--encoder-dp could be 1, 2 or 4");
+    error_clear();
+    model_free(seeing);
+}
+
 /* Every value that is named has a plan. */
 static void test_what_is_named_would_do(void **state)
 {
@@ -514,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_no_plan_at_all),
         cmocka_unit_test(test_impossible_pins),
         cmocka_unit_test(test_pins_are_explained),
+        cmocka_unit_test(test_pins_of_an_encoder_are_explained),
         cmocka_unit_test(test_what_is_named_would_do),
         cmocka_unit_test(test_pins_that_mean_nothing),
         cmocka_unit_test(test_pieces_without_stages),

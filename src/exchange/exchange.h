@@ -52,9 +52,9 @@ weft_status target_refuses(const struct plan *plan, const struct target *target,
                            const struct texts *differences);
 
 /* Where the framework of a format does not run the plan, the nearest that it runs and that fits, the caller's
- * to free; NULL: it runs the plan itself. WEFT_NO_ANSWER where nothing fits (nearest.c). */
+ * to free, and what differs in words; NULL: it runs the plan itself. WEFT_NO_ANSWER where nothing fits (nearest.c). */
 weft_status plan_nearest(struct arena *keep, const struct plan *plan, const char *to,
-                         struct plan **out);
+                         struct plan **out, struct texts *differences);
 
 /* ---- importing ------------------------------------------------------------------------------- */
 

@@ -76,7 +76,7 @@ static weft_status search_with(const struct plan *plan, const struct target *tar
 }
 
 weft_status plan_nearest(struct arena *keep, const struct plan *plan, const char *to,
-                         struct plan **out)
+                         struct plan **out, struct texts *differences)
 {
     const struct target *target;
     struct recognised found = {0};
@@ -85,9 +85,8 @@ weft_status plan_nearest(struct arena *keep, const struct plan *plan, const char
     *out = NULL;
     TRY(format_target(keep, to, &target));
     TRY(target_has_model(target, plan->model));
-    struct texts differences = {0};
-    TRY(target_differences(keep, target, plan, &differences, out));
-    if (!differences.len)
+    TRY(target_differences(keep, target, plan, differences, out));
+    if (!differences->len)
         goto done;
     if (*out)
         TRY(fits(*out, &good));
@@ -102,12 +101,13 @@ weft_status plan_nearest(struct arena *keep, const struct plan *plan, const char
         GIVES_BACK[i](&pins);
         TRY(search_with(plan, target, &pins, out));
     }
-    if (*out)
-        copy_settings(*out, plan);
-    else
-        status = no_answer("more devices, or another model, would fit",
-                           "nothing that %s runs of %s fits on %s", target->title,
-                           plan->model->name, cluster_title(keep, plan));
+    *differences = (struct texts){0};
+    if (!*out)
+        TRY(no_answer("more devices, or another model, would fit",
+                      "nothing that %s runs of %s fits on %s", target->title, plan->model->name,
+                      cluster_title(keep, plan)));
+    copy_settings(*out, plan);
+    plan_differences(keep, plan, *out, differences);
 done:
     if (status) {
         plan_free(*out);

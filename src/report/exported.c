@@ -40,12 +40,13 @@ static weft_status write_text(struct arena *keep, const struct plan *plan,
                               const struct export_question *question, struct export_result *result)
 {
     struct plan *nearest = NULL;
+    struct texts differences = {0};
     weft_status status;
     if (question->nearest)
-        TRY(plan_nearest(keep, plan, question->to, &nearest));
+        TRY(plan_nearest(keep, plan, question->to, &nearest, &differences));
     TRY(plan_export(keep, nearest ? nearest : plan, question->to, question->nearest, result));
-    if (nearest)
-        plan_differences(keep, plan, nearest, &result->differences);
+    for (size_t i = 0; i < differences.len; i++)
+        add_text(keep, &result->differences, differences.data[i]);
 done:
     plan_free(nearest);
     return status;

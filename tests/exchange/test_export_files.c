@@ -258,6 +258,19 @@ static void check_and_import_ask_the_table(void **state)
     }
 }
 
+static double iteration_of(const char *command)
+{
+    int code;
+    char *text = output_of(command, &code);
+    if (code)
+        fail_msg("%s: %s", command, text);
+    json_t *json = json_loads(text, 0, NULL);
+    double seconds = json_real_value(json_object_get(json, "iteration_s"));
+    json_decref(json);
+    free(text);
+    return seconds;
+}
+
 static void nearest_compares_predictions(void **state)
 {
     (void)state;
@@ -272,17 +285,19 @@ static void nearest_compares_predictions(void **state)
     json_decref(json);
 }
 
-static double iteration_of(const char *command)
+/* DeepSpeed divides state by all replicas: what is predicted of the nearest plan is that of one that does. */
+static void nearest_is_predicted_as_it_is_written(void **state)
 {
-    int code;
-    char *text = output_of(command, &code);
-    if (code)
-        fail_msg("%s: %s", command, text);
-    json_t *json = json_loads(text, 0, NULL);
-    double seconds = json_real_value(json_object_get(json, "iteration_s"));
+    (void)state;
+    json_t *json = json_of("export llama3.2-1b dgx-h100:2 --zero 1 --replicate 2 "
+                           "--overlap gradients --global-batch 64 --to deepspeed --nearest --json");
+    const char *line = json_string_value(json_object_get(json, "simulate"));
+    double written =
+        json_real_value(json_object_get(json_object_get(json, "written"), "iteration_s"));
+    assert_null(strstr(line, "--replicate"));
+    assert_true(written == iteration_of(arena_printf(arena, "'%s'%s --json 2>&1", WEFT_PROGRAM,
+                                                     line + strlen("weft"))));
     json_decref(json);
-    free(text);
-    return seconds;
 }
 
 /* The line that a file carries gives the prediction of the plan it was written from. */
@@ -459,13 +474,9 @@ static void every_case_reads_back(void **state)
 static void groups_of_micro_batches_are_written(void **state)
 {
     (void)state;
-    static const char *const FLAG = "--microbatch-group-size-per-virtual-pipeline-stage";
-    char *usual = answer_to(INTERLEAVED), *same = answer_to(INTERLEAVED " --group 4");
-    char *more = answer_to(INTERLEAVED " --group 8");
-    assert_null(strstr(usual, FLAG));
-    assert_null(strstr(same, FLAG));
-    assert_non_null(strstr(more, arena_printf(arena, "%s 8\n", FLAG)));
-    free(usual);
+    char *same = answer_to(INTERLEAVED " --group 4"), *more = answer_to(INTERLEAVED " --group 8");
+    assert_null(strstr(same, "microbatch-group-size"));
+    assert_non_null(strstr(more, "--microbatch-group-size-per-virtual-pipeline-stage 8\n"));
     free(same);
     free(more);
 }
@@ -480,6 +491,7 @@ int main(void)
         cmocka_unit_test(the_program_says_what_it_cannot_write),
         cmocka_unit_test(check_and_import_ask_the_table),
         cmocka_unit_test(nearest_compares_predictions),
+        cmocka_unit_test(nearest_is_predicted_as_it_is_written),
         cmocka_unit_test(lines_predict_again),
         cmocka_unit_test(files_read_back),
         cmocka_unit_test(every_case_reads_back),

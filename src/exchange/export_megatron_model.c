@@ -205,6 +205,8 @@ static void add_experts(struct lines *a, const struct model_shape *s)
     add_int(a, "moe-ffn-hidden-size", s->expert_ffn);
     if (s->shared_ffn)
         add_int(a, "moe-shared-expert-intermediate-size", s->shared_ffn);
+    if (s->shared_gate)
+        add_flag(a, "moe-shared-expert-gate");
     if (s->capacity > 0) {
         add_real(a, "moe-expert-capacity-factor", s->capacity);
         add_flag(a, "moe-pad-expert-input-to-capacity");

@@ -399,6 +399,7 @@ static weft_status read_experts(struct shape_reading *r)
     s->top_k = argument_int(r->a, "moe-router-topk", 2);
     s->expert_ffn = argument_int(r->a, "moe-ffn-hidden-size", s->ffn);
     s->shared_ffn = argument_int(r->a, "moe-shared-expert-intermediate-size", 0);
+    s->shared_gate = s->family == SHAPE_MOE && s->shared_ffn && has(r, "moe-shared-expert-gate");
     bool flex = strcmp(argument_word(r->a, "moe-token-dispatcher-type", "allgather"), "flex") == 0;
     s->copies = flex ? COPIES_NODES : COPIES_EXPERTS;
     if (!s->experts)

@@ -4,6 +4,8 @@
  * All are split by groups, the dim `head`: the heads of a group share B and C. Their operands
  * may be parts of one fused tensor, group by group (builder.h, struct fused_part).
  */
+#include <string.h>
+
 #include "model/draft.h"
 
 /* Narrows an operand to the given part of every group. */
@@ -124,4 +126,15 @@ int build_head_norm(struct builder *b, const char *name, int x, int64_t heads)
     draft_inputs(b, &op, &x, 1);
     draft_weight(b, &op, "weight", 1, &width);
     return draft_append_like(b, &op, x, features);
+}
+
+int build_token_gate(struct builder *b, const char *name, int gate, int up)
+{
+    struct op op = draft_op(b, OP_GATED, name);
+    draft_dim(&op, DIM_HIDDEN, build_features(b, up));
+    draft_inputs(b, &op, (int[]){gate, up}, 2);
+    memset(op.input[0].dims[op.input[0].axes - 1], -1, sizeof op.input[0].dims[0]);
+    op.keep |= KEEP_INPUT_1;
+    op.gate = GATE_SIGMOID;
+    return draft_append_like(b, &op, up, build_features(b, up));
 }

@@ -112,6 +112,8 @@ int build_squared_relu(struct builder *b, const char *name, int x);
 int build_silu(struct builder *b, const char *name, int x);
 int build_gated(struct builder *b, const char *name, int gate_up); /* halves the features */
 int build_gated_pair(struct builder *b, const char *name, int gate, int up);
+/* All features of a token times the sigmoid of its one number. */
+int build_token_gate(struct builder *b, const char *name, int gate, int up);
 int build_dropout(struct builder *b, const char *name, int x);
 int build_dropout_add(struct builder *b, const char *name, int x, int residual);
 int build_add(struct builder *b, const char *name, int x, int y);

@@ -16,7 +16,7 @@ struct moe_options {
     struct decoder decoder; /* first, so that its fields' offsets also hold in this struct */
     int64_t experts, top_k, expert_ffn, shared_experts, shared_ffn, first_dense, moe_every;
     struct routing routing;
-    bool expert_bias;
+    bool expert_bias, shared_gate;
     int dispatch;    /* enum token_copies */
     double capacity; /* of an expert, in even shares of the tokens; 0: every token finds a place */
 };
@@ -45,6 +45,7 @@ static const struct field FIELDS[] = {
     {"shared_experts", FIELD_INT, offsetof(struct moe_options, shared_experts), .min = 0,
      .max = MOST_EXPERTS},
     OPTION_COUNT(struct moe_options, shared_ffn, MOST_HIDDEN),
+    OPTION_BOOL(struct moe_options, shared_gate),
     {"first_dense", FIELD_INT, offsetof(struct moe_options, first_dense), .min = 0,
      .max = MOST_LAYERS},
     OPTION_COUNT(struct moe_options, moe_every, MOST_LAYERS),
@@ -76,13 +77,25 @@ static int experts(struct builder *b, const struct moe_options *o, int x)
     return block_experts(b, x, &e);
 }
 
+/* One number for each token, of which its shared expert's output is multiplied by the sigmoid. */
+static int token_score(struct builder *b, int x)
+{
+    int y = build_linear(b, "score", x, 1, false);
+    if (y >= 0)
+        build_last(b)->by_stream = true;
+    return y;
+}
+
 static int shared(struct builder *b, const struct moe_options *o, int x)
 {
     int64_t each = o->shared_ffn ? o->shared_ffn : expert_ffn(o);
     struct mlp_block m = {.ffn = o->shared_experts * each,
                           .activation = decoder_activation(&o->decoder)};
     build_module(b, "shared");
+    int score = o->shared_gate ? token_score(b, x) : -1;
     int y = block_feed_forward(b, x, false, &m);
+    if (o->shared_gate)
+        y = build_token_gate(b, "scored", score, y);
     build_module_end(b);
     return y;
 }
@@ -153,6 +166,9 @@ static weft_status check(const struct moe_options *o, const struct doc *where)
         return doc_error(option_at(where, "top_k"), NULL,
                          "'top_k' is %lld, expected at most 'experts', %lld", (long long)o->top_k,
                          (long long)o->experts);
+    if (o->shared_gate && !o->shared_experts)
+        return doc_error(option_at(where, "shared_gate"), "shared_experts: 1",
+                         "'shared_gate' is a gate of shared experts, and there are none");
     if (o->first_dense > o->decoder.layers)
         return doc_error(option_at(where, "first_dense"), NULL,
                          "'first_dense' is %lld, expected at most 'layers', %lld",

@@ -128,7 +128,7 @@ static const struct hf_row QWEN3[] = {
         NORMED(normed), BALANCE("0.001")
 #define SHARED_EXPERT(ffn)                                                                         \
     {"shared_expert_intermediate_size", "shared_ffn", RULE_COUNT, ffn},                            \
-        {NULL, "shared_experts", RULE_FIXED, "1"}
+        {NULL, "shared_experts", RULE_FIXED, "1"}, {NULL, "shared_gate", RULE_FIXED, "true"}
 
 static const struct hf_row QWEN2_MOE[] = {
     DECODER("24", "2048", "16", "5632", "151936", "32768"),

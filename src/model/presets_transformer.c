@@ -230,8 +230,8 @@ const struct preset TRANSFORMER_PRESETS[] = {
     {"gpt-oss-120b", "moe", "layers: 36, experts: 128" GPT_OSS, PUBLIC},
     {"qwen1.5-moe-a2.7b", "moe",
      "layers: 24, hidden: 2048, heads: 16, experts: 60, top_k: 4, expert_ffn: 1408, "
-     "shared_experts: 1, shared_ffn: 5632, vocab: 151936, router: softmax-of-all, "
-     "balance_weight: 0.001" QWEN,
+     "shared_experts: 1, shared_ffn: 5632, shared_gate: true, vocab: 151936, "
+     "router: softmax-of-all, balance_weight: 0.001" QWEN,
      PUBLIC},
     {"qwen3-30b-a3b", "moe",
      "layers: 48, hidden: 2048, heads: 32, kv_heads: 4, head_dim: 128, expert_ffn: 768" QWEN3_MOE,
@@ -246,7 +246,8 @@ const struct preset TRANSFORMER_PRESETS[] = {
      PUBLIC},
     {"qwen3-next-80b-a3b", "moe",
      "layers: 48, hidden: 2048, heads: 16, kv_heads: 2, head_dim: 256, experts: 512, top_k: 10, "
-     "expert_ffn: 512, shared_experts: 1, vocab: 151936, qk_norm: true, output_gate: true, "
+     "expert_ffn: 512, shared_experts: 1, shared_gate: true, vocab: 151936, qk_norm: true, "
+     "output_gate: true, "
      "rotary_share: 0.25, rope_base: 10000000, delta_heads: 32, delta_key_heads: 16, "
      "full_every: 4, balance_weight: 0.001",
      PUBLIC},

@@ -214,7 +214,7 @@ double plan_extra_bytes(const struct plan *plan, const struct op *op, const int6
     bool apart = software_word(&plan->software, FACT_GATES) == GATES_APART;
     if (apart && op->kind == OP_GATED)
         return op_extra_bytes(op, local, plan->dtype) +
-               operand_bytes(op, &op->output, local, plan->dtype);
+               operand_bytes(op, op->inputs == 2 ? &op->input[0] : &op->output, local, plan->dtype);
     if (own && (op->kind == OP_SCAN || op->kind == OP_DELTA))
         return (double)own_scan_kept(op, local, plan->dtype);
     return own && op->kind == OP_CONV1D ? (double)own_conv1d_kept(op, local)

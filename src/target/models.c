@@ -6,6 +6,7 @@
 static const char BY_PATTERN[] = "layers by a pattern";
 const char INDEXED_KEYS[] = "an index that chooses keys";
 const char STREAMS[] = "a residual of several streams";
+const char SHARED_GATE[] = "a gate of the shared expert";
 const char UNKNOWN_OP[] = "an operator that Weft does not know";
 const char WIDE_NORMS[] = "norms of all heads' queries and keys as one vector";
 static const char YARN[] = "rotary positions stretched by yarn";
@@ -152,6 +153,7 @@ static const char *galvatron_layers_lack(const struct model_shape *s)
            : s->wide_qk_norm ? WIDE_NORMS
            : s->sinks        ? "sinks of attention"
            : s->clamped      ? "clamped gates"
+           : s->shared_gate  ? SHARED_GATE
                              : attention_rarity(s);
 }
 

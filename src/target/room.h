@@ -14,7 +14,7 @@ typedef const char *lacking(struct arena *keep, const struct model_shape *shape)
 lacking megatron_lacks, megatron16_lacks, torchtitan_lacks, fsdp_lacks, dtensor_lacks, aceso_lacks,
     galvatron2_lacks, galvatron3_lacks;
 /* What several rows lack, in the same words (models.c). */
-extern const char INDEXED_KEYS[], STREAMS[], UNKNOWN_OP[], WIDE_NORMS[];
+extern const char INDEXED_KEYS[], STREAMS[], UNKNOWN_OP[], WIDE_NORMS[], SHARED_GATE[];
 const char *runtime_lacks_op(const struct op *op);
 bool has_experts(const struct model *model);
 bool has_frozen_weights(const struct model *model);

@@ -130,6 +130,7 @@ static void read_experts(struct arena *scratch, const struct model *model, struc
     s->capacity = router->capacity;
     s->expert_ffn = size_of(up, DIM_OUT) / (s->family == SHAPE_GPT && !s->gated ? 1 : 2);
     s->expert_bias = s->family == SHAPE_MOE && has_bias(up);
+    s->shared_gate = op_named(model, "shared", "scored") != NULL;
     s->shared_ffn = size_of(op_named(model, "shared", "gate_up"), DIM_OUT) / 2;
     if (!s->shared_ffn)
         s->shared_ffn =
@@ -301,8 +302,9 @@ static const char *moe_options(struct arena *keep, const struct model_shape *s)
         text = arena_printf(keep, "%s, dispatch: %s", text, COPIES_WORDS[s->copies]);
     if (s->capacity > 0)
         text = arena_printf(keep, "%s, capacity: %.12g", text, s->capacity);
-    if (s->expert_bias)
-        text = arena_printf(keep, "%s, expert_bias: true", text);
+    if (s->expert_bias || s->shared_gate)
+        text = arena_printf(keep, "%s%s%s", text, s->expert_bias ? ", expert_bias: true" : "",
+                            s->shared_gate ? ", shared_gate: true" : "");
     if (s->shared_ffn)
         text = arena_printf(keep, "%s, shared_ffn: %lld", text, (long long)s->shared_ffn);
     return text;
@@ -425,6 +427,7 @@ const char *shape_rarity(const struct model_shape *s)
            : s->mtp                         ? "layers that predict more tokens"
            : s->window                      ? "a window of attention"
            : s->capacity > 0                ? "experts that drop tokens"
+           : s->shared_gate                 ? SHARED_GATE
            : s->sinks                       ? "sinks of attention"
            : s->clamped                     ? "clamped gates"
            : s->gated                       ? "gates beside LayerNorm"

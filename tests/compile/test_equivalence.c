@@ -117,8 +117,9 @@ static void test_random_plans_are_equivalent(void **state)
  * chooses; the delta rule. */
 static const struct small_model TODAYS[] = {
     {"moe", "{layers: 4, hidden: 32, heads: 4, kv_heads: 2, ffn: 64, seq: 16, vocab: 96, experts: "
-            "4, top_k: 2, moe_every: 2, shared_experts: 1, window: 4, chunked: true, full_every: "
-            "2, full_rotary: false, output_gate: true, rotary_share: 0.5, capacity: 1.5, mtp: 1}"},
+            "4, top_k: 2, moe_every: 2, shared_experts: 1, shared_gate: true, window: 4, chunked: "
+            "true, full_every: 2, full_rotary: false, output_gate: true, rotary_share: 0.5, "
+            "capacity: 1.5, mtp: 1}"},
     {"llama", "{layers: 3, hidden: 32, heads: 4, q_lora: 16, kv_lora: 16, nope_dim: 8, rope_dim: "
               "4, value_dim: 8, index_top_k: 4, index_heads: 2, index_dim: 8, ffn: 64, seq: 16, "
               "vocab: 96, norm: layer, activation: relu2}"},

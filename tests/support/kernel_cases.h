@@ -236,6 +236,13 @@ static void make_gated_pair(struct builder *b, struct rng *rng)
     build_last(b)->gate = (enum gating)rng_below(rng, GATE_COUNT);
 }
 
+static void make_token_gate(struct builder *b, struct rng *rng)
+{
+    int64_t seq = from_to(rng, 1, 9), width = from_to(rng, 2, 600);
+    int gate = sequence(b, seq, 1);
+    build_token_gate(b, "op", gate, sequence(b, seq, width));
+}
+
 static void make_dropout(struct builder *b, struct rng *rng)
 {
     build_dropout(b, "op", any_shape(b, rng, from_to(rng, 1, 300)));
@@ -537,6 +544,7 @@ static const struct {
     {OP_SILU, make_silu, 20},
     {OP_GATED, make_gated, 60},
     {OP_GATED, make_gated_pair, 60},
+    {OP_GATED, make_token_gate, 60},
     {OP_DROPOUT, make_dropout, 20},
     {OP_DROPOUT_ADD, make_dropout_add, 20},
     {OP_ADD, make_add, 20},

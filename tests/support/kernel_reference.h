@@ -267,8 +267,10 @@ static double ref_sum(const struct reference *r, int64_t i, double x)
 static void ref_pointwise(struct reference *r)
 {
     int64_t sample = per_sample(&r->op->output);
+    int64_t each =
+        r->op->kind == OP_GATED && r->op->inputs == 2 ? sample / per_sample(&r->op->input[0]) : 1;
     for (int64_t i = 0; i < r->batch * sample; i++) {
-        double x = r->input[0][i], *y = &r->output[i];
+        double x = r->input[0][i / each], *y = &r->output[i];
         double kept = r->mask && r->mask[i] ? 1 / (1 - r->dropout) : 0;
         switch ((int)r->op->kind) {
         case OP_GELU:

@@ -209,6 +209,8 @@ static void missing_models_are_named(void **state)
         {"megatron", WEFT_SOURCE_DIR "/tests/data/hf/minimax-m2",
          "has norms of all heads' queries and keys as one vector", "deepspeed, weft can train it"},
         {"fsdp", "deepseek-v3", "has latent attention", "can train it"},
+        {"fsdp", "qwen1.5-moe-a2.7b", "has a gate of the shared expert",
+         "megatron, deepspeed, weft can train it"},
         {"dtensor", MIXTRAL, "has experts, which no model of PyTorch's DTensor", "can train it"},
         {"aceso", LLAMA, "has a model that is no GPT", "can train it"},
         {"weft", "deepseek-v3.2", "an index that chooses keys, which Weft's own runtime cannot run",

@@ -268,10 +268,80 @@ static void gate_tiles(const struct kernel_call *call, const void *dy, int parts
     }
 }
 
+/* ---- gates of one number for all features of a token -------------------------------------------- */
+
+static bool gates_tokens(const struct op *op)
+{
+    return op->inputs == 2 && op->input[0].dims[op->input[0].axes - 1][0] < 0;
+}
+
+static int64_t token_width(const struct kernel_call *call)
+{
+    return call->size[op_find_dim(OP_GATED, DIM_HIDDEN)];
+}
+
+static struct gate_point token_point(const struct kernel_call *call, int64_t row)
+{
+    float score[1];
+    return sigmoid_at(*tile_read(call->dtype, call->input[0], row, 1, score));
+}
+
+static void scale_row(const struct kernel_call *call, int64_t row, const void *from, float by,
+                      void *to)
+{
+    int64_t width = token_width(call);
+    float in[TILE], out[TILE];
+    for (int64_t at = 0; at < width; at += TILE) {
+        int64_t count = tile_from(at, width), first = row * width + at;
+        const float *x = tile_read(call->dtype, from, first, count, in);
+        float *y = tile_write(call->dtype, to, first, out);
+        for (int64_t i = 0; i < count; i++)
+            y[i] = by * x[i];
+        tile_done(call->dtype, to, first, count, y);
+    }
+}
+
+/* Of the row's features and their gradients. */
+static float row_product(const struct kernel_call *call, int64_t row)
+{
+    int64_t width = token_width(call);
+    float up_tile[TILE], dy_tile[TILE], sum = 0;
+    for (int64_t at = 0; at < width; at += TILE) {
+        int64_t count = tile_from(at, width), first = row * width + at;
+        const float *up = tile_read(call->dtype, call->input[1], first, count, up_tile);
+        const float *dy = tile_read(call->dtype, call->output_gradient, first, count, dy_tile);
+        for (int64_t i = 0; i < count; i++)
+            sum += up[i] * dy[i];
+    }
+    return sum;
+}
+
+static void tokens_forward(const struct kernel_call *call)
+{
+    for (int64_t row = 0; row < elements_of(call) / token_width(call); row++)
+        scale_row(call, row, call->input[1], token_point(call, row).value, call->output);
+}
+
+static void tokens_input(const struct kernel_call *call)
+{
+    for (int64_t row = 0; row < elements_of(call) / token_width(call); row++) {
+        struct gate_point point = token_point(call, row);
+        if (call->input_gradient[1])
+            scale_row(call, row, call->output_gradient, point.value, call->input_gradient[1]);
+        if (call->input_gradient[0]) {
+            float tile[1], *score = tile_write(call->dtype, call->input_gradient[0], row, tile);
+            *score = point.slope * row_product(call, row);
+            tile_done(call->dtype, call->input_gradient[0], row, 1, score);
+        }
+    }
+}
+
 static void gated_forward(const struct kernel_call *call)
 {
     if (call->op->inputs == 1)
         activation_forward(call);
+    else if (gates_tokens(call->op))
+        tokens_forward(call);
     else
         gate_tiles(call, NULL, 1, GATES[call->op->gate].forward, &call->output);
 }
@@ -280,6 +350,8 @@ static void gated_input(const struct kernel_call *call)
 {
     if (call->op->inputs == 1)
         activation_input(call);
+    else if (gates_tokens(call->op))
+        tokens_input(call);
     else
         gate_tiles(call, call->output_gradient, 2, GATES[call->op->gate].backward,
                    call->input_gradient);

@@ -97,7 +97,12 @@ static void gated_input(const struct kernel_call *call)
         .phase = {activation_forward, activation_input},                                           \
     }
 const struct gpu_kind GPU_GELU = ACTIVATION, GPU_RELU = ACTIVATION, GPU_SILU = ACTIVATION;
-const struct gpu_kind GPU_GATED = {.phase = {gated_forward, gated_input}};
+static const char *gated_refuses(const struct op *op)
+{
+    bool tokens = op->inputs == 2 && op->input[0].dims[op->input[0].axes - 1][0] < 0;
+    return tokens ? "the CUDA backend has no gate of one number per token yet" : NULL;
+}
+const struct gpu_kind GPU_GATED = {.refuses = gated_refuses, .phase = {gated_forward, gated_input}};
 
 /* ---- where elements are ---------------------------------------------------------------------- */
 

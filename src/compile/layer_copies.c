@@ -19,11 +19,9 @@
 
 static bool copies_any(const struct build *b, const struct part *part)
 {
-    for (int64_t i = part->first; i < part->first + part->count; i++) {
-        const struct choice *choice = plan_choice(b->plan, i);
-        if (choice->offload == OFFLOAD_KEPT && !choice->recompute)
+    for (int64_t i = part->first; i < part->first + part->count; i++)
+        if (plan_choice(b->plan, i)->offload == OFFLOAD_KEPT)
             return true;
-    }
     return false;
 }
 

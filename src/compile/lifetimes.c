@@ -47,7 +47,7 @@ static enum offload waits_in_host(const struct life_trace *t)
                  (t->item->kind == ITEM_STEP && t->item->phase == FLOW_FORWARD);
     if (!choice->recompute)
         return choice->offload == OFFLOAD_KEPT ? OFFLOAD_KEPT : OFFLOAD_NOTHING;
-    return again && choice->offload ? OFFLOAD_CHECKPOINTS : OFFLOAD_NOTHING;
+    return again ? (enum offload)choice->offload : OFFLOAD_NOTHING;
 }
 
 /* I11: whether a later one does. */

@@ -39,7 +39,8 @@
  *       the software keeps all of them so. Attention in fp8 keeps all of its inputs and its output so.
  *   I11 What an operator keeps that is not recomputed waits in host memory if that is chosen (OFFLOAD_KEPT), unless one
  *       that offloads nothing reads it in its backward pass, too. It has two lives: one until the layer after its own
- *       has run forward, and one from when that layer begins to run backward (layer_copies.c). What the last layer of a
+ *       has run forward, and one from when that layer begins to run backward (layer_copies.c). So has what such an operator
+ *       is recomputed from (Megatron-LM's moe/experts.py: off_interface around the checkpoint). What the last layer of a
  *       part keeps stays. An executor copies it with the checkpoints.
  *   I12 An output that waits in parts (parts.c) is freed after the last forward pass that reads it, where its parts are
  *       allocated, which live until they are gathered last; what is gathered lives until the last reader that it was gathered

@@ -234,6 +234,8 @@ weft_status estimate_plan(struct estimator *estimator, const struct plan *plan, 
     work.parted = parted_of(&timed);
     if (plan_aligns_gathers(&plan->software, plan->pieces))
         begin_gathers(&work, part);
+    else
+        gather_before_inputs(&work, part);
     pipeline_ends(estimator->orders, &work, end);
     end_stages(&timed, end, out);
     for (int32_t s = 0; s < plan->stages; s++) {

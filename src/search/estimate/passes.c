@@ -163,6 +163,18 @@ static bool gathers_while_waiting(const struct timed *t, int32_t part)
     return sharded && t->plan->stages > 1 && order != ORDER_FORWARDS_FIRST && order != ORDER_PAIRED;
 }
 
+/* Whether it gathers updated weights for the first forward pass until that has its inputs (I4). */
+static bool gathers_before_first(const struct timed *t, int32_t part)
+{
+    const struct plan *plan = t->plan;
+    bool gathers = false;
+    for (int32_t i = 0; i < t->outline.graph->buckets; i++)
+        gathers |= t->outline.graph->bucket[i].part == part &&
+                   t->outline.graph->bucket[i].shard < 3 && t->outline.gather[i] >= 0;
+    return gathers && part > 0 && part < plan->stages && plan->overlap & OVERLAP_PARAMETERS &&
+           !plan_aligns_gathers(&plan->software, plan->pieces);
+}
+
 /* How long a pass takes from its inputs on; 0: there is no such pass. */
 static int64_t late_ns(const struct pass_script *s, const struct engine_result *result,
                        const int64_t *end, int32_t pass)
@@ -182,6 +194,11 @@ static weft_status find_late(const struct timed *timed, int32_t part,
     find_ends(&s, &result, passes, part, end);
     int64_t forward = late_ns(&s, &result, end, passes->number[PASS_FORWARD]);
     int64_t backward = late_ns(&s, &result, end, passes->number[PASS_BACKWARD]);
+    if (!gathers_while_waiting(timed, part)) {
+        int64_t first = late_ns(&s, &result, end, passes->number[PASS_FIRST]);
+        out->first_less = larger(0, out->forward + out->first_more - first);
+        goto done;
+    }
     out->forward_less = larger(0, out->forward - forward);
     out->backward_less = larger(0, out->backward - backward);
 done:
@@ -197,7 +214,7 @@ weft_status part_work(const struct timed *timed, int32_t part, struct part_work 
     weft_status status;
     TRY(run_passes(&s, part, &passes, &result));
     read_times(&s, &result, &passes, part, out);
-    if (gathers_while_waiting(timed, part))
+    if (gathers_while_waiting(timed, part) || gathers_before_first(timed, part))
         TRY(find_late(timed, part, &passes, result.end_ns[s.last[LANE_OPS]], out));
     out->send = part + 1 < timed->plan->parts ? sends_ns(timed, part, part + 1, false) : 0;
     out->back = part > 0 ? sends_ns(timed, part - 1, part, true) : 0;

@@ -27,7 +27,8 @@
  *       passes show what a pass takes that has no other beside it (apart).
  *   I6  Pieces of a stage that are alike, task by task, are run once (`runs` of the plan's times).
  *   I4  A stage that waits for the inputs of a pass gathers the sharded weights of the first units meanwhile. In a
- *       second run inputs come so late that all such gathers are over; by so much less each pass takes then.
+ *       second run inputs come so late that all such gathers are over; by so much less each pass takes then. So it does with
+ *       updated weights before the first forward pass.
  */
 #ifndef WEFT_SEARCH_ESTIMATE_PASSES_H
 #define WEFT_SEARCH_ESTIMATE_PASSES_H
@@ -50,6 +51,7 @@ struct part_work {
     int64_t backward_apart; /* takes in addition, and a backward pass */
     int64_t forward_less;   /* I4: what a pass takes less if its inputs come late */
     int64_t backward_less;
+    int64_t first_less; /* the same of the first forward pass alone, whose weights were updated */
 };
 /* I6: what was run, of one plan. */
 struct pass_runs *pass_runs_new(struct arena *keep);

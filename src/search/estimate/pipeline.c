@@ -58,7 +58,20 @@ static int64_t at_stage(const struct part_work *s, int64_t ahead, int64_t below,
     return f + b + steady * pace_ns + larger(w * f, below) + larger(w * b, below);
 }
 
-static int64_t one_f_one_b_ns(const struct part_work *stage, int32_t stages, int64_t micro_batches)
+/* When stage j has made the forward pass of the last micro-batch, from when the first one reaches it. */
+static int64_t last_forward_at(const struct part_work *s, int64_t ahead, int64_t below,
+                               int64_t pace_ns, int64_t micro_batches)
+{
+    int64_t w = ahead < micro_batches - 1 ? ahead : micro_batches - 1;
+    int64_t steady = micro_batches - 1 - w;
+    if (steady == 0)
+        return micro_batches * s->forward;
+    return s->forward + steady * pace_ns + larger(w * s->forward, below);
+}
+
+/* Writes (2) and (2b). */
+static void one_f_one_b_ends(const struct part_work *stage, int32_t stages, int64_t micro_batches,
+                             struct stage_end *end)
 {
     struct cycle cycle = slowest_cycle(stage, stages);
     int64_t above = 0, below = 0, longest = 0;
@@ -68,15 +81,22 @@ static int64_t one_f_one_b_ns(const struct part_work *stage, int32_t stages, int
     for (int32_t j = 0; j < stages; j++) {
         bool inside = j >= cycle.first && j <= cycle.last;
         int64_t pace = inside ? cycle_ns : pass_pair(&stage[j]);
-        longest = larger(longest,
-                         above + at_stage(&stage[j], stages - 1 - j, below, pace, micro_batches));
+        end[j].computed_ns =
+            above + at_stage(&stage[j], stages - 1 - j, below, pace, micro_batches);
+        end[j].slack_ns = longest; /* of the stages above */
+        longest = larger(
+            longest, above + below + stage[j].backward + stage[j].weight +
+                         last_forward_at(&stage[j], stages - 1 - j, below, pace, micro_batches));
         if (j + 1 == stages)
             break;
-        int64_t way = pass_pair(&stage[j]) + link_pair(stage, j);
-        above += way;
+        above += pass_pair(&stage[j]) + link_pair(stage, j);
         below -= pass_pair(&stage[j + 1]) + link_pair(stage, j);
     }
-    return longest;
+    longest = 0;
+    for (int32_t k = stages - 1; k >= 0; k--) {
+        longest = larger(longest, end[k].computed_ns);
+        end[k].computed_ns = larger(longest, end[k].slack_ns);
+    }
 }
 
 /* How much time a stage's rounds leave free between the end of its first backward pass and that of
@@ -107,14 +127,15 @@ static void find_slacks(const struct pipeline_work *work, struct stage_end *end)
 
 static void end_one_f_one_b(const struct pipeline_work *work, struct stage_end *end)
 {
-    int64_t ns = one_f_one_b_ns(work->part, work->stages, work->micro_batches), more = 0, lag = 0;
+    int64_t back = 0, more = 0, lag = 0;
     bool paired = work->schedule->passes == ORDER_PAIRED;
+    one_f_one_b_ends(work->part, work->stages, work->micro_batches, end);
     for (int32_t j = 0; j < work->stages; j++) {
         const struct part_work *s = &work->part[j];
         more += paired ? s->forward_apart + s->backward_apart : 0;
-        end[j].computed_ns = ns;
-        ns -= s->backward + s->weight;
-        ns -= j + 1 < work->stages ? work->part[j + 1].back : 0;
+        end[j].computed_ns -= back;
+        back += s->backward + s->weight;
+        back += j + 1 < work->stages ? work->part[j + 1].back : 0;
         more += s->first_more + s->last_more;
         lag += s->lag;
         end[j].slack_ns = 0;
@@ -287,6 +308,15 @@ void begin_gathers(const struct pipeline_work *work, struct part_work *part)
         part[k].gathered = part[k].first_more > 0 ? part[k].forward + part[k].first_more : 0;
         if (part[k].first_more > 0)
             part[k].first_more = larger(0, part[k].first_more + before - come);
+        come += part[k].forward + part[k].first_more + part[k].send;
+    }
+}
+
+void gather_before_inputs(const struct pipeline_work *work, struct part_work *part)
+{
+    int64_t come = 0;
+    for (int32_t k = 0; k < work->stages; k++) {
+        part[k].first_more -= part[k].first_less < come ? part[k].first_less : come;
         come += part[k].forward + part[k].first_more + part[k].send;
     }
 }

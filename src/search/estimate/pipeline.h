@@ -20,6 +20,13 @@
  * stage k and come back. Without sends the maximum is the slowest stage, and with equal stages (2)
  * is (m + p - 1) (f + b).
  *
+ * Stage k is done when such a path has come back to it, or when the last micro-batch that a stage j above it sends down has:
+ *
+ *   E_k = max { max over j >= k of path j of (2), max over j < k of (sum over q < j of (f_q + b_q + c_q) + f_j + b_j
+ *               + max(w_j f_j, r_j) + (m - 1 - w_j) g_j + r_j) }  -  sum over q < k of (b_q and the send back to it)    (2b)
+ *
+ * A slow stage at the front, such as an encoder of images, has backward passes left when the stages below it are done.
+ *
  * All-in-all-out runs in waves of m forward (or backward) passes of one part. With a and z the ends
  * of the first and the last pass of a wave, in the order in which the waves run,
  *
@@ -83,6 +90,8 @@ struct pipeline_work {
 void put_in_pipeline(const struct pipeline_work *work, int32_t part, struct part_work *out);
 /* I5, for all parts, after put_in_pipeline. */
 void begin_gathers(const struct pipeline_work *work, struct part_work *part);
+/* The same where gathers are not aligned: only those before the first inputs come are over then (passes.h, I4). */
+void gather_before_inputs(const struct pipeline_work *work, struct part_work *part);
 /* When each stage is done with its last backward pass, and when its gradients are. */
 struct stage_end {
     int64_t computed_ns, synchronised_ns;

@@ -41,24 +41,31 @@ static inline void give_up(int signal)
     atomic_store(&over, true);
 }
 
-/* What Aceso has found by then; 0 seconds: at its end. */
-static inline struct answer best_within(struct plan_request request, double budget_s)
+/* What Aceso has found after so many configs, whatever the machine is at besides; 0: at its end. */
+static inline struct answer best_of_configs(struct plan_request request, int64_t configs)
 {
     struct planned *planned;
-    struct itimerval timer = {
-        .it_value = {(time_t)budget_s, (suseconds_t)(budget_s * 1e6) % 1000000}};
     double start = cpu_seconds();
-    atomic_store(&over, false);
-    signal(SIGPROF, give_up);
-    setitimer(ITIMER_PROF, &timer, NULL);
-    request.stop = &over;
     request.options.threads = 1;
+    request.options.most_configs = configs;
     stop_on(plan_search(planner_find("aceso"), &request, &planned));
     const struct trial *best = planned->trials.data;
     struct answer answer = {(double)best->iteration_ns * 1e-9, cpu_seconds() - start,
                             planned->candidates, best->fits};
     planned_free(planned);
     return answer;
+}
+
+/* What it has found by then; 0 seconds: at its end. */
+static inline struct answer best_within(struct plan_request request, double budget_s)
+{
+    struct itimerval timer = {
+        .it_value = {(time_t)budget_s, (suseconds_t)(budget_s * 1e6) % 1000000}};
+    atomic_store(&over, false);
+    signal(SIGPROF, give_up);
+    setitimer(ITIMER_PROF, &timer, NULL);
+    request.stop = &over;
+    return best_of_configs(request, 0);
 }
 
 #endif

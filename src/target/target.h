@@ -47,8 +47,8 @@ struct model_shape {
     int64_t delta_heads, delta_key_heads, delta_dim, delta_key_dim, conv;
     bool output_gate; /* what attention computes is multiplied by a sigmoid of the layer's input */
     bool sinks, proj_bias, expert_bias, clamped;
-    bool
-        shared_gate; /* the shared expert's output is multiplied by the sigmoid of one number per token */
+    /* The shared expert's output is multiplied by the sigmoid of one number per token. */
+    bool shared_gate;
     bool gated;       /* of a GPT and of layers by a pattern: MLPs have SwiGLU */
     bool bare_latent; /* of latent attention: without norms */
     enum token_copies copies;

@@ -413,9 +413,7 @@ static void stages_hold_the_layers_they_are_given(void **state)
          "--global-batch-size 8",
          2,
          {3, 2, 2, 1}},
-        {"--pipeline-model-parallel-size 4 --hybrid-layer-pattern 'M*M|M-|M*|-'",
-         1,
-         {3, 2, 2, 1}},
+        {"--pipeline-model-parallel-size 4 --hybrid-layer-pattern 'M*M|M-|M*|-'", 1, {3, 2, 2, 1}},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct opened_plan opened;

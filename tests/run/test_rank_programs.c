@@ -119,9 +119,7 @@ static void make_kinds(void)
     static weft_status carry_##way(struct transport *host, const struct compute_device *device,    \
                                    struct device_stream *stream, struct transport **out)           \
     {                                                                                              \
-        (void)device;                                                                              \
-        (void)stream;                                                                              \
-        return carry_by(&counted_kind[way], host, out);                                            \
+        return carry_by(&counted_kind[way], host, device, stream, out);                            \
     }
 CARRIER(0)
 CARRIER(1)

@@ -7,6 +7,7 @@
  *       every plan has these then.
  *   I2  Tried are the best plans so far, by estimate; of each, the fastest number that fits is simulated.
  */
+#include "search/auto/pins.h"
 #include "search/auto/room.h"
 
 enum { MOST_BASES = 3, MOST_COUNTS = 8 };
@@ -21,7 +22,7 @@ struct deferrals {
 /* I1 */
 static bool has_deferral(const struct plan_request *request)
 {
-    const struct target *target = join_target(request);
+    const struct target *target = pins_target(request);
     return target && target->can.defers_head && !request->pins.order && !request->pins.defer_head;
 }
 

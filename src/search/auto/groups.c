@@ -11,12 +11,8 @@
  */
 #include <string.h>
 
+#include "search/auto/pins.h"
 #include "search/auto/room.h"
-
-const struct target *join_target(const struct plan_request *request)
-{
-    return request->target ? request->target : target_with(&request->pins.software);
-}
 
 enum { MOST_SHARDED = 3, MOST_GATHERED = 3 };
 
@@ -37,7 +33,7 @@ static int64_t groups_of(const struct cluster *cluster, const struct degrees *d)
 /* I1 */
 static bool has_groups(const struct plan_request *request)
 {
-    const struct target *target = join_target(request);
+    const struct target *target = pins_target(request);
     return target && target->can.replicates && !request->pins.replicate &&
            !request->pins.stage_run && !request->options.batch_auto &&
            cluster_devices(request->cluster) > request->cluster->node.devices;

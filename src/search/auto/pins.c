@@ -316,3 +316,8 @@ weft_status pins_check(const struct plan_request *request)
                                           : WEFT_OK;
     return status ? status : degrees_suit(pins, request->model);
 }
+
+const struct target *pins_target(const struct plan_request *request)
+{
+    return request->target ? request->target : target_with(&request->pins.software);
+}

@@ -44,8 +44,6 @@ struct join {
     struct progress progress;
 };
 bool join_over(const struct join *join);
-/* The target of a request; without one, that whose software is asked for; NULL: none. */
-const struct target *join_target(const struct plan_request *request);
 int64_t join_left_ns(const struct join *join); /* what is left of the budget */
 /* Whether planners that take seconds are also asked to start from other planners' plans. */
 bool join_has_time(const struct plan_request *request);

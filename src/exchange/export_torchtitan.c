@@ -261,6 +261,8 @@ static void python_head(struct export_job *job, struct titan_text *t, const stru
     line(t, "        --module weft_plan --config train\n\"\"\"");
     line(t, "from torchtitan.components.data import ConcatThenSplitPackingConfig");
     line(t, "from torchtitan.components.loss import CrossEntropyLoss");
+    if (s->lora)
+        line(t, "from torchtitan.components.lora import LoRAConverter");
     if (job->plan->dtype == DTYPE_FP8)
         line(t, "from torchtitan.components.quantization import Float8LinearConverter");
     line(t, "from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC");
@@ -270,18 +272,41 @@ static void python_head(struct export_job *job, struct titan_text *t, const stru
     line(t, "from torchtitan.models.%s.config_registry import %s\n\n", model, base_of(s));
 }
 
+/* The products that have an adapter, by their names there: those of queries, keys and values are one. */
+static const char *const ADAPTED[] = {
+    [LORA_ATTENTION] = "\"wqkv\", \"wo\"",
+    [LORA_QKV] = "\"wqkv\"",
+    [LORA_ALL] = "\"wqkv\", \"wo\", \"w1\", \"w2\", \"w3\"",
+};
+
+/* Adapters are twice their sum's share, as torchtitan has it of itself (alpha / rank). */
+static bool python_converters(struct export_job *job, struct titan_text *t,
+                              const struct model_shape *s)
+{
+    bool compiled = is_async(&job->found) || strcmp(s->loss, "compiled") == 0;
+    bool fp8 = job->plan->dtype == DTYPE_FP8;
+    if (!fp8 && !s->lora)
+        return false;
+    line(t, "    converters = [");
+    if (fp8)
+        line(t,
+             "        Float8LinearConverter.Config(filter_fqns=[\"lm_head\"], "
+             "model_compile_enabled=%s),",
+             compiled ? "True" : "False");
+    if (s->lora)
+        line(t, "        LoRAConverter.Config(rank=%lld, alpha=%lld, target_modules=[%s]),",
+             (long long)s->lora, 2 * (long long)s->lora, ADAPTED[s->lora_modules]);
+    line(t, "    ]");
+    return true;
+}
+
 static void python_model(struct export_job *job, struct titan_text *t, const struct model_shape *s,
                          const char *flavor)
 {
-    bool compiled = is_async(&job->found) || strcmp(s->loss, "compiled") == 0;
     line(t, "def train():\n    config = %s()", base_of(s));
-    if (job->plan->dtype == DTYPE_FP8)
-        line(t,
-             "    converters = [Float8LinearConverter.Config(filter_fqns=[\"lm_head\"],\n"
-             "                                               model_compile_enabled=%s)]",
-             compiled ? "True" : "False");
+    bool converted = python_converters(job, t, s);
     line(t, "    config.model_spec = model_registry(\"%s\"%s)", flavor,
-         job->plan->dtype == DTYPE_FP8 ? ", converters=converters" : "");
+         converted ? ", converters=converters" : "");
     line(t, "    vocabulary = decoder_vocab_size(config.model_spec)");
     line(t, "    config.loss = CrossEntropyLoss.Config(global_vocab_size=vocabulary)");
     line(t, "    # A trial's tokenizer and data: name your own.");

@@ -173,6 +173,25 @@ static bool compiles_loss(const struct titan_file *f)
     return f->compiled && loss;
 }
 
+/* Of components/lora.py: *out is what the model has besides. */
+static weft_status read_adapters(struct titan_reading *r, const char **out)
+{
+    const char *rank = between(r, "LoRAConverter.Config(rank=", ",");
+    const char *list = between(r, "target_modules=[", "]");
+    int64_t number;
+    if (!has_text(r->input, "LoRAConverter.Config("))
+        return WEFT_OK;
+    if (!rank || !parse_int(rank, &number) || number < 1 || !list)
+        return bad_input(r->input->file, 0,
+                         "LoRAConverter.Config(rank=16, alpha=32, target_modules=[\"wqkv\"])",
+                         "its adapters have no rank or no target_modules");
+    *out = arena_printf(r->scratch, ", lora: %lld, lora_modules: %s", (long long)number,
+                        LORA_WORDS[strstr(list, "\"w2\"")   ? LORA_ALL
+                                   : strstr(list, "\"wo\"") ? LORA_ATTENTION
+                                                            : LORA_QKV]);
+    return WEFT_OK;
+}
+
 static weft_status find_model(struct titan_reading *r, const char **name, const char **options)
 {
     const char *flavor = r->file.flavor ? r->file.flavor : flavor_of_config(r);
@@ -186,9 +205,13 @@ static weft_status find_model(struct titan_reading *r, const char **name, const 
                          r->file.model ? r->file.model : "a file without a model",
                          flavor ? flavor : "of no flavor");
     const char *own = found && found->options && !r->input->model ? found->options : "";
-    const char *text =
-        arena_printf(r->scratch, "seq: %lld%s%s%s", seq ? (long long)seq : 2048LL, *own ? ", " : "",
-                     own, compiles_loss(&r->file) ? ", loss: compiled" : "");
+    const char *adapters = "";
+    weft_status status = read_adapters(r, &adapters);
+    if (status)
+        return status;
+    const char *text = arena_printf(r->scratch, "seq: %lld%s%s%s%s", seq ? (long long)seq : 2048LL,
+                                    *own ? ", " : "", own,
+                                    compiles_loss(&r->file) ? ", loss: compiled" : "", adapters);
     *options =
         r->input->options ? arena_printf(r->scratch, "%s, %s", text, r->input->options) : text;
     return WEFT_OK;

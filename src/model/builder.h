@@ -42,10 +42,6 @@ struct builder {
     weft_status status;
 };
 
-/* The products that have adapters; all other weights are then frozen. */
-enum lora_modules { LORA_ATTENTION, LORA_QKV, LORA_ALL };
-extern const char *const LORA_WORDS[]; /* attention, qkv, all; NULL after them */
-
 /* Freezes all operators from this one on: their weights are not trained, no gradient passes, and nothing is kept. */
 void build_freeze(struct builder *b, size_t first);
 

@@ -1,9 +1,8 @@
 /* model.h - what a neural network computes: operators with named dims, tensors, a module tree.
  *
- * A model is a linear program of operators in execution order, grouped in modules. A module may
- * repeat: its body is stored once and stands for `repeat` copies in a row, so a 1,000-layer model
- * costs as much as one layer. All sizes are per sample: the dim `batch` has size 1 here and is
- * multiplied by the micro-batch where work is measured (op_work, tensor_bytes).
+ * A model is a linear program of operators in execution order, grouped in modules. A module may repeat: its body is
+ * stored once and stands for `repeat` copies in a row, so a 1,000-layer model costs as much as one layer. All sizes are
+ * per sample: the dim `batch` has size 1 here and is multiplied by the micro-batch where work is measured (op_work).
  *
  *   I1  An operator's dims are those of its kind's row in OP_KINDS, in that order. Every axis of
  *       every operand is the product of zero or more of the operator's dims, outermost first.
@@ -13,13 +12,14 @@
  *   I4  Every tensor has one producer: an operator, the model's input, or a repeat's carry.
  *   I5  A weight is owned by one operator; a tied use refers to the owner's weight.
  *
- * FLOPs are those of matrix products (a multiply and an add are two), the convention of every
- * published utilisation figure. Operators without matrix products are bound by bytes moved.
+ * FLOPs are those of matrix products (a multiply and an add are two), as in every published figure.
+ * Operators without matrix products are bound by bytes moved.
  */
 #ifndef WEFT_MODEL_H
 #define WEFT_MODEL_H
 
 #include "base/base.h"
+#include "model/adapters.h"
 #include "model/rope.h"
 
 /* ---- dims ------------------------------------------------------------------------------------ */

@@ -88,6 +88,12 @@ static bool has_eager_loss(const struct decided_plan *of)
     return of->shape->loss && strcmp(of->shape->loss, "eager") == 0;
 }
 
+static bool adapts_otherwise(const struct decided_plan *of)
+{
+    const struct model_shape *s = of->shape;
+    return s->lora && (s->apart || s->qk_norm || s->lora_modules == LORA_ALL);
+}
+
 static bool has_products_apart(const struct decided_plan *of)
 {
     return of->shape->apart;
@@ -133,7 +139,13 @@ const struct decision MEGATRON_DECIDES[] = {
 #define ASYNC_TP                                                                                   \
     {overlaps_half_of_tp,                                                                          \
      "torchtitan's async TP overlaps as `tensor` and `products` do; the plan has one"}
-const struct decision TITAN_DECIDES[] = {ASYNC_TP, {0}};
+/* components/lora.py: each Linear has one of its own; models have wqkv, w1, w2 and w3 (fuse_qkv of models/llama3). */
+const struct decision TITAN_DECIDES[] = {
+    ASYNC_TP,
+    {adapts_otherwise, "torchtitan has one adapter for queries, keys and values, and one for each "
+                       "product of an MLP; the plan has others"},
+    {0},
+};
 const struct decision TITAN_0_2_DECIDES[] = {
     ASYNC_TP,
     {overlaps_tp_beside_sinks,

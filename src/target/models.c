@@ -8,6 +8,7 @@ const char INDEXED_KEYS[] = "an index that chooses keys";
 const char STREAMS[] = "a residual of several streams";
 const char SHARED_GATE[] = "a gate of the shared expert";
 const char UNKNOWN_OP[] = "an operator that Weft does not know";
+const char ADAPTERS[] = "frozen weights beside its adapters";
 const char WIDE_NORMS[] = "norms of all heads' queries and keys as one vector";
 static const char YARN[] = "rotary positions stretched by yarn";
 static const char MSCALE[] = "yarn with an mscale outside latent attention";
@@ -263,11 +264,17 @@ struct shaped_model {
     const struct model_shape *shape; /* NULL: it is of another family */
 };
 
+static const char *lack_of(const struct target *target, struct arena *keep,
+                           const struct model_shape *s)
+{
+    return s->lora && !target->can.adapters ? ADAPTERS : target->lacks(keep, s);
+}
+
 static bool has_shaped(const struct target *target, const void *of)
 {
     const struct shaped_model *m = of;
     struct arena *scratch = arena_new();
-    bool lacks = target->lacks && (m->shape ? target->lacks(scratch, m->shape) != NULL
+    bool lacks = target->lacks && (m->shape ? lack_of(target, scratch, m->shape) != NULL
                                             : !has_other(target, m->model));
     arena_free(scratch);
     return !lacks && !lacking_op(target, m->model);
@@ -306,7 +313,7 @@ weft_status target_has_model(const struct target *target, const struct model *mo
     }
     if (status)
         goto done;
-    const char *lacks = target->lacks(scratch, &shape), *others = who_has(scratch, model, &shape);
+    const char *lacks = lack_of(target, scratch, &shape), *others = who_has(scratch, model, &shape);
     if (!lacks)
         goto done;
     const char *hint = others ? arena_printf(scratch, "%s can train it", others) : NULL;

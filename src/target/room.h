@@ -14,7 +14,7 @@ typedef const char *lacking(struct arena *keep, const struct model_shape *shape)
 lacking megatron_lacks, megatron16_lacks, torchtitan_lacks, fsdp_lacks, dtensor_lacks, aceso_lacks,
     galvatron2_lacks, galvatron3_lacks;
 /* What several rows lack, in the same words (models.c). */
-extern const char INDEXED_KEYS[], STREAMS[], UNKNOWN_OP[], WIDE_NORMS[], SHARED_GATE[];
+extern const char INDEXED_KEYS[], STREAMS[], UNKNOWN_OP[], WIDE_NORMS[], SHARED_GATE[], ADAPTERS[];
 const char *runtime_lacks_op(const struct op *op);
 bool has_experts(const struct model *model);
 bool has_frozen_weights(const struct model *model);
@@ -32,6 +32,10 @@ int64_t size_of(const struct op *op, enum dim dim); /* 0: it has no such dim, or
 const char *attention_rarity(const struct model_shape *s);
 /* What differs from layer to layer (shape_layers.c): the bases of rotary positions, the kinds of attention, experts. */
 void read_rotary(const struct model *model, struct model_shape *s);
+/* Adapters beside frozen weights that a shape can say (shape_layers.c). */
+bool has_adapters(const struct model *model);
+void read_adapters(const struct model *model, struct model_shape *s);
+const char *shape_adapters(struct arena *keep, const struct model_shape *s);
 void read_layers(struct arena *scratch, const struct model *model, struct model_shape *s);
 void read_period(struct arena *scratch, const struct model *model, struct model_shape *s);
 /* What layers by a pattern have beside what all decoders do. */

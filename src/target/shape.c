@@ -355,19 +355,19 @@ const char *shape_options(struct arena *keep, const struct model_shape *s)
         text = arena_printf(keep, "%s, tied: %s", text, word(s->tied));
     if (s->family == SHAPE_GPT || s->family == SHAPE_BERT)
         text = arena_printf(keep, "%s, dropout: %s", text, s->dropout ? "0.1" : "0");
-    return arena_printf(keep, "%s%s%s%s", text, REST[s->family](keep, s), latent_options(keep, s),
-                        shape_free_options(keep, s));
+    return arena_printf(keep, "%s%s%s%s%s", text, REST[s->family](keep, s), latent_options(keep, s),
+                        shape_free_options(keep, s), shape_adapters(keep, s));
 }
 
 /* In words, what of a model no framework has launch arguments for; NULL: nothing is known. */
 static const char *unwritten(const struct model *model)
 {
-    return model_has_tower(model)               ? "an encoder of images beside its decoder"
-           : has_frozen_weights(model)          ? "frozen weights beside its adapters"
-           : model_op_of_kind(model, OP_MIX)    ? STREAMS
-           : op_named(model, NULL, "keys_c")    ? "compressed keys"
-           : model_op_of_kind(model, OP_OPAQUE) ? UNKNOWN_OP
-                                                : NULL;
+    return model_has_tower(model) ? "an encoder of images beside its decoder"
+           : has_frozen_weights(model) && !has_adapters(model) ? ADAPTERS
+           : model_op_of_kind(model, OP_MIX)                   ? STREAMS
+           : op_named(model, NULL, "keys_c")                   ? "compressed keys"
+           : model_op_of_kind(model, OP_OPAQUE)                ? UNKNOWN_OP
+                                                               : NULL;
 }
 
 weft_status shape_of_model(const struct model *model, struct model_shape *out)
@@ -399,6 +399,7 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out)
     read_mlp(model, out);
     read_experts(scratch, model, out);
     read_layers(scratch, model, out);
+    read_adapters(model, out);
     if (out->family == SHAPE_HYBRID)
         TRY(read_hybrid(scratch, model, out));
     TRY(model_open(shape_preset(out), shape_options(scratch, out), &again));

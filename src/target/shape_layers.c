@@ -125,3 +125,32 @@ void read_period(struct arena *scratch, const struct model *model, struct model_
     if (s->moe_every > 1) /* the last layer of each period is the one with experts */
         s->first_dense = s->first_dense >= s->moe_every - 1 ? s->first_dense - s->moe_every + 1 : 0;
 }
+
+/* ---- adapters -------------------------------------------------------------------------------- */
+
+static const struct op *first_adapter(const struct model *model)
+{
+    const struct op *fused = op_named(model, "attn", "qkv_a");
+    bool latent = op_named(model, "attn", "kv_a") != NULL;
+    return fused || latent ? fused : op_named(model, "attn", "q_a");
+}
+
+bool has_adapters(const struct model *model)
+{
+    return first_adapter(model) != NULL;
+}
+
+void read_adapters(const struct model *model, struct model_shape *s)
+{
+    s->lora = size_of(first_adapter(model), DIM_OUT);
+    s->lora_modules = op_named(model, NULL, "down_a")     ? LORA_ALL
+                      : op_named(model, "attn", "proj_a") ? LORA_ATTENTION
+                                                          : LORA_QKV;
+}
+
+const char *shape_adapters(struct arena *keep, const struct model_shape *s)
+{
+    return s->lora ? arena_printf(keep, ", lora: %lld, lora_modules: %s", (long long)s->lora,
+                                  LORA_WORDS[s->lora_modules])
+                   : "";
+}

@@ -49,6 +49,9 @@ struct model_shape {
     bool sinks, proj_bias, expert_bias, clamped;
     /* The shared expert's output is multiplied by the sigmoid of one number per token. */
     bool shared_gate;
+    /* Adapters of this rank, in which modules, beside frozen weights; 0: none. */
+    int64_t lora;
+    enum lora_modules lora_modules;
     bool gated;       /* of a GPT and of layers by a pattern: MLPs have SwiGLU */
     bool bare_latent; /* of latent attention: without norms */
     enum token_copies copies;
@@ -120,6 +123,7 @@ struct abilities {
     bool folds;              /* also where there is one stage only */
     bool scattered;          /* of strategies by layer: tp devices that are no neighbours */
     bool experts_outside;    /* the parts of ep are the outermost of experts' devices */
+    bool adapters;           /* LoRA: adapters beside frozen weights */
     bool defers_head;        /* gradients of the head's weights after all passes */
     bool stage_runs;         /* devices of stages among each other's: tp-cp-ep-pp-dp */
     bool uneven;             /* parts of unlike numbers of layers */

@@ -50,11 +50,12 @@ enum {
  * nothing does; keys and values go round a ring with context_parallel_rotate_method alltoall, which the main
  * branch does not have. Experts are split like the rest or stay whole; on the main branch they stay
  * whole. gpt-oss has neither stages nor cp (models/gpt_oss/README.md of the main branch; update_from_config of
- * models/gpt_oss/model/args.py). */
+ * models/gpt_oss/model/args.py). The main branch has adapters (components/lora.py). */
 #define TITAN_ABILITIES(along)                                                                     \
     {.tp = true, .pp = true, .cp = true, .ep = true,                                               \
      .experts = (along) ? EXPERTS_LIKE_TP | EXPERTS_WHOLE : EXPERTS_WHOLE,                         \
      .tp_in_pipeline = true, .pieces = true, .uneven = true, .sequence = true, .plain = !(along),  \
+     .adapters = !(along),                                                                         \
      .plain_experts = true, .products = true, .full_pipeline = true, .cp_pieces = 2,               \
      .no_sink_cp = true, .tp_pieces = (along), .replicates = true, .lone_replicas = true, .shards = SHARD_0 | SHARD_2 | SHARD_3,           \
      .pipeline_shards = SHARD_1, .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP8,              \

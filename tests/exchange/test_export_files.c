@@ -181,6 +181,11 @@ static void the_program_says_what_it_cannot_write(void **state)
         {"export llama2-7b dgx-h100 --set rope_type=linear --to megatron",
          "'rope_type' says how positions are stretched by the factor 'rope_scaling'"},
 #undef YARN
+        {"export llama3-8b dgx-h100 --set lora=16 --zero 3 --to torchtitan",
+         "frozen weights beside its adapters, which no model of torchtitan 0.2.2 has\nhint: "
+         "torchtitan@main, deepspeed, weft can train it"},
+        {"export deepseek-v3 dgx-h100:32 --set lora=16 --zero 3 --to torchtitan@main",
+         "frozen weights beside its adapters, for which there are no launch arguments"},
         {"export t5-large dgx-a100 --to torchtitan",
          "for which there are no launch arguments\nhint: deepspeed, galvatron, weft can train it"},
         {"export gpt3-1.3b dgx-a100 --policy mixed-fp32-gradients --to deepspeed",

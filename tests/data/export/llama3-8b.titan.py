@@ -19,8 +19,9 @@ from torchtitan.models.llama3.config_registry import llama3_8b
 
 def train():
     config = llama3_8b()
-    converters = [Float8LinearConverter.Config(filter_fqns=["lm_head"],
-                                               model_compile_enabled=True)]
+    converters = [
+        Float8LinearConverter.Config(filter_fqns=["lm_head"], model_compile_enabled=True),
+    ]
     config.model_spec = model_registry("8B", converters=converters)
     vocabulary = decoder_vocab_size(config.model_spec)
     config.loss = CrossEntropyLoss.Config(global_vocab_size=vocabulary)

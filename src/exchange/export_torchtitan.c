@@ -279,7 +279,8 @@ static const char *const ADAPTED[] = {
     [LORA_ALL] = "\"wqkv\", \"wo\", \"w1\", \"w2\", \"w3\"",
 };
 
-/* Adapters are twice their sum's share, as torchtitan has it of itself (alpha / rank). */
+/* What an adapter adds is multiplied by alpha / rank, which is 2 in torchtitan's own defaults; nothing that is predicted
+ * depends on it. */
 static bool python_converters(struct export_job *job, struct titan_text *t,
                               const struct model_shape *s)
 {

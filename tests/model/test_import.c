@@ -287,6 +287,18 @@ static const char *numbers_of(struct arena *keep, const char *name, const struct
                         totals.flops[PHASE_FORWARD], totals.kept_bytes);
 }
 
+/* A table that is declared longer than its rows would be filled with rows that say nothing. */
+static void every_row_says_something(void **state)
+{
+    (void)state;
+    const struct hf_architecture *all;
+    size_t count = hf_architectures(&all);
+    for (size_t i = 0; i < count; i++)
+        for (size_t row = 0; row < all[i].count; row++)
+            if (!all[i].rows[row].key && !all[i].rows[row].option)
+                fail_msg("row %zu of %s has neither a key nor an option", row, all[i].type);
+}
+
 /* Files that name nothing but their type, where transformers' defaults make a model, then those on file: all as
  * data/import/hf.txt says. */
 static void numbers_are_those_on_file(void **state)
@@ -554,6 +566,7 @@ int main(void)
         cmocka_unit_test(taps_are_as_configs_say),
         cmocka_unit_test(positions_and_routers_are_as_configs_say),
         cmocka_unit_test(stretched_positions_are_read),
+        cmocka_unit_test(every_row_says_something),
         cmocka_unit_test(numbers_are_those_on_file),
         cmocka_unit_test(overrides_win_over_a_config),
         cmocka_unit_test(long_contexts_are_cut_to_a_sample),

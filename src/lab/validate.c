@@ -37,7 +37,8 @@ static const struct cli_option OPTIONS[] = {
      OPTION_FLAG, AT(validation.list_groups)},
     {"refit", NULL,
      "fit the parameters of each device anew, without the runs of each model, machine and source "
-     "in turn, and predict these by what the others say; takes minutes",
+     "in turn, and predict these by what the others say; fit each source and device by half; takes "
+     "minutes",
      OPTION_FLAG, AT(validation.refitted)},
     {"plan", NULL, "plan every run anew, on its model, cluster and batch, and list what is gained",
      OPTION_FLAG, AT(validation.plan)},
@@ -345,8 +346,10 @@ int cmd_validate(int argc, char **argv)
     TRY(choose_datasets(&options));
     TRY(read_datasets(v));
     TRY(predict(v));
-    if (v->refitted)
+    if (v->refitted) {
         TRY(refit_sense(v, &v->refit));
+        TRY(half_fits_make(v->arena, &v->refit, &v->half_fits));
+    }
     if (options.residuals)
         TRY(residuals_write(v, options.residuals));
     code = print_answer(v, options.json);

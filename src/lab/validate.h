@@ -20,7 +20,7 @@ struct peer_predictions {
 
 /* A published run, and how its time falls as parts of the machine get faster (validate_refit.c). */
 struct refit_run {
-    const struct published *row;
+    struct published *row;
     const char *device, *arch;
     double parameters;        /* of the model */
     double share;             /* of the device's peak that large products reach in long runs */
@@ -29,6 +29,21 @@ struct refit_run {
 };
 struct refit_runs {
     struct refit_run *data;
+    size_t len, cap;
+};
+
+/* What `weft fit --runs` makes of half of one system's runs, one source on one device (validate_half_fits.c). */
+struct half_fit {
+    const struct dataset *dataset;
+    const char *device;
+    int64_t runs[HALF_COUNT];
+    bool possible; /* there were enough runs to fit */
+    struct run_fit fit;
+    double before,
+        after; /* means of absolute errors of the half held out; equal if nothing was taken */
+};
+struct half_fits {
+    struct half_fit *data;
     size_t len, cap;
 };
 
@@ -43,6 +58,7 @@ struct validation {
     struct peer_predictions peers;   /* for some of them */
     struct replanned_list replanned; /* with `plan`: for rows that are predicted */
     struct refit_runs refit;         /* with `refitted`: those with a time */
+    struct half_fits half_fits;      /* with `refitted` */
     const struct search_table *searched[MAX_DATASETS];
     size_t searches;
     struct search_cells cells; /* of these tables */
@@ -101,7 +117,11 @@ void validation_groups(const struct validation *v, struct group_errors *out);
 /* The sum over the groups of a dataset (and kind, or NULL) that nothing was fitted to. */
 struct group_error groups_unseen(const struct group_errors *groups, const struct dataset *dataset,
                                  const char *kind);
+/* The sums over the models of each machine of each dataset. */
+void groups_by_machine(struct arena *keep, const struct group_errors *groups,
+                       struct group_errors *out);
 void groups_print(const struct validation *v);
+json_t *machines_json(const struct validation *v, const struct dataset *dataset);
 /* validate_coverage.c: how many runs lie in the intervals that runs unlike them make */
 enum without { WITHOUT_MODEL, WITHOUT_MACHINE, WITHOUT_SOURCE, WITHOUT_COUNT };
 struct coverage {
@@ -138,6 +158,11 @@ struct refit_sum {
 struct refit_sum refit_sum(const struct refit_runs *runs, const struct dataset *dataset);
 void refit_print(const struct validation *v);
 json_t *refit_json(const struct validation *v, const struct dataset *dataset);
+/* validate_half_fits.c: for every system among the runs of `runs` */
+weft_status half_fits_make(struct arena *keep, const struct refit_runs *runs,
+                           struct half_fits *out);
+void half_fits_print(const struct validation *v);
+json_t *half_fits_json(const struct validation *v, const struct dataset *dataset);
 /* validate_peers.c: other programs on the same rows. Predictions for rows that are not there are passed over. */
 weft_status peers_read(struct arena *keep, const struct published_rows *rows,
                        struct peer_predictions *out);

@@ -1,4 +1,5 @@
-/* validate_groups.c - `weft validate --groups`: errors by model and machine, and of the groups that nothing was fitted to.
+/* validate_groups.c - `weft validate --groups`: errors by model and machine, of the groups that nothing was fitted to, and by
+ * machine: a device whose parameters are off shows as a bias of all its runs.
  *
  * A prediction for a new model or a new device is as good as that for a group of runs, all of one model on one kind of machine, none
  * of which is in the half to fit. Rows that are divided one by one leave most groups on both sides.
@@ -51,6 +52,16 @@ void validation_groups(const struct validation *v, struct group_errors *out)
     }
 }
 
+static void add_group(const struct group_error *group, struct group_error *sum)
+{
+    sum->groups++;
+    for (int h = 0; h < HALF_COUNT; h++) {
+        sum->rows[h] += group->rows[h];
+        sum->error[h] += group->error[h];
+    }
+    sum->bias += group->bias;
+}
+
 struct group_error groups_unseen(const struct group_errors *groups, const struct dataset *dataset,
                                  const char *kind)
 {
@@ -60,12 +71,26 @@ struct group_error groups_unseen(const struct group_errors *groups, const struct
         if (group->dataset != dataset || group->rows[HALF_FIT] ||
             (kind && strcmp(kind, group->kind) != 0))
             continue;
-        sum.groups++;
-        sum.rows[HALF_HELD_OUT] += group->rows[HALF_HELD_OUT];
-        sum.error[HALF_HELD_OUT] += group->error[HALF_HELD_OUT];
-        sum.bias += group->bias;
+        add_group(group, &sum);
     }
     return sum;
+}
+
+void groups_by_machine(struct arena *keep, const struct group_errors *groups,
+                       struct group_errors *out)
+{
+    for (size_t i = 0; i < groups->len; i++) {
+        const struct group_error *group = &groups->data[i];
+        struct group_error empty = {.dataset = group->dataset};
+        size_t at = 0;
+        while (at < out->len && (out->data[at].dataset != group->dataset ||
+                                 strcmp(out->data[at].machine, group->machine) != 0))
+            at++;
+        memcpy(empty.machine, group->machine, sizeof empty.machine);
+        if (at == out->len)
+            array_push(keep, out, empty);
+        add_group(group, &out->data[at]);
+    }
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -103,6 +128,28 @@ static void print_table(const struct validation *v, const struct group_errors *g
     table_print(table, stdout);
 }
 
+static void print_machines(const struct validation *v, const struct group_errors *groups)
+{
+    static const char *const HEADERS[] = {"dataset", "machine", "runs", "%", "bias %"};
+    static const enum align ALIGNS[] = {ALIGN_LEFT, ALIGN_LEFT, ALIGN_RIGHT, ALIGN_RIGHT,
+                                        ALIGN_RIGHT};
+    struct table *table = table_new(v->arena, COUNT_OF(HEADERS), HEADERS, ALIGNS);
+    struct group_errors machines = {0};
+    groups_by_machine(v->arena, groups, &machines);
+    for (size_t i = 0; i < machines.len; i++) {
+        const struct group_error *m = &machines.data[i];
+        int64_t rows = m->rows[HALF_FIT] + m->rows[HALF_HELD_OUT];
+        table_cell(table, "%s", m->dataset->name);
+        table_cell(table, "%s", m->machine);
+        table_cell(table, "%lld", (long long)rows);
+        percent(table, rows, m->error[HALF_FIT] + m->error[HALF_HELD_OUT], "");
+        percent(table, rows, m->bias, "+");
+    }
+    putchar('\n');
+    table_print(table, stdout);
+    puts("\nThe same by machine, both halves together.");
+}
+
 void groups_print(const struct validation *v)
 {
     struct group_errors groups = {0};
@@ -118,4 +165,25 @@ void groups_print(const struct validation *v)
                    v->dataset[i]->name, (long long)sum.groups, rows,
                    sum.error[HALF_HELD_OUT] * 100 / rows, sum.bias * 100 / rows);
     }
+    print_machines(v, &groups);
+}
+
+/* One object for each machine of a dataset. */
+json_t *machines_json(const struct validation *v, const struct dataset *dataset)
+{
+    struct group_errors groups = {0}, machines = {0};
+    json_t *list = json_array();
+    validation_groups(v, &groups);
+    groups_by_machine(v->arena, &groups, &machines);
+    for (size_t i = 0; i < machines.len; i++) {
+        const struct group_error *m = &machines.data[i];
+        int64_t rows = m->rows[HALF_FIT] + m->rows[HALF_HELD_OUT];
+        if (m->dataset == dataset)
+            json_array_append_new(
+                list,
+                json_pack("{s:s, s:I, s:f, s:f}", "machine", m->machine, "runs", (json_int_t)rows,
+                          "mean", (m->error[HALF_FIT] + m->error[HALF_HELD_OUT]) / (double)rows,
+                          "bias", m->bias / (double)rows));
+    }
+    return list;
 }

@@ -139,10 +139,14 @@ static json_t *dataset_json(const struct validation *v, const struct dataset *da
         json_object_set_new(json, "gains", gains_json(v, dataset));
         json_object_set_new(json, "ranks", ranks_json(v, dataset));
     }
-    if (v->list_groups)
+    if (v->list_groups) {
+        json_object_set_new(json, "machines", machines_json(v, dataset));
         json_object_set_new(json, "intervals", coverage_json(v, dataset));
-    if (v->refitted)
+    }
+    if (v->refitted) {
         json_object_set_new(json, "refitted", refit_json(v, dataset));
+        json_object_set_new(json, "fitted_by_half", half_fits_json(v, dataset));
+    }
     if (v->plan)
         json_object_set_new(json, "planned", replanned_json(v, dataset));
     if (v->list_rows)

@@ -260,8 +260,10 @@ int validation_print(const struct validation *v)
             groups_print(v);
             coverage_print(v);
         }
-        if (v->refitted)
+        if (v->refitted) {
             refit_print(v);
+            half_fits_print(v);
+        }
     }
     for (size_t i = 0; i < v->datasets; i++) {
         if (v->list_rows) {

@@ -221,6 +221,16 @@ static void test_groups(void **state)
     assert_int_equal(unseen.groups, 1);
     assert_int_equal(llround(unseen.error[HALF_HELD_OUT] * 100), 50);
     assert_int_equal(groups_unseen(&groups, &DATASET, "mixture").groups, 0);
+    struct group_errors machines = {0};
+    rows[1].model = "llama"; /* a group of its own, of the same machine */
+    groups = (struct group_errors){0};
+    validation_groups(&v, &groups);
+    groups_by_machine(arena, &groups, &machines);
+    assert_int_equal(groups.len, 3);
+    assert_int_equal(machines.len, 2);
+    assert_string_equal(machines.data[0].machine, "dgx-h100");
+    assert_int_equal(machines.data[0].rows[HALF_FIT] + machines.data[0].rows[HALF_HELD_OUT], 2);
+    assert_int_equal(llround(machines.data[0].bias * 100), 10);
 }
 
 /* Twenty runs of another source at r = 0.01, 0.02 ... 0.20, each of a model of its own, and two of one source and model on two

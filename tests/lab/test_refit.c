@@ -1,5 +1,5 @@
 /* test_refit.c - devices that are fitted anew without the runs that are predicted: what is found on a made-up machine, who
- * counts, what a new device takes, and one published source from end to end. */
+ * counts, what a new device takes, one published source from end to end, and what half of a system's runs say of the other. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -142,12 +142,70 @@ static void test_published(void **state)
     }
 }
 
+/* ---- half of a system's runs -------------------------------------------------------------------- */
+
+enum { SOURCE_RUNS = 3 };
+
+/* Each run of a source twice, once for each half. */
+static struct refit_runs both_halves(void)
+{
+    const struct dataset *dataset = dataset_find(known_sources(), "megatron_seqsel_table5");
+    struct validation v = {.arena = arena, .half = {true, true}};
+    assert_int_equal(published_read(arena, dataset, &v.rows), WEFT_OK);
+    assert_int_equal(v.rows.len, SOURCE_RUNS);
+    for (size_t i = 0; i < SOURCE_RUNS; i++) {
+        assert_int_equal(published_predict(arena, &v.rows.data[i]), WEFT_OK);
+        rows[i] = rows[SOURCE_RUNS + i] = v.rows.data[i];
+        rows[i].half = HALF_FIT;
+        rows[SOURCE_RUNS + i].half = HALF_HELD_OUT;
+    }
+    for (size_t i = 0; i < 2 * (size_t)SOURCE_RUNS; i++)
+        made[i] = (struct refit_run){.row = &rows[i], .device = "X"};
+    return (struct refit_runs){made, 2 * (size_t)SOURCE_RUNS, COUNT_OF(made)};
+}
+
+/* A machine whose runs all take a fifth longer than predicted. */
+static void test_half_that_helps(void **state)
+{
+    (void)state;
+    struct refit_runs runs = both_halves();
+    struct half_fits fits = {0};
+    for (size_t i = 0; i < runs.len; i++)
+        rows[i].measured.time_s = rows[i].predicted.time_s * 1.2;
+    assert_int_equal(half_fits_make(arena, &runs, &fits), WEFT_OK);
+    assert_int_equal(fits.len, 1);
+    assert_int_equal(fits.data[0].runs[HALF_FIT], SOURCE_RUNS);
+    assert_int_equal(fits.data[0].runs[HALF_HELD_OUT], SOURCE_RUNS);
+    assert_true(fits.data[0].possible && fits.data[0].fit.helps);
+    assert_true(fabs(fits.data[0].before - (1 - 1 / 1.2)) < 1e-6);
+    assert_true(fits.data[0].after < 0.2 * fits.data[0].before);
+}
+
+/* I1, I2: what the other half measured decides nothing, and without a gain nothing is taken. */
+static void test_half_that_does_not(void **state)
+{
+    (void)state;
+    struct refit_runs runs = both_halves();
+    struct half_fits fits = {0};
+    for (size_t i = 0; i < runs.len; i++)
+        rows[i].measured.time_s = rows[i].predicted.time_s * (rows[i].half == HALF_FIT ? 1 : 1.2);
+    assert_int_equal(half_fits_make(arena, &runs, &fits), WEFT_OK);
+    assert_true(fits.data[0].possible && !fits.data[0].fit.helps);
+    assert_true(fits.data[0].after == fits.data[0].before && fits.data[0].before > 0.1);
+    fits = (struct half_fits){0};
+    made[0].device = "Y"; /* two runs of X are left */
+    assert_int_equal(half_fits_make(arena, &runs, &fits), WEFT_OK);
+    assert_int_equal(fits.len, 2);
+    assert_false(fits.data[0].possible || fits.data[1].possible);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_paces), cmocka_unit_test(test_left_out),
-        cmocka_unit_test(test_new_device),  cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_published),
+        cmocka_unit_test(test_known_paces),        cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_new_device),         cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_published),          cmocka_unit_test(test_half_that_helps),
+        cmocka_unit_test(test_half_that_does_not),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

@@ -46,6 +46,9 @@ static const struct {
     {"a100-40gb", "dgx-a100-40gb", true},
     {"h200-sxm5", "hgx-h200", true}, /* NVIDIA's own lists have no number there */
     {"h200-sxm5-141gb", "hgx-h200", true},
+    {"h100-80gb-hbm3", "dgx-h100",
+     true},                             /* as nvidia-smi and torch.cuda.get_device_name print it */
+    {"b300-sxm6-ac", "hgx-b300", true}, /* the same */
     {"h100-pcie", "h100-pcie", false},
     {"h100-nvl", "h100-nvl", false},
     {"gh200", "gh200", false},

@@ -65,12 +65,17 @@ const struct preset *preset_find(const char *name)
 }
 
 /* Letters and digits of a name in lower case, with points, which tell llama3.1 from llama31; without the owner that it
- * has at Hugging Face, and without the word for a model that was trained further. */
+ * has at Hugging Face (Meta's names repeat it), and without a first release and the word for a model that was trained
+ * further. */
 static const char *bare_name(struct arena *scratch, const char *name)
 {
-    static const char *const ENDS[] = {"-instruct", "-base", "-it", "-chat", "-hf"};
+    static const char *const ENDS[] = {"-v0.1", "-instruct", "-base", "-it", "-chat", "-hf"};
+    static const char OWNER[] = "meta-";
     const char *slash = strrchr(name, '/');
-    char *bare = arena_copy_text(scratch, slash ? slash + 1 : name);
+    name = slash ? slash + 1 : name;
+    if (strncasecmp(name, OWNER, strlen(OWNER)) == 0)
+        name += strlen(OWNER);
+    char *bare = arena_copy_text(scratch, name);
     size_t len = strlen(bare), kept = 0;
     for (size_t i = 0; i < COUNT_OF(ENDS); i++) {
         size_t end = strlen(ENDS[i]);

@@ -201,42 +201,57 @@ static const char *read_bucket(struct arena *keep, const struct heading_column *
     return out->degrees.has_bucket ? NULL : "a size such as 25MiB, or whole";
 }
 
+/* A name without the release after it: "torchtitan-v0.1" is "torchtitan". */
+static const char *without_release(struct arena *keep, const char *name)
+{
+    size_t len = strcspn(name, "0123456789");
+    while (len > 0 && (name[len - 1] == '-' || (len > 1 && name[len - 1] == 'v' && name[len])))
+        len--;
+    return arena_printf(keep, "%.*s", (int)len, name);
+}
+
 /* Whose profile stands for it, whatever its own release: "nemo-25.09" runs Megatron-Core. */
-static char *software_called(struct arena *keep, char *name)
+static const char *software_called(struct arena *keep, const char *name)
 {
     static const char *const ALSO[][2] = {
         {"megatron megatron-lm nemo megatron-bridge primus", "megatron-core"},
         {"pytorch torch", "pytorch-eager"},
     };
-    size_t len = strcspn(name, "0123456789");
-    while (len > 0 && (name[len - 1] == '-' || (len > 1 && name[len - 1] == 'v' && name[len])))
-        len--;
-    const char *bare = arena_printf(keep, "%.*s", (int)len, name);
+    const char *bare = without_release(keep, name);
     for (size_t i = 0; i < COUNT_OF(ALSO); i++)
         if (has_word(ALSO[i][0], bare))
-            return arena_copy_text(keep, ALSO[i][1]);
+            return ALSO[i][1];
     return name;
 }
 
-/* A profile by its name, or the last whose name begins so: "megatron-core", "torchtitan". */
-static const char *read_software(struct arena *keep, const struct heading_column *column,
-                                 const char *text, struct run_fields *out)
+/* The last profile whose name begins so: "megatron-core". */
+static bool software_begins(const char *name, struct software *out)
 {
     const struct software_profile *all;
     size_t count = software_profiles(&all);
-    char *name = arena_copy_text(keep, text);
+    for (size_t i = count; i-- > 0 && *name;)
+        if (strncmp(all[i].name, name, strlen(name)) == 0) {
+            *out = all[i].record;
+            return true;
+        }
+    return false;
+}
+
+/* A profile by its name, by the beginning of it, or, of a release that has none of its own, the last of its name. */
+static const char *read_software(struct arena *keep, const struct heading_column *column,
+                                 const char *text, struct run_fields *out)
+{
+    char *plain = arena_copy_text(keep, text);
     (void)column;
-    for (char *c = name; *c; c++)
+    for (char *c = plain; *c; c++)
         *c = *c == ' ' || *c == '_' ? '-' : (char)tolower((unsigned char)*c);
-    name = software_called(keep, name);
+    const char *name = software_called(keep, plain);
     if (software_from_text(name, &out->degrees.software) == WEFT_OK)
         return NULL;
     error_clear();
-    for (size_t i = count; i-- > 0;)
-        if (strncmp(all[i].name, name, strlen(name)) == 0) {
-            out->degrees.software = all[i].record;
-            return NULL;
-        }
+    if (software_begins(name, &out->degrees.software) ||
+        software_begins(without_release(keep, name), &out->degrees.software))
+        return NULL;
     return "a profile, such as megatron-core-0.16";
 }
 
@@ -278,7 +293,7 @@ static const char *options_of(struct arena *keep, const struct run_fields *field
 /* A device or a machine as the table of names has it: small letters, without its vendor, dashes for blanks. */
 static const char *plain_name(struct arena *keep, const char *text)
 {
-    static const char *const VENDORS[] = {"nvidia ", "amd ", "instinct ", "tesla "};
+    static const char *const VENDORS[] = {"nvidia ", "amd ", "instinct ", "tesla ", "geforce "};
     for (size_t i = 0; i < COUNT_OF(VENDORS); i++)
         if (strncasecmp(text, VENDORS[i], strlen(VENDORS[i])) == 0)
             text += strlen(VENDORS[i]);
@@ -288,15 +303,19 @@ static const char *plain_name(struct arena *keep, const char *text)
     return name;
 }
 
-/* The devices of a node of this machine, 0: there is none of this name. */
-static int64_t devices_of_node(struct arena *keep, const char *name)
+/* All devices of this cluster and those of a node, 0: there is none of this name. */
+struct counted_devices {
+    int64_t all, of_node;
+};
+
+static struct counted_devices devices_of(struct arena *keep, const char *name)
 {
     struct cluster *machine;
     if (cluster_open(cluster_meant(keep, name), &machine)) {
         error_clear();
-        return 0;
+        return (struct counted_devices){0};
     }
-    int64_t devices = machine->node.devices;
+    struct counted_devices devices = {cluster_devices(machine), machine->node.devices};
     cluster_free(machine);
     return devices;
 }
@@ -313,7 +332,7 @@ static const char *sized(struct arena *keep, const char *name, int64_t count, co
 static const char *sized_file(struct arena *keep, const char *name, int64_t all,
                               const char **reason)
 {
-    int64_t each = devices_of_node(keep, name);
+    int64_t each = devices_of(keep, name).of_node;
     if (each == 0 || all < each)
         return arena_printf(keep, "%s:1x%lld", name, (long long)all);
     if (all % each == 0)
@@ -323,27 +342,52 @@ static const char *sized_file(struct arena *keep, const char *name, int64_t all,
     return NULL;
 }
 
-/* The cluster's name with the number of its devices, if the name alone does not say it. */
+/* So many nodes: whole ones, unless it is said how many devices of each took part. */
+static const char *with_nodes(struct arena *keep, const char *name, const struct run_fields *fields)
+{
+    const char *whole = sized(keep, name, fields->nodes, "nodes");
+    if (!whole)
+        whole = arena_printf(keep, "%s:%lld", name, (long long)fields->nodes);
+    if (!fields->per_node || devices_of(keep, whole).all == fields->nodes * fields->per_node)
+        return whole;
+    return arena_printf(keep, "%s:%lldx%lld", name, (long long)fields->nodes,
+                        (long long)fields->per_node);
+}
+
+static const char *with_devices(struct arena *keep, const char *name, int64_t devices,
+                                const char **reason)
+{
+    const char *meant = sized(keep, name, devices, "gpus");
+    return meant ? meant : sized_file(keep, name, devices, reason);
+}
+
+/* "8xMI300X": nodes of that name have eight. NULL: nobody calls devices so. */
+static const char *counted_device(struct arena *keep, const struct run_fields *fields)
+{
+    const char *said =
+        arena_printf(keep, "%lldx%s", (long long)fields->devices, plain_name(keep, fields->device));
+    return cluster_meant(keep, said) == said ? NULL : said;
+}
+
+/* The cluster's name with the number of its devices, if the name alone does not say it. Where only a device is named, it
+ * stands for the machine that has such devices, or is itself one: "DGX H100". */
 static const char *cluster_of(struct arena *keep, const struct run_fields *fields,
                               const char **reason)
 {
-    const char *name = fields->cluster, *meant = NULL;
-    if (!name && fields->device && fields->devices) /* "8xMI300X": nodes of that name have eight */
-        return arena_printf(keep, "%lldx%s", (long long)fields->devices,
-                            plain_name(keep, fields->device));
-    if (!name) {
+    const char *name = fields->cluster ? fields->cluster : fields->device, *meant;
+    bool sized_by_row = fields->devices || fields->nodes;
+    if (!name || (!fields->cluster && !sized_by_row)) {
         *reason = "says neither its cluster nor its device and their number";
         return NULL;
     }
-    if (!devices_of_node(keep, name) && devices_of_node(keep, plain_name(keep, name)))
+    if (!fields->cluster && fields->devices && (meant = counted_device(keep, fields)))
+        return meant;
+    if (!devices_of(keep, name).all && devices_of(keep, plain_name(keep, name)).all)
         name = plain_name(keep, name);
-    if (strchr(name, ':') || !(fields->devices || fields->nodes))
+    if (strchr(name, ':') || !sized_by_row)
         return name;
-    if (fields->devices)
-        meant = sized(keep, name, fields->devices, "gpus");
-    else if (!(meant = sized(keep, name, fields->nodes, "nodes")))
-        meant = arena_printf(keep, "%s:%lld", name, (long long)fields->nodes);
-    return meant ? meant : sized_file(keep, name, fields->devices, reason);
+    return fields->devices ? with_devices(keep, name, fields->devices, reason)
+                           : with_nodes(keep, name, fields);
 }
 
 struct user_run run_from_fields(struct arena *keep, const struct run_fields *fields)

@@ -52,7 +52,7 @@ struct heading_column {
 };
 struct run_fields {
     const char *name, *model, *options, *cluster, *device;
-    int64_t size[RUN_SIZES], devices, nodes;
+    int64_t size[RUN_SIZES], devices, nodes, per_node;
     struct degrees degrees;
     double speed[RUN_SPEEDS], memory, reserved;
 };

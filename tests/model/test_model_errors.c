@@ -74,6 +74,8 @@ static void names_that_mean_a_preset(void **state)
         {"Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"},
         {"google/gemma-2-27b-it", "gemma2-27b"},
         {"GPT3_13B", "gpt3-13b"},
+        {"meta-llama/Meta-Llama-3-70B", "llama3-70b"},
+        {"mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"},
     };
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
         struct model *model, *preset;

@@ -98,6 +98,8 @@ static void numbers_have_units(void **state)
         {"peak memory", "148", 148 * 0x1p30},
         {"memory (GB)", "148 GiB", 148 * 0x1p30},
         {"memory (GB)", "GiB", 0},
+        {"mem-max-allocated-bytes", "4e10", 4e10},
+        {"max memory bytes", "40 GB", 4e10},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         double most = 0;
@@ -127,6 +129,11 @@ static void machines_have_many_names(void **state)
         {"cluster,nodes,s\nm,H100,2,1\n", "dgx-h100:2"},
         {"cluster,s\nm,dgx-h100:2,1\n", "dgx-h100:2"},
         {"cluster,gpus,s\nm,nowhere,8,1\n", "nowhere:1x8"},
+        {"gpu,gpus,s\nm,DGX H100,16,1\n", "dgx-h100:2"},
+        {"gpu,nodes,s\nm,NVIDIA H100 80GB HBM3,4,1\n", "dgx-h100:4"},
+        {"hardware,nodes,gpus per node,s\nm,DGX A100,4,8,1\n", "dgx-a100:4"},
+        {"hardware,nodes,gpus per node,s\nm,DGX A100,4,2,1\n", "dgx-a100:4x2"},
+        {"hardware,nodes,gpus per node,s\nm,GB200 NVL72,16,4,1\n", "gb200-nvl72:1x64"},
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct user_runs runs = parsed(arena_printf(arena, "model,%s", CASES[i].text));
@@ -145,8 +152,10 @@ static void words_of_today(void **state)
                "llama2-70b\tB200\t16\tFP8 CS\tcore_attn,mlp\tMegatron-Bridge 25.09\t\t1\n"
                "llama2-70b\tB200\t\tfp4\tfull\tPrimus v0.3\t\t1\n"
                "llama2-70b\tB200\t\tint3\t\t\t\tsoon\n"
-               "llama2-70b\tB200\t\t\t\t\t\tsoon\n");
-    struct software core;
+               "llama2-70b\tB200\t\t\t\t\t\tsoon\n"
+               "llama2-70b\tB200\t\t\t\ttorchtitan v0.9\t\t1\n"
+               "llama2-70b\tB200\t\t\t\t7.9\t\t1\n");
+    struct software core, titan;
     assert_int_equal(software_from_text("megatron-core-0.19", &core), WEFT_OK);
     assert_null(runs.data[0].reason);
     assert_int_equal(runs.data[0].line, 3);
@@ -156,6 +165,11 @@ static void words_of_today(void **state)
     assert_null(runs.data[1].reason);
     assert_int_equal(runs.data[1].degrees.dtype, DTYPE_NVFP4);
     assert_true(software_same(&runs.data[1].degrees.software, &core));
+    assert_int_equal(software_from_text("torchtitan", &titan), WEFT_OK);
+    assert_null(runs.data[4].reason);
+    assert_true(software_same(&runs.data[4].degrees.software, &titan)); /* a release of its own */
+    assert_string_equal(runs.data[5].reason,
+                        "framework is '7.9', expected a profile, such as megatron-core-0.16");
     assert_string_equal(runs.ignored, "colour");
     assert_string_equal(runs.data[3].reason,
                         "step time is 'soon', expected a time above 0, such as 5.1 or 5.1 s");

@@ -204,8 +204,9 @@ static const char *const MOE[] = {
     "hidden_size",   "inter_size", "topk",     "num_experts",   "moe_tp_size", "moe_ep_size",
     "kernel_source", "?framework", "?version", "?distribution", "?power",      "?power_limit"};
 
-/* In nvfp4, a kernel that moves tokens takes this much longer for each of them, as bytes: it has a block of threads for a
- * row, whose scales go to places of their own (TensorRT-LLM, moe_kernels.cu). Fitted on the half to fit: with 0, 1,024, 2,048, 4,096,
+/* In nvfp4, a kernel that moves tokens takes this much longer for each of them, as bytes: a block of 256 threads takes one
+ * row at a time, looks for its expert, and writes its scales to places of their own (TensorRT-LLM,
+ * cutlass_kernels/moe_gemm/moe_kernels.cu, expandInputRowsKernel). Fitted on the half to fit: with 0, 1,024, 2,048, 4,096,
  * 8,192 and 16,384 bytes B200's experts are 13.4, 12.8, 12.5, 12.2, 12.4 and 13.9 % off in the mean; the other three devices
  * go from 12.8-13.0 to 11.5-11.6 % with 4,096. In other types it gains nothing. */
 static const double NVFP4_ROW_BYTES = 4096;
@@ -216,8 +217,8 @@ static double row_bytes(const struct precision *precision)
 }
 
 /* A kernel that moves elements or computes an activation of them, and then a cast, which reads what the former wrote: one
- * kernel in nvfp4, whose libraries cast on the way (the same: expandInputRowsKernel and doActivationKernel write fp4 and
- * its scales). */
+ * kernel in nvfp4, whose libraries cast on the way (the same file: expandInputRowsKernel, if need_nvfp4_quant, and
+ * doActivationKernel, if IsNVFP4, write fp4 and its scales). */
 static void ran_cast(struct table_row *row, const struct precision *precision, enum kernel kernel,
                      double read, double elements)
 {

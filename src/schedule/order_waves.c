@@ -8,8 +8,8 @@
  * so that with pairs executed as one an iteration has a bubble of (p - 1)(F&B + B - 3 W) and a stage holds 2 p + 1 pieces,
  * DeepSeek-V3's table 2 with its PP = 2 p parts.
  *
- * hanayo (SC '23): w waves are 2 w pieces. Every stage takes the backward pass of its latest part that is there, else the
- * forward pass of its latest part; found by playing passes of 1 and 2 units.
+ * hanayo (SC '23): w waves are 2 w pieces. Every stage takes the backward pass of its earliest part that is there, which is
+ * that of the earliest micro-batch, else the forward pass of its latest part; found by playing passes of 1 and 2 units.
  *
  * A whole backward pass of (1) is written as its halves, I and W (schedule.c, I5).
  *
@@ -153,11 +153,13 @@ static struct slot begin(struct waves *w, int32_t s, int32_t piece, bool forward
 static bool choose(struct waves *w, int32_t s, int32_t now, struct slot *out)
 {
     for (int forward = 0; forward < 2; forward++)
-        for (int32_t piece = w->pipeline->pieces - 1; piece >= 0; piece--)
+        for (int32_t i = 0; i < w->pipeline->pieces; i++) {
+            int32_t piece = forward ? w->pipeline->pieces - 1 - i : i;
             if (is_ready(w, part_of_piece(true, w->pipeline->stages, s, piece), forward, now)) {
                 *out = begin(w, s, piece, forward, now);
                 return true;
             }
+        }
     return false;
 }
 

@@ -200,6 +200,40 @@ static void test_stopped_searches_answer(void **state)
     close_asked(&a);
 }
 
+static char *temporary(const char *name)
+{
+    static char path[200];
+    snprintf(path, sizeof path, "/tmp/weft-test-aceso-%d-%s", (int)getpid(), name);
+    return path;
+}
+
+static void stop_after_a_trial(void *context, const struct progress *progress)
+{
+    if (progress->trials > 0)
+        atomic_store((atomic_bool *)context, true);
+}
+
+/* The best of the others were about to be simulated: what was estimated by then is counted, and written to the log. */
+static void test_a_stop_between_trials_is_counted(void **state)
+{
+    (void)state;
+    atomic_bool stop = false;
+    struct asked a = open_asked("gpt3-1.3b", "layers: 8", "dgx-a100:1",
+                                (struct degrees){.global_batch = 16}, NULL);
+    a.request.stop = &stop;
+    a.request.progress = stop_after_a_trial;
+    a.request.context = &stop;
+    char *log = strdup(temporary("log.json"));
+    struct planned *planned = plan_with(&a, &(struct plan_options){.threads = 1, .log = log});
+    assert_true(planned->stopped);
+    assert_true(planned->candidates > (int64_t)planned->trials.len);
+    assert_true(planned->reasons.len > 0);
+    assert_int_equal(unlink(log), 0);
+    free(log);
+    planned_free(planned);
+    close_asked(&a);
+}
+
 static void test_pins_stay(void **state)
 {
     (void)state;
@@ -258,13 +292,6 @@ static void test_any_number_of_devices(void **state)
         assert_int_equal(plan_check(planned->trials.data[i].plan), WEFT_OK);
     planned_free(planned);
     close_asked(&a);
-}
-
-static char *temporary(const char *name)
-{
-    static char path[200];
-    snprintf(path, sizeof path, "/tmp/weft-test-aceso-%d-%s", (int)getpid(), name);
-    return path;
 }
 
 static void test_the_log_is_json(void **state)
@@ -401,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_as_many_configs_as_allowed),
         cmocka_unit_test(test_a_plan_at_hand_gets_better),
         cmocka_unit_test(test_stopped_searches_answer),
+        cmocka_unit_test(test_a_stop_between_trials_is_counted),
         cmocka_unit_test(test_pins_stay),
         cmocka_unit_test(test_pinned_sequence_parallelism_stays),
         cmocka_unit_test(test_any_number_of_devices),

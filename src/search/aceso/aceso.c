@@ -365,7 +365,7 @@ static weft_status search_all(struct problem *p, const struct begins *begins,
     const char *log = p->request->options.log;
     weft_status status;
     TRY(tell_begins(&team, begins));
-    TRY(run_rounds(&team, &out));
+    weft_status ended = run_rounds(&team, &out); /* an error also if it was stopped in a trial */
     for (int32_t i = 0; i < team.searches; i++) {
         planned->candidates += team.result[i].configs;
         planned->stopped |= team.result[i].stopped;
@@ -374,6 +374,7 @@ static weft_status search_all(struct problem *p, const struct begins *begins,
         explain(planned, &team.result[out.search]);
     if (log)
         TRY(aceso_log_write(log, p, team.result, team.searches));
+    status = ended;
 done:
     tear_down(&team);
     arena_free(scratch);

@@ -2,9 +2,10 @@
  *
  *   P1  Where queries, keys and values are split by their outputs, the rest becomes Megatron's plan of such degrees, or one
  *       that is predicted to be no slower, for 30 models.
- *   P2  Whatever is given, what follows computes what the model defines (1,000 draws at WEFT_TEST_PERCENT=1000).
+ *   P2  Whatever is given, what follows computes what the model defines (1,000 plans at WEFT_TEST_PERCENT=1000).
  *   P3  Given splits stay as they are, and axes have the classes of dims that are given on them.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,6 +59,8 @@ static void test_the_rest_is_megatrons(void **state)
 {
     (void)state;
     struct arena *keep = arena_new();
+    double least = 1;
+    int faster = 0;
     for (size_t i = 0; i < COUNT_OF(MODELS); i++) {
         const char *top = arena_printf(
             keep, "model: %s\noptions: {layers: 2}\ncluster: hgx-b300\nmemory: 4000GiB\n",
@@ -70,7 +73,11 @@ static void test_the_rest_is_megatrons(void **state)
             arena_printf(keep, "%sbatch: {global: 64, micro: 4}\ndegrees: {tp: 4}\n", top));
         if (ours > theirs * 1.0001)
             fail_msg("%s: %.6f s, Megatron's %.6f s", MODELS[i].model, ours, theirs);
+        faster += ours < theirs * 0.9999;
+        least = fmin(least, ours / theirs);
     }
+    print_message("%zu models: %d are faster than Megatron's, by up to %.1f %%; the others equal\n",
+                  COUNT_OF(MODELS), faster, 100 * (1 - least));
     arena_free(keep);
 }
 
@@ -198,9 +205,10 @@ static void test_annotations_compute_the_same(void **state)
 {
     (void)state;
     struct rng rng;
-    int rounds = rounds_of(100), proved = 0;
+    int rounds = rounds_of(100), proved = 0, drawn = 0;
     rng_seed(&rng, 23);
-    for (int i = 0; i < rounds; i++) {
+    for (; proved < rounds; drawn++) {
+        assert_true(drawn < 2 * rounds + 10);
         struct arena *keep = arena_new();
         size_t which = (size_t)rng_below(&rng, COUNT_OF(SMALL));
         int64_t devices = chance(&rng, 2) ? 4 : 8;
@@ -216,7 +224,7 @@ static void test_annotations_compute_the_same(void **state)
         model_free(model);
         arena_free(keep);
     }
-    assert_true(2 * proved > rounds);
+    print_message("%d drawn, %d of them make a plan, which is proved\n", drawn, rounds);
 }
 
 int main(void)

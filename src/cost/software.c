@@ -174,16 +174,6 @@ static const struct {
 };
 _Static_assert(COUNT_OF(FACTS) == SOFTWARE_FACTS, "a fact without a row");
 
-const char *fact_key(enum software_fact fact)
-{
-    return FACTS[fact].key;
-}
-
-const char *fact_word(enum software_fact fact, int word)
-{
-    return word >= 0 && word < MOST_WORDS ? FACTS[fact].word[word] : NULL;
-}
-
 /* ---- profiles -------------------------------------------------------------------------------- */
 
 /* clang-format off */

@@ -99,10 +99,6 @@ struct software_profile {
 };
 size_t software_profiles(const struct software_profile **out);
 
-/* The fact's key in files and on the command line, and its words; NULL past the last. */
-const char *fact_key(enum software_fact fact);
-const char *fact_word(enum software_fact fact, int word);
-
 /* Sets one fact; errors name the nearest key or the words that there are. */
 weft_status software_set(struct software *software, const char *key, const char *word);
 /* "megatron-core-0.16" or "megatron-core-0.16,host=graphs": a profile and facts that are otherwise. */

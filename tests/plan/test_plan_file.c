@@ -80,6 +80,19 @@ static void stages_of_different_sizes(void **state)
     plan_close(&opened);
 }
 
+/* The same with parts of sequences, which take devices of a replica, too. */
+static void stages_of_different_sizes_divide_sequences(void **state)
+{
+    (void)state;
+    struct opened_plan opened =
+        parsed("model: gpt3-13b\ncluster: dgx-v100:3\nbatch: {global: 64, step: 8}\n"
+               "degrees: {tp: 4, cp: 2}\n"
+               "stages: [{until: layers.25, devices: 0-15}, {devices: 16-23}]\n");
+    expect_split(opened.plan, "layers.25.attn.qkv", "batch:2 seq:2 out:4");
+    expect_split(opened.plan, "layers.26.attn.qkv", "seq:2 out:4");
+    plan_close(&opened);
+}
+
 static void pieces_are_cut_where_until_says(void **state)
 {
     (void)state;
@@ -413,6 +426,7 @@ int main(void)
         cmocka_unit_test(examples_load),
         cmocka_unit_test(degrees_are_those_of_the_library),
         cmocka_unit_test(stages_of_different_sizes),
+        cmocka_unit_test(stages_of_different_sizes_divide_sequences),
         cmocka_unit_test(pieces_are_cut_where_until_says),
         cmocka_unit_test(uneven_stages_have_pieces_too),
         cmocka_unit_test(degrees_have_a_layout),

@@ -4,15 +4,22 @@
  *       what the estimate says.
  *   B2  Equation (2) is at most what a stage holds at its fullest.
  *   B3  Both are worth something: with equal stages (1) is all but the bubble that is left out.
+ *   B4  Every point of some grids has the bounds and the estimate that data/bounds.txt says: a bound that is less worth, or
+ *       one that only happens to hold, makes no other answer, and so no other test sees it. With
+ *       WEFT_RECORD=1 the file is written anew.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "digest.h"
+#include "one_arena.h"
+#include "search/auto/grid.h"
 #include "search/auto/grid_space.h"
 #include "search/estimate/estimator.h"
 
@@ -191,12 +198,108 @@ static void bytes_are_bounded(void **state)
     arena_free(scratch);
 }
 
+/* ---- B4 -------------------------------------------------------------------------------------- */
+
+struct asked {
+    const char *model, *options, *cluster;
+    struct degrees pins;
+};
+static const struct asked GRIDS[] = {
+    {"gpt3-1.3b",
+     "layers: 4, seq: 1024, hidden: 512, heads: 8",
+     "dgx-v100:1",
+     {.tp = 2, .global_batch = 16}},
+    {"gpt3-1.3b",
+     "layers: 4, seq: 1024, hidden: 512, heads: 8",
+     "dgx-v100:1",
+     {.tp = 4, .pp = 1, .global_batch = 16}},
+    {"gpt3-350m", "layers: 6, seq: 256", "dgx-v100:2x4", {.global_batch = 64, .dp = 2}},
+    {"llama3-8b",
+     "layers: 4, seq: 512",
+     "dgx-a100:2",
+     {.tp = 4, .sequence = true, .global_batch = 32}},
+    {"llama3-8b", "layers: 3, seq: 512", "dgx-h100:1x4", {.cp = 2, .global_batch = 16}},
+    {"mixtral-8x7b", "layers: 2, seq: 256", "dgx-h100:1x4", {.micro_batch = 1, .global_batch = 8}},
+    {"t5-770m", "layers: 2, decoder_layers: 2", "dgx-v100:1x4", {.pp = 2, .global_batch = 16}},
+    {"gpt3-350m",
+     "layers: 8, seq: 256",
+     "dgx-a100:1x4",
+     {.pp = 4, .schedule = "zb-h1", .global_batch = 16}},
+    {"gpt3-350m",
+     "layers: 4, seq: 128",
+     "dgx-v100:1",
+     {.tp = 2, .global_batch = 1024, .micro_batch = 128}},
+    {"gpt3-350m", "layers: 4, seq: 256", "dgx-a100:1x2", {.global_batch = 512, .pp = 1}},
+};
+
+/* Points of a grid, and digests of the bounds and estimates of all, in order. */
+struct recorded {
+    int points;
+    double times, bytes;
+};
+
+static struct recorded record_of(const struct plan_request *request)
+{
+    struct cost *cost;
+    struct grid all;
+    struct digest time = {0}, bytes = {0};
+    assert_int_equal(cost_open(&request->cluster->node.device, NULL, &cost), WEFT_OK);
+    assert_int_equal(grid_estimate_all(request, cost, arena, &all), WEFT_OK);
+    for (size_t i = 0; i < all.best.len; i++) {
+        digest_number(&time, (double)all.best.data[i].bound_ns);
+        digest_number(&time, (double)all.best.data[i].iteration_ns);
+        digest_number(&bytes, (double)all.best.data[i].bound_bytes);
+        digest_number(&bytes, (double)all.best.data[i].peak_bytes);
+    }
+    cost_close(cost);
+    return (struct recorded){(int)all.best.len, time.sum, bytes.sum};
+}
+
+static struct recorded ask(const struct asked *asked)
+{
+    struct model *model;
+    struct cluster *cluster;
+    assert_int_equal(model_open(asked->model, asked->options, &model), WEFT_OK);
+    assert_int_equal(cluster_open(asked->cluster, &cluster), WEFT_OK);
+    struct plan_request request = {.model = model, .cluster = cluster, .pins = asked->pins};
+    struct recorded now = record_of(&request);
+    cluster_free(cluster);
+    model_free(model);
+    return now;
+}
+
+static void grids_are_as_recorded(void **state)
+{
+    (void)state;
+    static const char FILE_NAME[] = WEFT_SOURCE_DIR "/tests/data/bounds.txt";
+    bool records = getenv("WEFT_RECORD") != NULL;
+    FILE *file = fopen(FILE_NAME, records ? "w" : "r");
+    assert_non_null(file);
+    for (size_t i = 0; i < COUNT_OF(GRIDS); i++) {
+        struct recorded now = ask(&GRIDS[i]), was;
+        printf("%s on %s: %d points, times %.4f, bytes %.4f\n", GRIDS[i].model, GRIDS[i].cluster,
+               now.points, now.times, now.bytes);
+        if (records) {
+            fprintf(file, "%d points, times %.4f, bytes %.4f\n", now.points, now.times, now.bytes);
+            continue;
+        }
+        assert_int_equal(
+            fscanf(file, "%d points, times %lf, bytes %lf\n", &was.points, &was.times, &was.bytes),
+            3);
+        assert_int_equal(now.points, was.points);
+        assert_true(fabs(now.times - was.times) < 50 * NOTICED);
+        assert_true(fabs(now.bytes - was.bytes) < 50 * NOTICED);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times_are_bounded),
         cmocka_unit_test(bounds_of_equal_stages_are_exact),
         cmocka_unit_test(bytes_are_bounded),
+        cmocka_unit_test(grids_are_as_recorded),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

@@ -217,6 +217,32 @@ static void test_parts_by_themselves_are_no_slower(void **state)
     }
 }
 
+/* With everything recomputed, a stage is fullest while the optimizer runs, and the bound says so within a tenth: else a walk
+ * of a model that fits nowhere would estimate every point whose state alone is smaller than the smallest peak. */
+static void test_the_optimizers_step_counts(void **state)
+{
+    (void)state;
+    struct degrees pins = {.tp = 4,
+                           .pp = 1,
+                           .micro_batch = 1,
+                           .global_batch = 8,
+                           .has_dtype = true,
+                           .dtype = DTYPE_BF16};
+    struct problem p = open_problem("gpt3-13b", "layers: 8, seq: 128", "dgx-a100:1", pins);
+    struct grid all;
+    p.request.pins.has_recompute = true;
+    p.request.pins.recompute = RECOMPUTE_FULL;
+    p.request.pins.has_shard = true;
+    assert_int_equal(grid_estimate_all(&p.request, p.cost, p.arena, &all), WEFT_OK);
+    assert_bounds(&all);
+    assert_true(all.best.len > 0);
+    for (size_t i = 0; i < all.best.len; i++)
+        if (all.best.data[i].bound_bytes < all.best.data[i].peak_bytes / 10 * 9)
+            fail_msg("%lld of %lld bytes", (long long)all.best.data[i].bound_bytes,
+                     (long long)all.best.data[i].peak_bytes);
+    close_problem(&p);
+}
+
 /* Experts are tried whole and split like the rest, with more devices than dp has; the bounds hold. */
 static void test_experts_are_tried_whole(void **state)
 {
@@ -816,6 +842,7 @@ int main(void)
         cmocka_unit_test(test_the_grid_is_exact),
         cmocka_unit_test(test_the_grid_is_exact_where_places_differ),
         cmocka_unit_test(test_parts_by_themselves_are_no_slower),
+        cmocka_unit_test(test_the_optimizers_step_counts),
         cmocka_unit_test(test_experts_are_tried_whole),
         cmocka_unit_test(test_encoders_are_tried_apart),
         cmocka_unit_test(test_sequences_are_shared_and_sharded),

@@ -34,7 +34,7 @@ struct drawn {
     struct part_memory memory[MOST_PARTS];
     int64_t weight[MOST_PARTS];
     int32_t at[MOST_PARTS + 1];
-    int64_t cut[MOST_PARTS + 1], state[MOST_PARTS + 1], kept[MOST_PARTS + 1];
+    int64_t cut[MOST_PARTS + 1], state[MOST_PARTS + 1], step[MOST_PARTS + 1], kept[MOST_PARTS + 1];
 };
 
 static void draw_part(struct rng *rng, bool split, int64_t send, struct drawn *d, int32_t k)
@@ -55,6 +55,7 @@ static void draw_part(struct rng *rng, bool split, int64_t send, struct drawn *d
                                         .weight_rise = split ? rng_below(rng, 100) : 0};
     d->cut[k + 1] = d->at[k + 1] = k + 1;
     d->state[k + 1] = d->state[k] + rng_below(rng, 1000);
+    d->step[k + 1] = d->step[k] + rng_below(rng, 1000);
     d->kept[k + 1] = d->kept[k] + kept;
 }
 
@@ -162,9 +163,13 @@ static int64_t peak_bytes(struct holdings *holdings, const struct drawn *d)
                                 (int32_t)d->point.micro_batches};
     int64_t most = 0;
     for (int32_t s = 0; s < d->shape.pp; s++) {
-        int64_t bytes = most_held(holdings, grid_schedule(&d->point), &pipeline, s, &d->memory[s]);
-        for (int64_t k = s; k < d->shape.pp * d->shape.pieces; k += d->shape.pp)
-            bytes += d->state[k + 1] - d->state[k];
+        int64_t held = most_held(holdings, grid_schedule(&d->point), &pipeline, s, &d->memory[s]);
+        int64_t state = 0, step = 0;
+        for (int64_t k = s; k < d->shape.pp * d->shape.pieces; k += d->shape.pp) {
+            state += d->state[k + 1] - d->state[k];
+            step += d->step[k + 1] - d->step[k];
+        }
+        int64_t bytes = state + (held > step ? held : step);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -182,7 +187,8 @@ static void bytes_are_bounded(void **state)
         struct drawn d;
         if (!draw(&rng, 0, &d))
             continue;
-        struct grid_layout layout = {.state = {d.state, d.state, d.state, d.state}};
+        struct grid_layout layout = {.state = {d.state, d.state, d.state, d.state},
+                                     .step = {d.step, d.step, d.step, d.step}};
         struct grid_passes passes = {.kept_bytes = {d.kept, d.kept, d.kept}};
         int64_t peak = peak_bytes(holdings, &d);
         int64_t bound = grid_least_bytes(&layout, &d.shape, &passes, &d.point, false);

@@ -140,6 +140,38 @@ static void pipelines_like_their_slots(void **state)
     arena_free(scratch);
 }
 
+/* What was played once is not played again; whatever changes the times is played anew. */
+static void plays_are_kept_for_the_same_times(void **state)
+{
+    struct arena *scratch = arena_new();
+    struct orders *orders = orders_new(scratch);
+    const struct schedule *schedule = schedule_find("interleaved");
+    struct pipeline p = {2, 2, 8};
+    struct part_work part[4];
+    (void)state;
+    for (int k = 0; k < 4; k++)
+        part[k] = (struct part_work){.forward = 100, .backward = 200, .send = 10, .back = 10};
+    int64_t first = estimated(orders, schedule, &p, part);
+    assert_int_equal(estimated(orders, schedule, &p, part), first);
+    int64_t *const times[] = {&part[1].forward, &part[2].backward, &part[0].send, &part[3].back};
+    for (size_t i = 0; i < COUNT_OF(times); i++) {
+        *times[i] += 1000;
+        int64_t slower = estimated(orders, schedule, &p, part);
+        assert_true(slower > first);
+        assert_int_equal(slower, estimated(orders_new(scratch), schedule, &p, part));
+        *times[i] -= 1000;
+    }
+    p.micro_batches = 80;
+    assert_int_equal(estimated(orders, schedule, &p, part),
+                     estimated(orders_new(scratch), schedule, &p, part));
+    p.micro_batches = 160; /* of which as many are played */
+    assert_int_equal(estimated(orders, schedule, &p, part),
+                     estimated(orders_new(scratch), schedule, &p, part));
+    p.micro_batches = 8;
+    assert_int_equal(estimated(orders, schedule, &p, part), first);
+    arena_free(scratch);
+}
+
 /* ---- memory, slot by slot -------------------------------------------------------------------- */
 
 /* Whether the checkpoints of the forward slot f, whose backward slot is g, are in host memory during
@@ -383,6 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pipelines_like_their_slots),
+        cmocka_unit_test(plays_are_kept_for_the_same_times),
         cmocka_unit_test(held_like_slot_by_slot),
         cmocka_unit_test(equal_stages_like_theory),
         cmocka_unit_test(sends_are_waited_for),

@@ -217,14 +217,15 @@ int64_t grid_least_bytes(const struct grid_layout *layout, const struct grid_sha
                                 (int32_t)point->micro_batches, 0}; /* no group is smaller */
     int64_t most = 0;
     for (int64_t s = 0; s < shape->pp; s++) {
-        int64_t state = 0, kept = INT64_MAX;
+        int64_t state = 0, step = 0, kept = INT64_MAX;
         for (int64_t part = s; part < shape->pp * shape->pieces; part += shape->pp) {
             int64_t own = between(passes->kept_bytes[point->level], shape, part);
             state += between(layout->state[point->shard], shape, part);
+            step += between(layout->step[point->shard], shape, part);
             kept = offload ? 0 : own < kept ? own : kept;
         }
-        most = larger(most, state + kept * KEPT_TENTHS / 10 *
-                                        in_flight_at_least(point, &pipeline, (int32_t)s));
+        kept = kept * KEPT_TENTHS / 10 * in_flight_at_least(point, &pipeline, (int32_t)s);
+        most = larger(most, state + larger(kept, step));
     }
     return most;
 }

@@ -278,25 +278,30 @@ static void sum_state(struct grid_space *space, struct grid_layout *layout, int 
     const struct plan *plan = layout->plan;
     struct plan view = *plan;
     view.global_batch = view.step_samples; /* one micro-batch, whose gradients take least */
-    int64_t *of = ARENA_ARRAY(space->arena, int64_t, (size_t)plan->model->ops);
-    int64_t *at_cut = ARENA_ARRAY(space->arena, int64_t, (size_t)space->cuts), sum = 0;
+    struct stage_memory *of =
+        ARENA_ARRAY(space->arena, struct stage_memory, (size_t)plan->model->ops);
+    int64_t state_sum = 0, step_sum = 0;
     view.choice = ARENA_ARRAY(space->arena, struct choice, (size_t)plan->choices);
     for (int32_t i = 0; i < plan->choices; i++) {
         view.choice[i] = plan->choice[i];
         view.choice[i].shard = (uint8_t)shard;
     }
-    layout->state[shard] = at_cut;
+    int64_t *state = ARENA_ARRAY(space->arena, int64_t, (size_t)space->cuts);
+    int64_t *step = ARENA_ARRAY(space->arena, int64_t, (size_t)space->cuts);
+    layout->state[shard] = state;
+    layout->step[shard] = step;
     for (int64_t i = 0; i <= plan->instances; i++) {
-        if (space->is_cut[i])
-            *at_cut++ = sum;
+        if (space->is_cut[i]) {
+            *state++ = state_sum;
+            *step++ = step_sum;
+        }
         if (i == plan->instances)
             break;
         int32_t op = plan->instance[i].op;
-        if (plan->instance[i].copy == 0) {
-            struct stage_memory m = plan_instance_state(&view, i);
-            of[op] = (int64_t)stage_memory_state(&m);
-        }
-        sum += of[op];
+        if (plan->instance[i].copy == 0)
+            of[op] = plan_instance_state(&view, i);
+        state_sum += (int64_t)stage_memory_state(&of[op]);
+        step_sum += (int64_t)(of[op].step + of[op].late);
     }
 }
 

@@ -21,7 +21,7 @@
  * takes all of f + b (with zb-h1, all of f) at least once. A stage holds at least its state and,
  * for each micro-batch in flight (with zb-h1: one less than 1f1b has), what the operators of its
  * smallest piece keep that are not recomputed, with sequence parallelism over tp * cp, less a
- * tenth                                                                                           (2)
+ * tenth; or, if that is more, what exists beside the state while the optimizer runs               (2)
  *
  *   I1  (1) is never above a point's estimated time, and (2) never above its peak. The tenth in
  *       (2), for tensors at a part's ends, is an allowance that tests/search/test_auto.c checks,
@@ -45,9 +45,10 @@ struct grid_layout {
     int64_t dp, tp, pp, cp, cp_heads, ep, etp; /* etp 0: tp */
     int64_t encoder_tp, encoder_pp;            /* of pp stages, those of an encoder */
     bool sequence;
-    struct choice *plain;                  /* per operator; shard 0, nothing recomputed */
-    struct choice *choice[GRID_LEVELS];    /* the same with what each level recomputes */
-    int64_t *state[GRID_SHARDS];           /* bytes of the instances before each cut of the space */
+    struct choice *plain;               /* per operator; shard 0, nothing recomputed */
+    struct choice *choice[GRID_LEVELS]; /* the same with what each level recomputes */
+    /* Bytes of the instances before each cut of the space, and what the optimizer's step takes beside them. */
+    int64_t *state[GRID_SHARDS], *step[GRID_SHARDS];
     struct plan *plan;                     /* without recomputation */
     int32_t row[GRID_LEVELS][GRID_SHARDS]; /* the estimator's row + 1; 0: not asked for yet */
     int32_t alone[GRID_LEVELS];            /* the same for one replica by itself */

@@ -31,6 +31,14 @@ struct score {
     int32_t round[2];        /* I1: steps; the second one is the last forward pass */
 };
 
+/* I5: what a play has found, by a hash of all that it depends on. */
+enum { PLAYS_KEPT = 1 << 12 };
+struct kept_play {
+    uint64_t key;             /* 0: none */
+    struct stage_ends *stage; /* per stage */
+    size_t room;              /* for so many stages */
+};
+
 /* Arrays that are used again from one play to the next. */
 struct orders {
     struct arena *keep;
@@ -42,7 +50,8 @@ struct orders {
     int64_t *send_ns, *link_ns;
     struct parted parted; /* I3 */
     struct stage_ends *stage;
-    size_t steps, parts; /* how many of each the arrays hold */
+    size_t steps, parts;    /* how many of each the arrays hold */
+    struct kept_play *kept; /* I5; NULL before the first play */
 };
 
 struct orders *orders_new(struct arena *keep)
@@ -259,6 +268,8 @@ static void make_room(struct orders *orders, size_t steps, size_t parts)
         orders->link_ns = ARENA_ARRAY(orders->keep, int64_t, 2 * orders->parts + 1);
         orders->stage = ARENA_ARRAY(orders->keep, struct stage_ends, orders->parts);
     }
+    if (!orders->kept)
+        orders->kept = ARENA_ARRAY(orders->keep, struct kept_play, PLAYS_KEPT);
 }
 
 static void read_work(struct orders *orders, const struct pipeline_work *work)
@@ -375,6 +386,49 @@ static int64_t slowest_round(const struct orders *orders, const struct score *sc
     return most * schedule_round(score->schedule, p);
 }
 
+/* I5: of the times that read_work has read, and of what else the ends depend on. */
+static uint64_t play_key(const struct orders *orders, const struct score *score,
+                         const struct pipeline_work *work)
+{
+    size_t parts = (size_t)work->stages * (size_t)work->pieces;
+    uint64_t words[] = {(uintptr_t)score, (uint64_t)work->micro_batches,
+                        (uint64_t)work->parted.send_ns};
+    uint64_t key = hash_bytes(words, sizeof words, 5);
+    key = hash_bytes(orders->slot_ns, parts * NS_COUNT * sizeof *orders->slot_ns, key);
+    key = hash_bytes(orders->less_ns, parts * NS_COUNT * sizeof *orders->less_ns, key);
+    key = hash_bytes(orders->send_ns, (2 * parts + 1) * sizeof *orders->send_ns, key);
+    for (int32_t s = 0; s < work->stages; s++)
+        if (work->part[s].forward_less > 0)
+            key = hash_bytes(&work->part[s].first_more, sizeof work->part[s].first_more, key);
+    return key | 1;
+}
+
+static void keep_play(struct orders *orders, struct kept_play *kept, uint64_t key, size_t stages)
+{
+    if (kept->room < stages) {
+        kept->room = stages;
+        kept->stage = ARENA_ARRAY(orders->keep, struct stage_ends, stages);
+    }
+    kept->key = key;
+    memcpy(kept->stage, orders->stage, stages * sizeof *kept->stage);
+}
+
+/* Plays the score; every further round takes as long as the last one (I1). */
+static void play_all(struct orders *orders, const struct score *score,
+                     const struct pipeline_work *work)
+{
+    int64_t each = schedule_round(work->schedule, &score->pipeline);
+    play_score(orders, score, work->part);
+    int64_t round = orders->end_ns[score->round[1]] - orders->end_ns[score->round[0]];
+    int64_t least = slowest_round(orders, score);
+    round = round > least ? round : least; /* I1 */
+    for (int32_t s = 0; s < work->stages; s++) {
+        orders->stage[s].first_backward_ns = orders->end_ns[score->first_backward[s]];
+        orders->stage[s].end_ns +=
+            (work->micro_batches - score->pipeline.micro_batches) / each * round;
+    }
+}
+
 const struct stage_ends *play_slots(struct orders *orders, const struct pipeline_work *work)
 {
     int64_t p = work->stages, m = work->micro_batches;
@@ -389,13 +443,11 @@ const struct stage_ends *play_slots(struct orders *orders, const struct pipeline
     const struct score *score = find_score(orders, work->schedule, pipeline, &work->parted);
     make_room(orders, score->step.len, (size_t)p * (size_t)work->pieces);
     read_work(orders, work);
-    play_score(orders, score, work->part);
-    int64_t round = orders->end_ns[score->round[1]] - orders->end_ns[score->round[0]];
-    int64_t least = slowest_round(orders, score);
-    round = round > least ? round : least; /* I1 */
-    for (int32_t s = 0; s < p; s++) {
-        orders->stage[s].first_backward_ns = orders->end_ns[score->first_backward[s]];
-        orders->stage[s].end_ns += (m - played) / each * round;
-    }
+    uint64_t key = play_key(orders, score, work);
+    struct kept_play *kept = &orders->kept[key / 2 % PLAYS_KEPT];
+    if (kept->key == key)
+        return kept->stage;
+    play_all(orders, score, work);
+    keep_play(orders, kept, key, (size_t)p);
     return orders->stage;
 }

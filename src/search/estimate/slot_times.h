@@ -29,6 +29,8 @@
  *       for more rounds than are played.
  *   I4  A slot of several micro-batches (schedule.h, I7) needs the latest of what it is made of, which is that of the last
  *       micro-batch: stages take them in turn, one way and the other.
+ *   I5  Candidates that differ in memory or in their gradients alone take the same times: what a play has found is kept, and
+ *       half of all steps need not be played.
  */
 #ifndef WEFT_SEARCH_ESTIMATE_SLOT_TIMES_H
 #define WEFT_SEARCH_ESTIMATE_SLOT_TIMES_H

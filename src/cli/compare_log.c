@@ -30,6 +30,8 @@ struct logged_run {
     const struct framework_log *log;
     double measured_s, predicted_s;
     double memory, reserved; /* bytes; memory is 0 if no line says it */
+    struct interval interval;
+    bool sure; /* it has one */
 };
 static const double AS_PREDICTED = 0.03; /* nothing to explain: less than predictions are off */
 
@@ -77,6 +79,29 @@ static void print_explained(struct arena *scratch, const double pace[])
     printf("\nEach part alone, beside Weft's own numbers for it.\n");
 }
 
+static bool is_inside(const struct logged_run *run)
+{
+    double ratio = run->measured_s / run->predicted_s;
+    return ratio >= run->interval.low && ratio <= run->interval.high;
+}
+
+static void print_interval(const struct logged_run *run)
+{
+    printf("predicted %s to %s in 8 of 10, by %s, held out: the run is %s\n",
+           show_seconds(run->predicted_s * run->interval.low * 1e9).s,
+           show_seconds(run->predicted_s * run->interval.high * 1e9).s,
+           counted(run->interval.runs, "run").s, is_inside(run) ? "within" : "outside");
+}
+
+static json_t *interval_json(const struct logged_run *run)
+{
+    if (!run->sure)
+        return json_null();
+    return json_pack("{s:f, s:f, s:I, s:b}", "low_s", run->predicted_s * run->interval.low,
+                     "high_s", run->predicted_s * run->interval.high, "runs",
+                     (json_int_t)run->interval.runs, "inside", is_inside(run));
+}
+
 static void print_pairs(struct arena *scratch, const struct logged_run *run)
 {
     static const char *const HEADERS[] = {"", "measured", "predicted", "ratio"};
@@ -90,6 +115,8 @@ static void print_pairs(struct arena *scratch, const struct logged_run *run)
     table_print(table, stdout);
     printf("\nmedian of %s; ratio: measured over predicted\n",
            counted(run->log->lines, "logged step").s);
+    if (run->sure)
+        print_interval(run);
 }
 
 weft_status tell_run_log(struct arena *scratch, const struct framework_log *log,
@@ -103,15 +130,16 @@ weft_status tell_run_log(struct arena *scratch, const struct framework_log *log,
         .reserved = (double)prediction->stage[fullest_stage(prediction)].memory.reserved};
     double ratio = run.measured_s / run.predicted_s, pace[PACE_COUNT];
     bool explains = json || fabs(ratio - 1) > AS_PREDICTED;
+    run.sure = plan_interval(one->opened.plan, &run.interval);
     weft_status status = WEFT_OK;
     if (explains)
         TRY(run_explain(one, run.measured_s, run.predicted_s, pace));
     if (json)
         return (weft_status)cli_print_json(json_pack(
-            "{s:I, s:{s:f, s:f, s:f}, s:{s:f, s:f}, s:o}", "steps", (json_int_t)log->lines,
+            "{s:I, s:{s:f, s:f, s:f, s:o}, s:{s:f, s:f}, s:o}", "steps", (json_int_t)log->lines,
             "iteration", "measured_s", run.measured_s, "predicted_s", run.predicted_s, "ratio",
-            ratio, "memory", "measured_bytes", run.memory, "predicted_bytes", run.reserved,
-            "explained_by", explained_json(pace)));
+            ratio, "interval", interval_json(&run), "memory", "measured_bytes", run.memory,
+            "predicted_bytes", run.reserved, "explained_by", explained_json(pace)));
     plan_heading(scratch, one->opened.plan, stdout);
     print_pairs(scratch, &run);
     if (explains)

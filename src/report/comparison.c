@@ -1,5 +1,6 @@
 /* comparison.c - writes a comparison of plans as tables and as JSON. */
 #include "report/report.h"
+#include "runs/runs.h"
 
 #include <string.h>
 
@@ -50,6 +51,25 @@ static const struct compared *best_of(const struct comparison *comparison,
             best = row;
     }
     return best;
+}
+
+/* Whether both answer one question: their model, cluster and batch are the same. */
+static bool same_question(const struct compared *a, const struct compared *b)
+{
+    static const char *const FIELDS[] = {"model", "cluster", "devices", "global_batch"};
+    for (size_t i = 0; i < COUNT_OF(FIELDS); i++)
+        if (!json_equal(json_object_get(a->prediction, FIELDS[i]),
+                        json_object_get(b->prediction, FIELDS[i])))
+            return false;
+    return true;
+}
+
+/* Whether a row is nearer to its best one than predictions of runs tell two plans apart, a share of the time. */
+static bool is_near(const struct comparison *comparison, const struct compared *row, double apart)
+{
+    const struct compared *best = best_of(comparison, row);
+    return !row->error && row != best && row->fits && best->fits && same_question(row, best) &&
+           best->samples_per_s <= row->samples_per_s * (1 + apart);
 }
 
 static bool any_cost(const struct comparison *comparison)
@@ -229,6 +249,26 @@ static const char *row_text(const struct comparison *comparison, const struct co
     return text;
 }
 
+/* The rows that may be as fast as the one called best. */
+static void print_near(const struct comparison *comparison, FILE *out)
+{
+    double apart = plans_apart();
+    int64_t count = 0;
+    for (size_t i = 0; i < comparison->rows.len; i++)
+        count += is_near(comparison, &comparison->rows.data[i], apart);
+    if (count == 0)
+        return;
+    fputc('\n', out);
+    print_wrapped(comparison->arena, "",
+                  arena_printf(comparison->arena,
+                               "%s within %.0f %% of the best, which is as near as predictions "
+                               "tell two plans apart in 8 of 10 pairs of measured runs: %s may be "
+                               "the fastest.",
+                               counted(count, "other").s, apart * 100,
+                               count == 1 ? "it" : "any of them"),
+                  out);
+}
+
 static void print_errors(const struct comparison *comparison, FILE *out)
 {
     bool first = true;
@@ -249,6 +289,7 @@ void comparison_print(const struct comparison *comparison, FILE *out)
         predicted |= !comparison->rows.data[i].error;
     if (predicted) {
         print_rates(comparison, out);
+        print_near(comparison, out);
         print_times(comparison, out);
     }
     print_found(comparison, out);
@@ -258,6 +299,7 @@ void comparison_print(const struct comparison *comparison, FILE *out)
 json_t *comparison_json(const struct comparison *comparison)
 {
     json_t *rows = json_array();
+    double apart = plans_apart();
     for (size_t i = 0; i < comparison->rows.len; i++) {
         const struct compared *row = &comparison->rows.data[i];
         json_t *labels = json_object();
@@ -265,9 +307,10 @@ json_t *comparison_json(const struct comparison *comparison)
             json_object_set_new(labels, comparison->header[l], json_text(row->label[l]));
         json_array_append_new(
             rows,
-            json_pack("{s:o, s:b, s:o, s:o, s:o, s:o, s:o}", "labels", labels, "best",
-                      row == best_of(comparison, row), "best_gains", row_gains(comparison, row),
-                      "error", row->error ? json_text(row->error) : json_null(), "found",
+            json_pack("{s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o}", "labels", labels, "best",
+                      row == best_of(comparison, row), "near_best", is_near(comparison, row, apart),
+                      "best_gains", row_gains(comparison, row), "error",
+                      row->error ? json_text(row->error) : json_null(), "found",
                       row->found ? json_text(row->found) : json_null(), "cost",
                       row->cost > 0 ? json_real(row->cost) : json_null(), "prediction",
                       row->prediction ? json_incref(row->prediction) : json_null()));

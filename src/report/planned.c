@@ -52,9 +52,8 @@ static void print_trials(struct arena *scratch, const struct planned *planned, i
 /* Plans that are nearer to the best one than predictions of two runs of one question can tell apart. */
 static void print_near(struct arena *scratch, const struct planned *planned, FILE *out)
 {
-    struct residuals all = {0};
     const struct trial *best = planned->trials.data;
-    double near = residuals_shipped(scratch, &all) ? 0 : pair_interval(&all);
+    double near = plans_apart();
     int64_t count = 0;
     for (size_t i = 1; i < planned->trials.len; i++)
         count += planned->trials.data[i].fits &&

@@ -242,3 +242,12 @@ double pair_interval(const struct residuals *all)
     arena_free(scratch);
     return out;
 }
+
+double plans_apart(void)
+{
+    struct arena *scratch = arena_new();
+    struct residuals all = {0};
+    double out = residuals_shipped(scratch, &all) ? 0 : pair_interval(&all);
+    arena_free(scratch);
+    return out;
+}

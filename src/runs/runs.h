@@ -202,5 +202,7 @@ bool interval_among(const struct residuals *all, const struct run_likeness *like
 bool plan_interval(const struct plan *plan, struct interval *out);
 /* The share by which the predicted ratio of two plans of one question is off in eight of ten pairs of runs. */
 double pair_interval(const struct residuals *all);
+/* The same from the runs that ship with the program; 0: nothing is known. */
+double plans_apart(void);
 
 #endif

@@ -69,6 +69,48 @@ static void test_rows_are_simulations(void **state)
     json_decref(answer);
 }
 
+static bool is_near(const char *over, size_t row)
+{
+    char command[256];
+    snprintf(command, sizeof command, "compare " GPT "--over %s --json", over);
+    json_t *answer = json_of(command);
+    bool near = json_is_true(json_object_get(row_of(answer, row), "near_best"));
+    json_decref(answer);
+    return near;
+}
+
+/* Plans of one question that predictions cannot tell apart, and others: eight times the collectives, other machines, and
+ * the best itself. */
+static void test_near_plans(void **state)
+{
+    (void)state;
+    assert_true(is_near("bucket=25MiB,26MiB", 0) || is_near("bucket=25MiB,26MiB", 1));
+    assert_false(is_near("bucket=25MiB,26MiB", 0) && is_near("bucket=25MiB,26MiB", 1));
+    assert_false(is_near("tp=1,8", 1));
+    assert_false(is_near("cluster=dgx-a100:1,dgx-a100-800g:1", 0) ||
+                 is_near("cluster=dgx-a100:1,dgx-a100-800g:1", 1));
+    char *text = answer_to("compare " GPT "--over bucket=25MiB,26MiB");
+    assert_non_null(strstr(text, "1 other within "));
+    free(text);
+}
+
+/* What a framework logged lies in the interval of the prediction, or not. */
+static void test_log_and_interval(void **state)
+{
+    (void)state;
+    json_t *answer =
+        json_of("compare " WEFT_SOURCE_DIR "/data/plans/gpt3-13b.yaml --measured " WEFT_SOURCE_DIR
+                "/tests/data/compare/megatron.log --json");
+    const json_t *iteration = json_object_get(answer, "iteration");
+    const json_t *interval = json_object_get(iteration, "interval");
+    double measured = number(iteration, "measured_s"), low = number(interval, "low_s"),
+           high = number(interval, "high_s");
+    assert_true(low < high && low > 0 && number(interval, "runs") > 0);
+    assert_true(json_is_true(json_object_get(interval, "inside")) ==
+                (measured >= low && measured <= high));
+    json_decref(answer);
+}
+
 static void test_what_goes_with_a_value(void **state)
 {
     (void)state;
@@ -281,6 +323,8 @@ int main(void)
         cmocka_unit_test(test_memory_is_that_of_the_fullest_stage),
         cmocka_unit_test(test_rows_are_simulations),
         cmocka_unit_test(test_what_goes_with_a_value),
+        cmocka_unit_test(test_near_plans),
+        cmocka_unit_test(test_log_and_interval),
         cmocka_unit_test(test_planners_side_by_side),
         cmocka_unit_test(test_prices_become_costs),
         cmocka_unit_test(test_models_and_what_planners_chose),

@@ -292,7 +292,7 @@ static void add_plan(struct lines *a, const struct recognised *r, const struct m
     if (d->sequence)
         add_flag(a, "sequence-parallel");
     if (d->sequence && d->tp > 1 && (plan->overlap & OVERLAP_PRODUCTS))
-        add_flag(a, "tp-comm-overlap");
+        add_flag(a, s->images.layers ? "decoder-tp-comm-overlap" : "tp-comm-overlap");
     add_context(a, plan, d);
     add_above_one(a, "expert-model-parallel-size", d->ep);
     if (d->etp && d->etp != d->tp)
@@ -388,6 +388,8 @@ const char *megatron_script(const struct export_job *job)
 {
     const struct release_words *words = &job->target->words;
     const char *family = job->plan->model->family;
+    if (model_has_tower(job->plan->model))
+        return job->target->images->program;
     return strcmp(family, "bert") == 0     ? words->encoder_program
            : strcmp(family, "hybrid") == 0 ? words->pattern_program
                                            : words->program;
@@ -457,11 +459,12 @@ weft_status write_megatron(struct export_job *job)
         job->keep,
         "# Megatron-LM arguments for %s.\n"
         "# Predicted by: %s\n"
-        "# Add data, a tokenizer and --train-iters, then on %s%s:\n"
+        "# Add %sa tokenizer and --train-iters, then on %s%s:\n"
         "#   %s %s \"${MEGATRON_ARGS[@]}\"\n"
         "%s"
         "MEGATRON_ARGS=(\n%s)\n",
         plan_title(job->keep, job->plan), job_line(job, ""),
+        model_has_tower(job->plan->model) ? "" : "data, ", /* it makes its own images */
         each_host(job->keep, cluster_hosts(cluster)),
         megatron_environment(job->keep, d, ", with ", " and ", ""),
         torchrun_line(job->keep, cluster), megatron_script(job),

@@ -143,6 +143,26 @@ static void add_stretch(struct lines *a, const struct model_shape *s)
     }
 }
 
+/* The encoder's configuration is the decoder's but for its layers; --seq-length becomes that of images. */
+static void add_images(struct lines *a, const struct model_shape *s)
+{
+    const struct image_shape *v = &s->images;
+    int64_t side = v->layers ? v->image / v->patch : 0;
+    if (!v->layers)
+        return;
+    add_int(a, "img-h", v->image);
+    add_int(a, "img-w", v->image);
+    add_int(a, "patch-dim", v->patch);
+    add_flag(a, "disable-vision-class-token"); /* no text is told of it */
+    add_int(a, "dataloader-seq-length", s->seq - side * side);
+    add_int(a, "decoder-seq-length", s->seq);
+    if (v->text_frozen)
+        add_flag(a, "freeze-LM");
+    if (v->frozen)
+        add_flag(a, "freeze-ViT");
+    add_word(a, "ckpt-format", "torch");
+}
+
 static void add_positions(struct lines *a, const struct model_shape *s)
 {
     int64_t rows = s->positions ? s->positions : s->seq;
@@ -271,7 +291,12 @@ static void add_blocks(struct lines *a, const struct model_shape *s)
 
 void add_model(struct lines *a, const struct model_shape *s, int64_t tp)
 {
-    add_int(a, "num-layers", s->layers);
+    if (s->images.layers) {
+        add_int(a, "encoder-num-layers", s->images.layers);
+        add_int(a, "decoder-num-layers", s->layers);
+    } else {
+        add_int(a, "num-layers", s->layers);
+    }
     add_int(a, "hidden-size", s->hidden);
     int64_t ffn = s->ffn ? s->ffn : s->expert_ffn;
     add_int(a, "ffn-hidden-size", ffn ? ffn : 4 * s->hidden);
@@ -280,6 +305,7 @@ void add_model(struct lines *a, const struct model_shape *s, int64_t tp)
     add_latent(a, s);
     add_delta(a, s);
     add_index(a, s);
+    add_images(a, s);
     add_positions(a, s);
     add_blocks(a, s);
     add_pattern(a, s);

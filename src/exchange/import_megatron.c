@@ -247,7 +247,7 @@ static void read_overlap(struct megatron_reading *r)
         d->overlap |= OVERLAP_GRADIENTS;
     if (has(r, "overlap-param-gather") || has(r, "use-torch-fsdp2"))
         d->overlap |= OVERLAP_PARAMETERS;
-    if (has(r, "tp-comm-overlap"))
+    if (has(r, "tp-comm-overlap") || has(r, "decoder-tp-comm-overlap"))
         d->overlap |= OVERLAP_PRODUCTS;
     read_context(r);
     if (has(r, "disable-tp-comm-overlap-ag") || has(r, "disable-tp-comm-overlap-rs"))

@@ -82,7 +82,7 @@ static weft_status read_family(struct shape_reading *r)
         {"heterogeneous-layers-config-path", "layers of different sizes"},
     };
     for (size_t i = 0; i < COUNT_OF(MISSING); i++)
-        if (has(r, MISSING[i].argument))
+        if (has(r, MISSING[i].argument) && !images_given(r->a))
             return argument_error(r->a, MISSING[i].argument, NULL, "--%s: no model of Weft has %s",
                                   MISSING[i].argument, MISSING[i].what);
     if (pattern_argument(r->a)) {
@@ -131,13 +131,16 @@ static weft_status read_sizes(struct shape_reading *r)
 {
     struct model_shape *s = r->s;
     weft_status status;
-    if (s->family == SHAPE_HYBRID)
+    if (images_given(r->a))
+        TRY(images_sizes_read(r->a, s));
+    else if (s->family == SHAPE_HYBRID)
         TRY(pattern_read(r->a, s));
     else
         TRY(need(r, "num-layers", &s->layers));
     TRY(need(r, "hidden-size", &s->hidden));
     TRY(need(r, "num-attention-heads", &s->heads));
-    TRY(need(r, "seq-length", &s->seq));
+    if (!images_given(r->a))
+        TRY(need(r, "seq-length", &s->seq));
     s->ffn = argument_int(r->a, "ffn-hidden-size", usual_ffn(r));
     s->kv_heads =
         has(r, "group-query-attention") ? argument_int(r->a, "num-query-groups", 1) : s->heads;
@@ -436,6 +439,8 @@ weft_status shape_of_arguments(struct arena *keep, const struct arguments *argum
     TRY(read_window(&r));
     if (out->family == SHAPE_LLAMA || out->family == SHAPE_MOE)
         TRY(attention_read(keep, arguments, out));
+    if (images_given(arguments))
+        TRY(images_read(keep, arguments, out, notes));
 done:
     return status;
 }

@@ -116,6 +116,13 @@ weft_status layer_list_read(struct arena *scratch, const struct arguments *argum
 weft_status attention_read(struct arena *scratch, const struct arguments *arguments,
                            struct model_shape *shape);
 
+/* Whether the arguments are those of a model with an encoder of images; its layers and the length of its sequence; the
+ * rest of it (import_images.c). */
+bool images_given(const struct arguments *arguments);
+weft_status images_sizes_read(const struct arguments *arguments, struct model_shape *shape);
+weft_status images_read(struct arena *keep, const struct arguments *arguments,
+                        struct model_shape *shape, struct texts *notes);
+
 /* Makes the model and the plan from arguments, on a cluster that is already open. `unread`, if not NULL, is
  * argument_unread's answer. */
 weft_status megatron_plan(struct arena *scratch, const struct import_input *input,

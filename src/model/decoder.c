@@ -341,16 +341,12 @@ static void build_tower(struct builder *b, const struct decoder *d)
 /* The text's embedding, after the images' tokens if there are any; *table: the operator that owns it. */
 static int embed(struct builder *b, const struct decoder *d, int32_t *table)
 {
-    bool joined = d->vision.layers && !d->cross_every;
-    int64_t taken = joined ? d->vision.images * vision_tokens(&d->vision, false) : 0;
+    int64_t taken = vision_taken(&d->vision, d->cross_every > 0);
     b->place = taken ? PLACE_JOIN : PLACE_BODY;
     int x = build_tokens(b, d->seq - taken);
     x = build_embedding(b, "embedding", x, d->vocab, d->hidden, 0);
     *table = build_last_index(b);
-    if (taken)
-        x = build_concat(b, "join", (int[]){b->images.tokens, x}, 2, 1);
-    b->place = PLACE_BODY;
-    return x;
+    return vision_join(b, taken, x);
 }
 
 void decoder_build(struct builder *b, const struct decoder *d, const struct layer_row *row,

@@ -115,7 +115,7 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
          .max = MOST_PERIOD},                                                                      \
         {"cross_first", FIELD_INT, offsetof(struct decoder, cross_first), .min = 0,                \
          .max = MOST_PERIOD},                                                                      \
-        OPTION_BOOL(struct decoder, text_frozen), VISION_FIELDS
+        OPTION_BOOL(struct decoder, text_frozen), VISION_FIELDS(struct decoder)
 
 weft_status decoder_check(const struct decoder *d, const struct doc *where);
 /* Key heads of the delta rule. */

@@ -21,6 +21,8 @@ struct gpt_options {
     double document_spread, expert_skew, dropout, rope_base;
     bool tied, bias, parallel, latent_norm;
     int attention, loss, positions, activation, dtype;
+    bool text_frozen; /* all but the tower */
+    struct vision vision;
 };
 
 static const struct gpt_options DEFAULTS = {.seq = 1024,
@@ -32,6 +34,7 @@ static const struct gpt_options DEFAULTS = {.seq = 1024,
                                             .bias = true,
                                             .latent_norm = true,
                                             LATENT_DIMS,
+                                            .vision = {VISION_DEFAULTS},
                                             .dtype = DTYPE_BF16};
 
 static const char *const POSITIONS[] = {"learned", "rotary", "none", NULL};
@@ -68,14 +71,21 @@ static const struct field FIELDS[] = {
     OPTION_CHOICE(struct gpt_options, positions, POSITIONS),
     OPTION_CHOICE(struct gpt_options, activation, ACTIVATIONS),
     OPTION_CHOICE(struct gpt_options, dtype, DTYPE_WORDS),
+    OPTION_BOOL(struct gpt_options, text_frozen),
+    VISION_FIELDS(struct gpt_options),
 };
 
-static int embed(struct builder *b, const struct gpt_options *o)
+/* The text's embedding, after the images' tokens if there are any; *table: the operator that owns it. */
+static int embed(struct builder *b, const struct gpt_options *o, int32_t *table)
 {
     int64_t rows = o->max_positions ? o->max_positions : o->seq;
-    int ids = build_tokens(b, o->seq);
-    return build_embedding(b, "embedding", ids, o->vocab, o->hidden,
-                           o->positions == POSITIONS_LEARNED ? rows : 0);
+    int64_t taken = vision_taken(&o->vision, false);
+    b->place = taken ? PLACE_JOIN : PLACE_BODY;
+    int x = build_tokens(b, o->seq - taken);
+    x = build_embedding(b, "embedding", x, o->vocab, o->hidden,
+                        o->positions == POSITIONS_LEARNED ? rows : 0);
+    *table = build_last_index(b);
+    return vision_join(b, taken, x);
 }
 
 static int shared(struct builder *b, const struct gpt_options *o, int x)
@@ -172,6 +182,19 @@ static weft_status check_latent(const struct gpt_options *o, const struct doc *w
     return WEFT_OK;
 }
 
+static weft_status build_tower(struct builder *b, const struct gpt_options *o,
+                               const struct doc *where)
+{
+    const struct vision_user user = {o->seq, o->hidden, o->layers, o->attention, false};
+    weft_status status = vision_check(&o->vision, &user, where);
+    if (!status && vision_deepstack(&o->vision, false))
+        status = doc_error(option_at(where, "vision_taps"), NULL,
+                           "'vision_taps' is an option of the families llama and moe");
+    if (!status && o->vision.layers)
+        vision_build(b, &o->vision, &user);
+    return status;
+}
+
 static weft_status build(struct builder *b, const void *options, const struct doc *where)
 {
     const struct gpt_options *o = options;
@@ -180,14 +203,17 @@ static weft_status build(struct builder *b, const void *options, const struct do
     TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
     TRY(check_experts(o, where));
     TRY(documents_check(o->document, o->document_spread, o->attention, where));
-    int x = embed(b, o);
-    int32_t table = build_last_index(b);
+    TRY(build_tower(b, o, where));
+    b->frozen = o->text_frozen;
+    int32_t table;
+    int x = embed(b, o, &table);
     x = build_repeat(b, "layers", o->layers, x);
     x = build_repeat_end(b, layer(b, o, x));
     x = build_layer_norm(b, "norm", x);
     x = o->tied ? build_tied_linear(b, "head", x, table)
                 : build_linear(b, "head", x, o->vocab, false);
     block_loss(b, x, o->loss);
+    b->frozen = false;
     documents_set(b, o->document, o->document_spread, o->seq, true);
     b->model->layers = o->layers;
     b->model->seq = o->seq;

@@ -54,6 +54,10 @@
     "vision_tile_shapes: 9, vision_taps: [3, 7, 15, 23, 30], vision_class_token: true, "           \
     "vision_positions: true, vision_pre_norm: true, vision_post_norm: true, "                      \
     "vision_attention_bias: false, projector_layers: 1"
+/* CLIP's ends around layers like the decoder's, as pretrain_vlm.py builds them. */
+#define MEGATRON_VISION                                                                            \
+    "vision_image: 336, vision_patch: 14, vision_class_token: true, vision_positions: true, "      \
+    "vision_pre_norm: true"
 #define LLAMA4                                                                                     \
     "layers: 48, hidden: 5120, heads: 40, kv_heads: 8, head_dim: 128, ffn: 16384, "                \
     "expert_ffn: 8192, top_k: 1, shared_experts: 1, vocab: 202048, seq: 8192, window: 8192, "      \
@@ -112,6 +116,11 @@ const struct preset VISION_PRESETS[] = {
      "layers: 40, hidden: 5120, heads: 32, kv_heads: 8, head_dim: 128, ffn: 14336, "
      "vocab: 131072, seq: 8192, rope_base: 1000000000, " PIXTRAL_VISION,
      PUBLIC},
+    {"multimodal-llava", "gpt",
+     "layers: 12, hidden: 1024, heads: 16, vocab: 8194, seq: 1808, dropout: 0, tied: false, "
+     "vision_layers: 12, vision_hidden: 1024, vision_heads: 16, vision_ffn: 4096, "
+     "projector_norm: layer, projector_ffn: 4096, " MEGATRON_VISION,
+     "Megatron-LM's functional tests"},
     {"llama4-scout-vision", "moe", "experts: 16, qk_norm: true, " LLAMA4, PUBLIC},
     {"llama4-maverick-vision", "moe", "experts: 128, moe_every: 2, " LLAMA4, PUBLIC},
 };

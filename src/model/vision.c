@@ -31,6 +31,11 @@ int64_t vision_tokens(const struct vision *v, bool crosses)
     return v->tiles * (crosses ? positions_of(v) : joined);
 }
 
+int64_t vision_taken(const struct vision *v, bool crosses)
+{
+    return v->layers && !crosses ? v->images * vision_tokens(v, false) : 0;
+}
+
 static int64_t tiles_of(const struct vision *v)
 {
     return v->images * v->tiles;
@@ -136,6 +141,8 @@ weft_status vision_check(const struct vision *v, const struct vision_user *user,
                       "an encoder of images needs vision_hidden, vision_heads, vision_image and "
                       "vision_patch"));
     TRY(option_divides(where, "vision_heads", v->heads, "vision_hidden", v->hidden));
+    TRY(option_divides(where, "vision_kv_heads", v->kv_heads ? v->kv_heads : v->heads,
+                       "vision_heads", v->heads));
     TRY(option_divides(where, "vision_patch", v->patch, "vision_image", v->image));
     TRY(option_divides(where, "vision_merge", v->merge, "patches along a side",
                        v->image / v->patch));
@@ -177,7 +184,8 @@ static int layer(struct builder *b, const void *options, int64_t number, int x)
     const struct tower *t = options;
     const struct vision *v = t->v;
     struct block_style style = style_of(v), attending;
-    struct attention_block a = {.shape = {v->heads, v->heads, v->hidden / v->heads, 0, false},
+    int64_t keys = v->kv_heads ? v->kv_heads : v->heads;
+    struct attention_block a = {.shape = {v->heads, keys, v->hidden / v->heads, 0, false},
                                 .kernel = (enum attention_kernel)t->attention,
                                 .rotary = v->rotary};
     struct mlp_block m = {v->ffn ? v->ffn : 4 * v->hidden,
@@ -248,16 +256,23 @@ static int normed(struct builder *b, const struct vision *v, int x)
     return v->projector_norm ? block_norm(b, "norm", x, NORMS[v->projector_norm]) : x;
 }
 
+/* A product and what follows it: GELU, or gates. */
+static int activated(struct builder *b, const struct vision *v, const char *number, int x,
+                     int64_t inner)
+{
+    bool gated = v->projector_activation;
+    x = build_linear(b, arena_printf(b->arena, "%s%s", gated ? "gate_up" : "up", number), x,
+                     gated ? 2 * inner : inner, v->projector_bias);
+    return gated ? build_gated(b, arena_printf(b->arena, "gated%s", number), x)
+                 : build_gelu(b, arena_printf(b->arena, "gelu%s", number), x);
+}
+
 /* The products of a projector, with an activation between each two. */
 static int products(struct builder *b, const struct vision *v, int x, int64_t width)
 {
     int64_t inner = v->projector_ffn ? v->projector_ffn : width;
-    for (int64_t i = 0; i + 1 < v->projector_layers; i++) {
-        const char *number = arena_printf(b->arena, "%lld", (long long)i);
-        x = build_linear(b, arena_printf(b->arena, "up%s", i ? number : ""), x, inner,
-                         v->projector_bias);
-        x = build_gelu(b, arena_printf(b->arena, "gelu%s", i ? number : ""), x);
-    }
+    for (int64_t i = 0; i + 1 < v->projector_layers; i++)
+        x = activated(b, v, i ? arena_printf(b->arena, "%lld", (long long)i) : "", x, inner);
     return build_linear(b, "down", x, width, v->projector_bias);
 }
 
@@ -348,4 +363,11 @@ void vision_build(struct builder *b, const struct vision *v, const struct vision
     b->model->images = v->images;
     b->model->image_tokens = vision_tokens(v, user->crosses);
     b->model->images_beside = user->crosses;
+}
+
+int vision_join(struct builder *b, int64_t taken, int text)
+{
+    int x = taken ? build_concat(b, "join", (int[]){b->images.tokens, text}, 2, 1) : text;
+    b->place = PLACE_BODY;
+    return x;
 }

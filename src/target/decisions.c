@@ -99,6 +99,18 @@ static bool has_products_apart(const struct decided_plan *of)
     return of->shape->apart;
 }
 
+/* ---- encoders of images ---------------------------------------------------------------------- */
+
+static bool divides_images(const struct decided_plan *of)
+{
+    const struct plan *plan = of->plan;
+    for (int64_t i = 0; i < plan->instances; i++)
+        if (plan->model->op[plan->instance[i].op].place == PLACE_TOWER &&
+            split_degree(&plan_choice(plan, i)->split, DIM_SEQ) > 1)
+            return true;
+    return false;
+}
+
 /* ---- precision ------------------------------------------------------------------------------- */
 
 static bool trains_in_fp16(const struct decided_plan *of)
@@ -130,6 +142,8 @@ const struct decision MEGATRON_DECIDES[] = {
     {waits_for_tensors,
      "Megatron-LM overlaps tensor exchanges with weight gradients; the plan does not"},
     {overlaps_sends_of_a_piece, "Megatron-LM's 1f1b waits for its sends; the plan overlaps them"},
+    {divides_images,
+     "pretrain_vlm.py divides no positions of images and projector by tp; the plan does"},
     {waits_for_buckets,
      "without overlap Megatron-LM synchronises gradients at once; the plan in buckets"},
     {0},

@@ -47,6 +47,7 @@ static const struct listed_flag *find_listed(const struct listed_flag *list, con
 enum flag_type target_flag(const struct target *target, const char *name)
 {
     const struct listed_flag *flag = find_listed(target->flags, name);
+    flag = flag ? flag : find_listed(target->image_flags, name);
     return flag ? type_named(flag->type) : FLAG_UNKNOWN;
 }
 

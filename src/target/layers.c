@@ -24,6 +24,12 @@ static int64_t first_loss(const struct plan *plan)
     return i;
 }
 
+/* An encoder of images has layers of its own, which no framework counts. */
+static bool ends_layer(const struct plan *plan, int64_t i)
+{
+    return plan->ends_layer[i] && plan->model->op[plan->instance[i].op].place != PLACE_TOWER;
+}
+
 /* Per part: how many layers end in it, of the instances before `end`. */
 static int64_t *layers_before(struct arena *keep, const struct plan *plan, int64_t end)
 {
@@ -31,7 +37,7 @@ static int64_t *layers_before(struct arena *keep, const struct plan *plan, int64
     for (int32_t p = 0; p < plan->parts; p++) {
         int64_t first = plan->part[p].first;
         for (int64_t i = first; i < first + plan->part[p].count && i < end; i++)
-            layers[p] += plan->ends_layer[i];
+            layers[p] += ends_layer(plan, i);
     }
     return layers;
 }

@@ -20,12 +20,13 @@ static bool same_op(const struct op *a, const struct op *b)
 {
     return a->kind == b->kind && memcmp(a->size, b->size, sizeof a->size) == 0 &&
            a->inputs == b->inputs && a->keep == b->keep && a->kept_elements == b->kept_elements &&
-           a->kept_fp32 == b->kept_fp32 && a->causal == b->causal && a->flash == b->flash &&
-           a->value_depth == b->value_depth && a->top_k == b->top_k && a->copies == b->copies &&
-           a->window == b->window && a->chunked == b->chunked && a->capacity == b->capacity &&
-           a->shared_depth == b->shared_depth && a->sinks == b->sinks && a->gate == b->gate &&
-           a->squared == b->squared && a->scan_heads == b->scan_heads &&
-           a->scan_state == b->scan_state && a->scan_chunk == b->scan_chunk && same_weights(a, b);
+           a->kept_fp32 == b->kept_fp32 && a->frozen == b->frozen && a->causal == b->causal &&
+           a->flash == b->flash && a->value_depth == b->value_depth && a->top_k == b->top_k &&
+           a->copies == b->copies && a->window == b->window && a->chunked == b->chunked &&
+           a->capacity == b->capacity && a->shared_depth == b->shared_depth &&
+           a->sinks == b->sinks && a->gate == b->gate && a->squared == b->squared &&
+           a->scan_heads == b->scan_heads && a->scan_state == b->scan_state &&
+           a->scan_chunk == b->scan_chunk && same_weights(a, b);
 }
 
 static bool same_free(const struct op *a, const struct op *b)

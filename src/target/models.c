@@ -247,16 +247,18 @@ static bool has_other(const struct target *target, const struct model *model)
 static weft_status own_program(const struct target *target, const struct model *model,
                                const char *others)
 {
-    const char *family = model_has_tower(model) ? "images" : model->family;
+    bool images = model_has_tower(model);
+    const char *rarity = images ? image_rarity(model) : NULL, *reason = rarity ? rarity : IMAGES;
+    const char *family = images ? "images" : model->family;
     const struct own_program *row = target->programs;
     while (row && row->family && strcmp(row->family, family) != 0)
         row++;
-    if (!row || !row->family)
+    if (!row || !row->family || model->images_beside)
         return WEFT_OK;
     return bad_argument(
-        others, "%s %s%s: %s trains such models with %s, whose arguments Weft does not write",
-        model->name, model_has_tower(model) ? "has an encoder of images" : "is of the family ",
-        model_has_tower(model) ? "" : model->family, target->title, row->program);
+        others, "%s %s %s: %s trains such models with %s, whose arguments Weft does not write",
+        model->name, images ? "has" : "is of the family", images ? reason : family, target->title,
+        row->program);
 }
 
 struct shaped_model {
@@ -267,7 +269,12 @@ struct shaped_model {
 static const char *lack_of(const struct target *target, struct arena *keep,
                            const struct model_shape *s)
 {
-    return s->lora && !target->can.adapters ? ADAPTERS : target->lacks(keep, s);
+    if (s->images.layers && !target->images)
+        return IMAGES;
+    if (s->lora && !target->can.adapters)
+        return ADAPTERS;
+    const char *lacks = target->lacks(keep, s);
+    return lacks || !s->images.layers ? lacks : target->images->lacks(keep, s);
 }
 
 static bool has_shaped(const struct target *target, const void *of)
@@ -317,10 +324,12 @@ weft_status target_has_model(const struct target *target, const struct model *mo
     if (!lacks)
         goto done;
     const char *hint = others ? arena_printf(scratch, "%s can train it", others) : NULL;
-    status = own_program(target, model, hint);
+    bool images = shape.images.layers && target->images;
+    status = images ? WEFT_OK : own_program(target, model, hint);
     if (!status)
-        status = bad_argument(hint, "%s has %s, which no model of %s has", model->name, lacks,
-                              target->title);
+        status = bad_argument(hint, "%s has %s, which %s of %s %s", model->name, lacks,
+                              images ? target->images->program : "no model", target->title,
+                              images ? "does not build" : "has");
 done:
     arena_free(scratch);
     return status;

@@ -94,7 +94,8 @@ static int64_t equal_splits(const struct plan *plan, const struct plan *other)
 struct degrees_trial {
     const struct plan *plan;
     struct degrees best;
-    int64_t equal; /* how many splits of the best agree; -1 before the first */
+    int64_t equal;                  /* how many splits of the best agree; -1 before the first */
+    int64_t encoder_tp, encoder_dp; /* of the plan's own; 0: there is no encoder of images */
 };
 
 static void count_degrees(struct degrees_trial *trial, const struct degrees *d)
@@ -127,6 +128,11 @@ static void try_replica(struct degrees_trial *trial, struct degrees d)
         if (!expert_mesh(&d, &mesh))
             d.ep = 1, d.etp = 0;
         count_degrees(trial, &d);
+        struct degrees own = d; /* with degrees of the encoder's own */
+        own.encoder_tp = trial->encoder_tp;
+        own.encoder_dp = trial->encoder_dp;
+        if (own.encoder_tp || own.encoder_dp)
+            count_degrees(trial, &own);
     }
 }
 
@@ -156,6 +162,11 @@ static void try_stages(struct degrees_trial *trial, int64_t pp, bool exact)
 static weft_status find_splits(const struct plan *plan, struct degrees *out)
 {
     struct degrees_trial trial = {.plan = plan, .equal = -1};
+    struct degrees own;
+    if (model_has_tower(plan->model) && plan_degrees(plan, &own)) {
+        trial.encoder_tp = own.encoder_tp;
+        trial.encoder_dp = own.encoder_dp;
+    }
     int64_t devices = cluster_devices(plan->cluster), layers = plan->model->layers;
     if (devices % plan->stages == 0)
         try_stages(&trial, plan->stages, true);

@@ -14,7 +14,8 @@ typedef const char *lacking(struct arena *keep, const struct model_shape *shape)
 lacking megatron_lacks, megatron16_lacks, torchtitan_lacks, fsdp_lacks, dtensor_lacks, aceso_lacks,
     galvatron2_lacks, galvatron3_lacks;
 /* What several rows lack, in the same words (models.c). */
-extern const char INDEXED_KEYS[], STREAMS[], UNKNOWN_OP[], WIDE_NORMS[], SHARED_GATE[], ADAPTERS[];
+extern const char IMAGES[], INDEXED_KEYS[], STREAMS[], UNKNOWN_OP[], WIDE_NORMS[], SHARED_GATE[],
+    ADAPTERS[];
 const char *runtime_lacks_op(const struct op *op);
 bool has_experts(const struct model *model);
 bool has_frozen_weights(const struct model *model);
@@ -25,8 +26,10 @@ bool has_titan_stage(const struct model *model);
 
 /* ---- shapes (shape.c, shape_layers.c, shape_hybrid.c) ------------------------------------------------------------ */
 
-/* The first operator of this name, in a module of that name unless it is NULL; NULL: there is none. */
+/* The first operator of this name, in a module of that name unless it is NULL; NULL: there is none. This and the next pass
+ * over an encoder of images. */
 const struct op *op_named(const struct model *model, const char *module, const char *name);
+const struct op *op_of_kind(const struct model *model, enum op_kind kind);
 int64_t size_of(const struct op *op, enum dim dim); /* 0: it has no such dim, or is NULL */
 /* In words, what of attention only Megatron-LM's newest releases have; NULL: nothing. */
 const char *attention_rarity(const struct model_shape *s);
@@ -36,6 +39,10 @@ void read_rotary(const struct model *model, struct model_shape *s);
 bool has_adapters(const struct model *model);
 void read_adapters(const struct model *model, struct model_shape *s);
 const char *shape_adapters(struct arena *keep, const struct model_shape *s);
+/* An encoder of images (shape_images.c); in words, what of one its sizes do not say, NULL: nothing. */
+void read_images(const struct model *model, struct model_shape *s);
+const char *shape_image_options(struct arena *keep, const struct model_shape *s);
+const char *image_rarity(const struct model *model);
 void read_layers(struct arena *scratch, const struct model *model, struct model_shape *s);
 void read_period(struct arena *scratch, const struct model *model, struct model_shape *s);
 /* What layers by a pattern have beside what all decoders do. */
@@ -44,7 +51,8 @@ const char *hybrid_options(struct arena *keep, const struct model_shape *s);
 
 /* ---- facts of releases (releases/, decisions.c) -------------------------------------------------- */
 
-extern const struct listed_flag MEGATRON_0_16_1[], MEGATRON_0_19_2[];
+extern const struct listed_flag MEGATRON_0_16_1[], MEGATRON_0_19_2[], MEGATRON_VLM[];
+extern const struct image_program MEGATRON_IMAGES;
 struct decided_plan {
     const struct plan *plan;
     const struct degrees *d;
@@ -77,9 +85,11 @@ struct target_rules {
     size_t len;
 };
 extern const struct target_rules DEGREE_RULES, STATE_RULES;
+/* What a target can express for a model: with images, what its program for them can (images.c). */
+const struct abilities *abilities_for(const struct target *target, const struct model *model);
 static inline const struct abilities *can(const struct numbers *n)
 {
-    return &n->target->can;
+    return abilities_for(n->target, n->model);
 }
 static inline const char *framework(const struct numbers *n)
 {

@@ -78,9 +78,12 @@ static const char *rule_text(struct arena *keep, const struct target_rule *rule,
 /* Whether a number that was pinned is another now. */
 static bool changes_pins(const struct degrees *pins, const struct degrees *d)
 {
-    const int64_t asked[] = {pins->dp, pins->tp,  pins->pp,     pins->cp,
-                             pins->ep, pins->etp, pins->pieces, pins->cp_heads};
-    const int64_t now[] = {d->dp, d->tp, d->pp, d->cp, d->ep, d->etp, d->pieces, d->cp_heads};
+    const int64_t asked[] = {pins->dp,         pins->tp,         pins->pp,        pins->cp,
+                             pins->ep,         pins->etp,        pins->pieces,    pins->cp_heads,
+                             pins->encoder_tp, pins->encoder_dp, pins->encoder_pp};
+    const int64_t now[] = {d->dp,         d->tp,         d->pp,        d->cp,
+                           d->ep,         d->etp,        d->pieces,    d->cp_heads,
+                           d->encoder_tp, d->encoder_dp, d->encoder_pp};
     for (size_t i = 0; i < COUNT_OF(asked); i++)
         if (asked[i] && asked[i] != now[i])
             return true;

@@ -184,6 +184,53 @@ static const char *text_delta_cp(struct arena *keep, const struct numbers *n)
                         (long long)delta_key_heads(n));
 }
 
+static bool broken_cp_in_pipeline(const struct numbers *n)
+{
+    bool both = can(n)->cp && can(n)->pp && !can(n)->cp_or_pp;
+    return n->d->cp > 1 && n->d->pp > 1 && !both;
+}
+static const char *text_cp_in_pipeline(struct arena *keep, const struct numbers *n)
+{
+    return arena_printf(keep, "cp %lld with pp %lld: %s has one of them beside images",
+                        (long long)n->d->cp, (long long)n->d->pp, n->target->title);
+}
+
+/* The tensor degree that the encoder of images has. */
+static int64_t encoder_tp(const struct numbers *n)
+{
+    return n->d->encoder_tp ? n->d->encoder_tp : encoder_usual_tp(n->model, n->d->tp);
+}
+/* Frameworks that are told by degrees give the encoder those of the decoder, and where heads or widths do not divide, none. */
+static bool broken_encoder(const struct numbers *n)
+{
+    const struct degrees *d = n->d;
+    if (n->target->any || !model_has_tower(n->model))
+        return false;
+    return d->encoder_pp || (d->encoder_dp && d->encoder_dp != d->dp) ||
+           (d->encoder_tp && d->encoder_tp != encoder_usual_tp(n->model, d->tp)) ||
+           (n->target->images && encoder_tp(n) != d->tp);
+}
+static const char *text_encoder(struct arena *keep, const struct numbers *n)
+{
+    const struct degrees *d = n->d;
+    return arena_printf(keep,
+                        "encoder-tp %lld, encoder-dp %lld and encoder-pp %lld: %s gives the "
+                        "encoder of images the decoder's tp %lld and dp %lld on its first stage",
+                        (long long)encoder_tp(n),
+                        (long long)(d->encoder_dp ? d->encoder_dp : d->dp),
+                        (long long)d->encoder_pp, framework(n), (long long)d->tp, (long long)d->dp);
+}
+static void mend_encoder(struct numbers *n)
+{
+    n->d->encoder_tp = n->d->encoder_dp = n->d->encoder_pp = 0;
+    int64_t usual = encoder_tp(n);
+    if (n->target->images && usual != n->d->tp) {
+        n->d->dp *= n->d->tp / usual; /* I1 */
+        n->d->tp = usual;
+        n->d->sequence &= usual > 1;
+    }
+}
+
 static void without_pieces(struct numbers *n)
 {
     n->d->pieces = n->d->segments = 1;
@@ -399,6 +446,8 @@ static const struct target_rule ALL[] = {
     {broken_delta_cp, text_delta_cp, mend_cp},
     {broken_unit, text_unit, mend_unit},
     {broken_pp, text_pp, mend_pp},
+    {broken_cp_in_pipeline, text_cp_in_pipeline, mend_cp},
+    {broken_encoder, text_encoder, mend_encoder},
     {broken_one_stage, text_one_stage, mend_pp},
     {broken_tp_in_pipeline, text_tp_in_pipeline, mend_tp},
     {broken_pieces, text_pieces, without_pieces},

@@ -28,10 +28,18 @@ const struct op *op_named(const struct model *model, const char *module, const c
 {
     for (int32_t i = 0; i < model->ops; i++) {
         const struct op *op = &model->op[i];
-        if (strcmp(op->name, name) == 0 &&
+        if (op->place != PLACE_TOWER && strcmp(op->name, name) == 0 &&
             (!module || strcmp(model->module[op->module].name, module) == 0))
             return op;
     }
+    return NULL;
+}
+
+const struct op *op_of_kind(const struct model *model, enum op_kind kind)
+{
+    for (int32_t i = 0; i < model->ops; i++)
+        if (model->op[i].place != PLACE_TOWER && model->op[i].kind == kind)
+            return &model->op[i];
     return NULL;
 }
 
@@ -49,20 +57,20 @@ bool has_bias(const struct op *op)
 static const char *attention_of(const struct model *model)
 {
     static const char *const FLASH[] = {"flash", "flash-v1", "flash-v2"};
-    const struct op *flash = model_op_of_kind(model, OP_ATTENTION);
+    const struct op *flash = op_of_kind(model, OP_ATTENTION);
     if (flash)
         return FLASH[flash->flash >= 0 && flash->flash < (int)COUNT_OF(FLASH) ? flash->flash : 0];
-    const struct op *score = model_op_of_kind(model, OP_SCORE);
+    const struct op *score = op_of_kind(model, OP_SCORE);
     if (score && score->keep & KEEP_BUFFER)
         return "local";
-    const struct op *softmax = model_op_of_kind(model, OP_SOFTMAX);
+    const struct op *softmax = op_of_kind(model, OP_SOFTMAX);
     return softmax && (softmax->keep & (KEEP_INPUT_0 | KEEP_MASK)) ? "eager" : "fused";
 }
 
 /* Which share of each head is rotated; 0: all of it, or what latent attention has apart for it. */
 static double rotary_share(const struct model *model, int64_t head_dim)
 {
-    const struct op *rotary = model_op_of_kind(model, OP_ROTARY);
+    const struct op *rotary = op_of_kind(model, OP_ROTARY);
     bool part = rotary && rotary->head_depth < head_dim && !op_named(model, "attn", "kv_a");
     return part ? (double)rotary->head_depth / (double)head_dim : 0;
 }
@@ -81,9 +89,9 @@ static void read_norms(const struct model *model, struct model_shape *s)
 
 static void read_attention(const struct model *model, struct model_shape *s)
 {
-    const struct op *core = model_op_of_kind(model, OP_ATTENTION);
+    const struct op *core = op_of_kind(model, OP_ATTENTION);
     if (!core)
-        core = model_op_of_kind(model, OP_SCORE);
+        core = op_of_kind(model, OP_SCORE);
     s->kv_heads = size_of(core, DIM_HEAD);
     s->heads = s->kv_heads * size_of(core, DIM_GROUP);
     s->head_dim = size_of(core, DIM_DEPTH);
@@ -119,14 +127,14 @@ static void read_depths(const struct model *model, struct model_shape *s)
 
 static void read_experts(struct arena *scratch, const struct model *model, struct model_shape *s)
 {
-    const struct op *router = model_op_of_kind(model, OP_ROUTER);
+    const struct op *router = op_of_kind(model, OP_ROUTER);
     if (!router)
         return;
-    const struct op *up = model_op_of_kind(model, OP_EXPERT_LINEAR);
+    const struct op *up = op_of_kind(model, OP_EXPERT_LINEAR);
     s->experts = size_of(up, DIM_EXPERT);
     s->top_k = router->top_k;
     s->routing = router->routing;
-    s->copies = model_op_of_kind(model, OP_DISPATCH)->copies;
+    s->copies = op_of_kind(model, OP_DISPATCH)->copies;
     s->capacity = router->capacity;
     s->expert_ffn = size_of(up, DIM_OUT) / (s->family == SHAPE_GPT && !s->gated ? 1 : 2);
     s->expert_bias = s->family == SHAPE_MOE && has_bias(up);
@@ -140,8 +148,8 @@ static void read_experts(struct arena *scratch, const struct model *model, struc
 
 static const char *ungated_word(const struct model *model)
 {
-    const struct op *relu = model_op_of_kind(model, OP_RELU);
-    if (model_op_of_kind(model, OP_GATED))
+    const struct op *relu = op_of_kind(model, OP_RELU);
+    if (op_of_kind(model, OP_GATED))
         return NULL;
     return !relu ? "gelu" : relu->squared ? "relu2" : "relu";
 }
@@ -151,9 +159,9 @@ static void read_mlp(const struct model *model, struct model_shape *s)
     bool decoder = s->family == SHAPE_LLAMA || s->family == SHAPE_MOE;
     const struct op *up = op_named(model, "mlp", "up");
     s->ffn = up ? size_of(up, DIM_OUT) : size_of(op_named(model, "mlp", "gate_up"), DIM_OUT) / 2;
-    s->relu = !decoder && model_op_of_kind(model, OP_RELU) != NULL;
+    s->relu = !decoder && op_of_kind(model, OP_RELU) != NULL;
     s->ungated = decoder ? ungated_word(model) : NULL;
-    s->gated = s->family == SHAPE_GPT && model_op_of_kind(model, OP_GATED) != NULL;
+    s->gated = s->family == SHAPE_GPT && op_of_kind(model, OP_GATED) != NULL;
     s->bias = has_bias(op_named(model, "attn", "proj"));
     s->proj_bias = s->bias && decoder;
     s->bias &= !s->proj_bias;
@@ -162,8 +170,8 @@ static void read_mlp(const struct model *model, struct model_shape *s)
 
 static void read_ends(const struct model *model, struct model_shape *s)
 {
-    const struct op *embedding = model_op_of_kind(model, OP_EMBEDDING);
-    const struct op *loss = model_op_of_kind(model, OP_LOSS);
+    const struct op *embedding = op_of_kind(model, OP_EMBEDDING);
+    const struct op *loss = op_of_kind(model, OP_LOSS);
     const struct op *head = op_named(model, s->family == SHAPE_BERT ? "masked" : NULL, "head");
     if (embedding) {
         s->vocab = embedding->weight[0].operand.size[0];
@@ -178,7 +186,7 @@ static void read_ends(const struct model *model, struct model_shape *s)
               : !(loss->keep & KEEP_INPUT_0) ? "plain"
               : loss->keep & KEEP_APART      ? "compiled"
                                              : "fused";
-    s->dropout = model_op_of_kind(model, OP_DROPOUT_ADD) != NULL;
+    s->dropout = op_of_kind(model, OP_DROPOUT_ADD) != NULL;
     s->pooler = op_named(model, "next", "pooler") != NULL;
 }
 
@@ -355,19 +363,21 @@ const char *shape_options(struct arena *keep, const struct model_shape *s)
         text = arena_printf(keep, "%s, tied: %s", text, word(s->tied));
     if (s->family == SHAPE_GPT || s->family == SHAPE_BERT)
         text = arena_printf(keep, "%s, dropout: %s", text, s->dropout ? "0.1" : "0");
-    return arena_printf(keep, "%s%s%s%s%s", text, REST[s->family](keep, s), latent_options(keep, s),
-                        shape_free_options(keep, s), shape_adapters(keep, s));
+    return arena_printf(keep, "%s%s%s%s%s%s", text, REST[s->family](keep, s),
+                        latent_options(keep, s), shape_free_options(keep, s),
+                        shape_adapters(keep, s), shape_image_options(keep, s));
 }
 
 /* In words, what of a model no framework has launch arguments for; NULL: nothing is known. */
 static const char *unwritten(const struct model *model)
 {
-    return model_has_tower(model) ? "an encoder of images beside its decoder"
-           : has_frozen_weights(model) && !has_adapters(model) ? ADAPTERS
-           : model_op_of_kind(model, OP_MIX)                   ? STREAMS
-           : op_named(model, NULL, "keys_c")                   ? "compressed keys"
-           : model_op_of_kind(model, OP_OPAQUE)                ? UNKNOWN_OP
-                                                               : NULL;
+    bool images = model_has_tower(model);
+    return images && image_rarity(model)                                  ? image_rarity(model)
+           : has_frozen_weights(model) && !has_adapters(model) && !images ? ADAPTERS
+           : op_of_kind(model, OP_MIX)                                    ? STREAMS
+           : op_named(model, NULL, "keys_c")                              ? "compressed keys"
+           : op_of_kind(model, OP_OPAQUE)                                 ? UNKNOWN_OP
+                                                                          : NULL;
 }
 
 weft_status shape_of_model(const struct model *model, struct model_shape *out)
@@ -400,6 +410,7 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out)
     read_experts(scratch, model, out);
     read_layers(scratch, model, out);
     read_adapters(model, out);
+    read_images(model, out);
     if (out->family == SHAPE_HYBRID)
         TRY(read_hybrid(scratch, model, out));
     TRY(model_open(shape_preset(out), shape_options(scratch, out), &again));

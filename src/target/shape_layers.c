@@ -21,7 +21,8 @@ static bool *layers_with(struct arena *scratch, const struct model *model,
     bool *with = ARENA_ARRAY(scratch, bool, (size_t)model->layers + 1);
     for (int32_t i = 0; i < model->ops; i++) {
         const struct op *op = &model->op[i];
-        for (int64_t copy = 0; is(op) && copy < op_copies(model, op); copy++) {
+        bool counts = op->place != PLACE_TOWER && is(op);
+        for (int64_t copy = 0; counts && copy < op_copies(model, op); copy++) {
             const char *path = op_path(scratch, model, op, copy),
                        *digit = strpbrk(path, "0123456789");
             bool after = strncmp(path, "mtp.", 4) == 0; /* has numbers of its own */

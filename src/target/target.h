@@ -26,6 +26,17 @@ void add_text(struct arena *keep, struct texts *texts, const char *text);
 enum shape_family { SHAPE_GPT, SHAPE_LLAMA, SHAPE_MOE, SHAPE_BERT, SHAPE_HYBRID, SHAPE_COUNT };
 enum { MOST_LETTERS = 512, MOST_DEPTH_LETTERS = 32 };
 
+/* The encoder of images beside a decoder, and the projector between them; without layers there is none. */
+struct image_shape {
+    int64_t layers, hidden, heads, kv_heads, ffn;
+    int64_t image, patch, images, merge; /* as the options of these names (model/vision.h) */
+    int64_t projector_layers, projector_ffn;
+    const char *projector_norm; /* none, rms, layer */
+    bool class_token, positions, pre_norm, post_norm, rms, gated, bias, patch_bias;
+    bool projector_gated, projector_bias;
+    bool frozen, projector_frozen, text_frozen;
+};
+
 /* In every field 0 means "none", or the default of the family. */
 struct model_shape {
     enum shape_family family;
@@ -71,6 +82,7 @@ struct model_shape {
     char pattern[MOST_LETTERS], mtp_pattern[MOST_DEPTH_LETTERS];
     int64_t scan_heads, scan_depth, scan_state, scan_groups, latent;
     bool layer_norm; /* in place of RMSNorm */
+    struct image_shape images;
 };
 /* An error where the model is of no such family, or is not what its sizes make. */
 weft_status shape_of_model(const struct model *model, struct model_shape *out);
@@ -119,6 +131,7 @@ struct abilities {
     unsigned experts;        /* tensor degrees of experts beside tp, as EXPERTS_ bits */
     unsigned biased_experts; /* those of experts with biases; 0: the same */
     bool tp_in_pipeline;     /* tp and pp together */
+    bool cp_or_pp;           /* not cp and pp together */
     bool pieces;             /* several model pieces per stage */
     bool folds;              /* also where there is one stage only */
     bool scattered;          /* of strategies by layer: tp devices that are no neighbours */
@@ -184,6 +197,12 @@ struct own_program {
     const char *family;  /* of the model; "images": any with an encoder of images */
     const char *program; /* within a checkout, or where else it is found */
 };
+/* A program for models with an encoder of images, which has the degrees of the decoder (images.c). */
+struct image_program {
+    const char *program; /* within a checkout */
+    struct abilities can;
+    const char *(*lacks)(struct arena *keep, const struct model_shape *shape); /* as a target's */
+};
 struct target {
     /* "megatron" on the command line stands for the first row of that framework, "megatron@0.19" for this. */
     const char *framework, *release;
@@ -197,6 +216,7 @@ struct target {
     const char *const
         *other_families; /* it also has, though there is no shape of them; NULL: none */
     const struct own_program *programs; /* the last has no family; NULL: none */
+    const struct image_program *images; /* NULL: it has no such models */
     const char *(*lacks_op)(
         const struct op *op); /* the same, operator by operator; NULL: it has all */
     /* Whether a model has no stages there, although others do; NULL: none. */
@@ -205,6 +225,7 @@ struct target {
     const char *software;
     /* the arguments that it takes (flags.c); NULL: they are not listed */
     const struct listed_flag *flags;
+    const struct listed_flag *image_flags; /* and those of the program for images */
     struct release_words words;
     const struct decision *decides; /* what it does otherwise than a plan may say (decisions.c) */
 };

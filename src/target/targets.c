@@ -79,14 +79,17 @@ enum {
 /* galvatron/models of the tag v2.4.0, beside GPT, LLaMA and BERT. */
 static const char *const GALVATRON_2_FAMILIES[] = {"t5", "vit", "swin", NULL};
 
-/* The root and examples/ of Megatron-LM at core_v0.19.0 and core_v0.16.1; Megatron-Bridge, src/megatron/bridge/recipes. Its
- * own pretrain_vlm.py joins an encoder to a decoder as LLaVA does, with sizes of its own. */
+/* The root and examples/ of Megatron-LM at core_v0.19.0 and core_v0.16.1; Megatron-Bridge, src/megatron/bridge/recipes. */
 static const struct own_program MEGATRON_19_PROGRAMS[] = {
     {"t5", "examples/t5/pretrain_t5.py"},
-    {"images", "pretrain_vlm.py, or recipes of Megatron-Bridge (Qwen2.5-VL, Qwen3-VL)"}, {NULL, NULL}};
+    {"images", "recipes of Megatron-Bridge, where it has one (Qwen2.5-VL, Qwen3-VL)"}, {NULL, NULL}};
 static const struct own_program MEGATRON_16_PROGRAMS[] = {
     {"hybrid", "pretrain_mamba.py and --hybrid-override-pattern"}, {"t5", "pretrain_t5.py"},
-    {"images", "pretrain_vlm.py, or recipes of Megatron-Bridge (Qwen2.5-VL, Qwen3-VL)"}, {NULL, NULL}};
+    {"images", "recipes of Megatron-Bridge, where it has one (Qwen2.5-VL, Qwen3-VL)"}, {NULL, NULL}};
+
+/* torchtitan/models of the main branch: encoders of images beside decoders with the gated delta rule or latent attention. */
+static const struct own_program TITAN_PROGRAMS[] = {
+    {"images", "its qwen3_5, kimi_k2_7 and muse_glimmer alone"}, {NULL, NULL}};
 
 /* The first row of a framework is the one that its name alone stands for. */
 static const struct target TARGETS[] = {
@@ -94,18 +97,18 @@ static const struct target TARGETS[] = {
      .lacks = megatron_lacks, .software = "megatron-core-0.19", .flags = MEGATRON_0_19_2,
      .words = {.program = "pretrain_gpt.py", .encoder_program = "examples/bert/pretrain_bert.py",
                .pattern_program = "pretrain_hybrid.py"},
-     .programs = MEGATRON_19_PROGRAMS,
+     .programs = MEGATRON_19_PROGRAMS, .images = &MEGATRON_IMAGES, .image_flags = MEGATRON_VLM,
      .decides = MEGATRON_DECIDES},
     {"megatron", "0.16", "Megatron-Core 0.16", MEGATRON_ABILITIES(DELTA_CP_NONE),
      .lacks = megatron16_lacks, .software = "megatron-core-0.16", .flags = MEGATRON_0_16_1,
      .words = {.program = "pretrain_gpt.py", .encoder_program = "pretrain_bert.py"},
-     .programs = MEGATRON_16_PROGRAMS,
+     .programs = MEGATRON_16_PROGRAMS, .images = &MEGATRON_IMAGES, .image_flags = MEGATRON_VLM,
      .decides = MEGATRON_DECIDES},
     {"torchtitan", "0.2.2", "torchtitan 0.2.2", TITAN_ABILITIES(1), .lacks = torchtitan_lacks,
      .one_stage = has_titan_stage, .software = "torchtitan-2025", .decides = TITAN_0_2_DECIDES},
     {"torchtitan", "main", "torchtitan's main branch of August 2026", TITAN_ABILITIES(0),
      .lacks = torchtitan_lacks, .one_stage = has_sinks, .software = "torchtitan-2025",
-     .words = {.python = true},
+     .words = {.python = true}, .programs = TITAN_PROGRAMS,
      .decides = TITAN_DECIDES},
     /* runtime/pipe/engine.py: levels 0 and 1 in a pipeline; tensor parallelism (AutoTP) replaces modules
      * of a model that is no pipeline. engine.py, _do_optimizer_sanity_check: without ZeRO gradients have the

@@ -120,6 +120,8 @@ def complaint(known, name, value):
 
 def complaints(suffix, text, path):
     known = known_of(path)
+    if "pretrain_vlm.py" in text:
+        known |= known_of(path.with_name("megatron-vlm.txt"))
     for name, value in READERS[suffix](text, known):
         said = complaint(known, name, value)
         if said:

@@ -162,8 +162,43 @@ static void the_program_says_what_it_cannot_write(void **state)
          "weft: nemotron-h-8b has layers by a pattern, which no model of PyTorch's FSDP2 has\n"
          "hint: megatron, deepspeed, weft can train it"},
         {"export qwen3-vl-8b dgx-h100 --to megatron@0.16",
-         "qwen3-vl-8b has an encoder of images: Megatron-Core 0.16 trains such models with "
-         "pretrain_vlm.py, or recipes of Megatron-Bridge (Qwen2.5-VL, Qwen3-VL)"},
+         "qwen3-vl-8b has features of several layers of its encoder: Megatron-Core 0.16 trains "
+         "such "
+         "models with recipes of Megatron-Bridge, where it has one (Qwen2.5-VL, Qwen3-VL), whose"},
+        {"export llama3.2-11b-vision dgx-h100 --to megatron",
+         "llama3.2-11b-vision has layers that attend to images, for which there are no launch "
+         "arguments\nhint: deepspeed, weft can train it"},
+        {"export qwen2.5-vl-7b dgx-h100 --to torchtitan",
+         "qwen2.5-vl-7b has an encoder of images with windows, for which there are no launch"},
+        {"export llama4-scout-vision dgx-h100 --to fsdp",
+         "llama4-scout-vision has an encoder of images with rotary positions, for which"},
+        {"export gemma3-4b dgx-h100 --to fsdp",
+         "gemma3-4b has patches that are averaged into tokens, for which"},
+        {"export llava-1.5-7b dgx-h100 --to torchtitan@main",
+         "llava-1.5-7b has an encoder of images beside its decoder: torchtitan's main branch of "
+         "August 2026 trains such models with its qwen3_5, kimi_k2_7 and muse_glimmer alone"},
+        {"export llava-1.5-7b dgx-h100 --to megatron",
+         "llava-1.5-7b has an encoder of images with layers of other sizes than its decoder's, "
+         "which pretrain_vlm.py of Megatron-Core 0.19 does not build\nhint: deepspeed, weft can"},
+#define IMAGES "export data/models/llama-with-images.yaml dgx-h100 --global-batch 8 "
+        {IMAGES "--to galvatron", "has an encoder of images beside its decoder, which no model of"},
+        {IMAGES "--set tied=true --to megatron", "has one table for embedding and head beside"},
+        {IMAGES "--set rope_base=500000 --to megatron@0.16",
+         "has rotary positions of another base than 10000 beside images, which pretrain_vlm.py"},
+        {IMAGES "--set qk_norm=true --to megatron", "has norms of queries and keys beside images"},
+        {IMAGES "--set vision_post_norm=true --to megatron", "with other ends than CLIP's, which"},
+        {IMAGES "--set projector_layers=1 --to megatron",
+         "has a projector of other sizes than its decoder's MLP, which pretrain_vlm.py"},
+        {IMAGES "--images 2 --to megatron", "has several images in a sample, which pretrain_vlm"},
+        {IMAGES "--cp 2 --pp 2 --to megatron",
+         "cp 2 with pp 2: Megatron-Core 0.19 has one of them beside images (weft can)"},
+        {IMAGES "--pp 2 --virtual 2 --to megatron", "virtual 2: megatron has no such degree"},
+        {IMAGES "--zero 3 --to megatron", "state sharding 3: megatron has no such level"},
+        {IMAGES "--dtype fp8 --to megatron", "fp8"},
+        {IMAGES "--tp 2 --encoder-tp 1 --to megatron",
+         "encoder-tp 1, encoder-dp 4 and encoder-pp 0: megatron gives the encoder of images the "
+         "decoder's tp 2 and dp 4 on its first stage (weft can)"},
+#undef IMAGES
 #define YARN "--set rope_scaling=4 --set rope_type=yarn "
         {"export qwen3-8b dgx-h100 " YARN "--zero 1 --to megatron@0.16",
          "qwen3-8b has rotary positions stretched by yarn outside latent attention, which no model "

@@ -43,6 +43,9 @@ static const struct op *op_at(const struct model *model, const char *path)
  * 303,507,456. The projector is 1024 x 4096 and 4096 x 4096 with biases: 20,979,712. Vicuna has 64 words more than LLaMA-2:
  * 6,738,415,616 + 2 x 64 x 4096.
  *
+ * Megatron-LM's multimodal-llava: as many as the LLaVAModel that pretrain_vlm.py of core_v0.16.1 and core_v0.19.0 builds
+ * (tools/frameworks/megatron_images.py), 12 of CLIP's layers and a projector of a norm and 1024 x 4096 x 1024.
+ *
  * Llama 4: 34 layers of 23,807,872, 577 positions and a class token of 1408, two norms, patches of 588 x 1408, 5632 x 4096 and
  * 4096 x 4096 after four patches have become one, and 4096 x 5120: 871,932,416.
  *
@@ -72,6 +75,9 @@ static void presets_have_published_parameters(void **state)
         {"qwen2.5-vl-7b", 8292166656, 676550144},
         {"qwen2.5-vl-72b", 73410777344, 704573696},
         {"llava-1.5-7b", 7063427072, 303507456 + 20979712},
+        {"multimodal-llava", 330535936,
+         12 * 12596224 + 577 * 1024 + 1024 + 588 * 1024 + 2048 + 2048 + 2 * 1024 * 4096 + 4096 +
+             1024},
         {"llama4-scout-vision", 107769861120 + 871932416, 871932416},
         {"llama4-maverick-vision", 400711848960 + 871932416, 871932416},
         {"gemma3-4b", 4300079472, 416866032 + 1152 + 1152 * 2560},

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import typing
 
+import megatron_images
 from each import each, pretend_devices
 
 # What a user adds who has no data at hand.
@@ -50,11 +51,11 @@ def environment(path, devices):
     os.environ.update(asked)
 
 
-def parsed(words):
+def parsed(path, words):
     from megatron.training import arguments, global_vars
 
-    sys.argv = ["pretrain_gpt.py", *words]
-    args = arguments.parse_args()
+    tree, sys.argv = sys.path[0], ["pretrain_gpt.py", *words]
+    args = arguments.parse_args(megatron_images.extra_arguments(tree) if megatron_images.is_for(path) else None)
     arguments.validate_args(args)
     global_vars.set_args(args)
     return args
@@ -90,17 +91,18 @@ def layers_of_parts(args, config):
         layers_by_pattern(args)
         return
     pieces = args.virtual_pipeline_model_parallel_size
+    layers = config.num_layers = args.decoder_num_layers or args.num_layers
     dealt = sum(get_num_layers_to_build(config, vp_stage=piece, pp_rank=stage)
                 for piece in (range(pieces) if pieces else [None])
                 for stage in range(args.pipeline_model_parallel_size))
-    assert dealt == args.num_layers, f"{dealt} of {args.num_layers} layers are in some part"
+    assert dealt == layers, f"{dealt} of {layers} layers are in some part"
 
 
 def check(path, devices):
     environment(path, devices)
     pretend_an_h100()
     words = words_of(path)
-    args = parsed(words if path.endswith(".sbatch") else words + TRAINING)
+    args = parsed(path, words if path.endswith(".sbatch") else words + TRAINING)
 
     from megatron.core.num_microbatches_calculator import init_num_microbatches_calculator
     from megatron.training.arguments import core_transformer_config_from_args
@@ -113,6 +115,7 @@ def check(path, devices):
     pretend_devices(devices)
     groups(args)
     layers_of_parts(args, config)
+    return args
 
 
 if __name__ == "__main__":

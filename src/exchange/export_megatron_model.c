@@ -146,7 +146,7 @@ static void add_stretch(struct lines *a, const struct model_shape *s)
 /* The encoder's configuration is the decoder's but for its layers; --seq-length becomes that of images. */
 static void add_images(struct lines *a, const struct model_shape *s)
 {
-    const struct image_shape *v = &s->images;
+    const struct tower_shape *v = &s->images;
     int64_t side = v->layers ? v->image / v->patch : 0;
     if (!v->layers)
         return;

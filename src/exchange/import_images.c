@@ -14,7 +14,7 @@ bool images_given(const struct arguments *a)
 }
 
 /* arguments.py has these defaults. */
-static weft_status patches_read(const struct arguments *a, struct image_shape *v)
+static weft_status patches_read(const struct arguments *a, struct tower_shape *v)
 {
     int64_t width = argument_int(a, "img-w", 224);
     v->image = argument_int(a, "img-h", 224);
@@ -57,7 +57,7 @@ weft_status images_sizes_read(const struct arguments *a, struct model_shape *s)
 weft_status images_read(struct arena *keep, const struct arguments *a, struct model_shape *s,
                         struct texts *notes)
 {
-    struct image_shape *v = &s->images;
+    struct tower_shape *v = &s->images;
     bool llama = s->family == SHAPE_LLAMA;
     if (!llama && s->family != SHAPE_GPT)
         return argument_error(a, "disable-vision-class-token", NULL,

@@ -25,7 +25,8 @@ static int64_t positions_of(const struct vision *v)
     return patches_of(v) + v->class_token;
 }
 
-int64_t vision_tokens(const struct vision *v, bool crosses)
+/* Tokens that one image becomes: positions of the decoder's sequence, or keys. */
+static int64_t vision_tokens(const struct vision *v, bool crosses)
 {
     int64_t joined = patches_of(v) / (v->merge * v->merge);
     return v->tiles * (crosses ? positions_of(v) : joined);

@@ -102,8 +102,6 @@ struct vision_user {
     bool crosses;  /* its layers attend to the images, which are not in its sequence (I4) */
 };
 
-/* Tokens that one image becomes: positions of the decoder's sequence, or keys. */
-int64_t vision_tokens(const struct vision *v, bool crosses);
 /* Features that are added after layers of the decoder, one each (I4). */
 int64_t vision_deepstack(const struct vision *v, bool crosses);
 /* Positions of the decoder's sequence that all images take; 0: none. */

@@ -39,7 +39,7 @@ static const char *text_lacks(const struct model_shape *s)
 
 static bool same_layers(const struct model_shape *s)
 {
-    const struct image_shape *v = &s->images;
+    const struct tower_shape *v = &s->images;
     bool rms = s->family == SHAPE_LLAMA && !s->layer_norm;
     bool gated = s->family == SHAPE_LLAMA ? !s->ungated : s->gated;
     return v->hidden == s->hidden && v->heads == s->heads && v->kv_heads == s->kv_heads &&
@@ -47,7 +47,7 @@ static bool same_layers(const struct model_shape *s)
            v->gated == gated && v->bias == s->bias;
 }
 
-static bool same_projector(const struct image_shape *v)
+static bool same_projector(const struct tower_shape *v)
 {
     return v->projector_layers == 2 && v->projector_ffn == v->ffn &&
            v->projector_gated == v->gated && v->projector_bias == v->bias &&
@@ -56,7 +56,7 @@ static bool same_projector(const struct image_shape *v)
 
 static const char *like_text_lacks(struct arena *keep, const struct model_shape *s)
 {
-    const struct image_shape *v = &s->images;
+    const struct tower_shape *v = &s->images;
     bool clip = v->class_token && v->positions && v->pre_norm && !v->post_norm && !v->patch_bias;
     const char *text = text_lacks(s);
     (void)keep;

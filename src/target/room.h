@@ -26,10 +26,9 @@ bool has_titan_stage(const struct model *model);
 
 /* ---- shapes (shape.c, shape_layers.c, shape_hybrid.c) ------------------------------------------------------------ */
 
-/* The first operator of this name, in a module of that name unless it is NULL; NULL: there is none. This and the next pass
- * over an encoder of images. */
+/* The first operator of this name, in a module of that name unless it is NULL; NULL: there is none. An encoder of
+ * images is passed over. */
 const struct op *op_named(const struct model *model, const char *module, const char *name);
-const struct op *op_of_kind(const struct model *model, enum op_kind kind);
 int64_t size_of(const struct op *op, enum dim dim); /* 0: it has no such dim, or is NULL */
 /* In words, what of attention only Megatron-LM's newest releases have; NULL: nothing. */
 const char *attention_rarity(const struct model_shape *s);

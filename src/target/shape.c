@@ -35,7 +35,7 @@ const struct op *op_named(const struct model *model, const char *module, const c
     return NULL;
 }
 
-const struct op *op_of_kind(const struct model *model, enum op_kind kind)
+static const struct op *op_of_kind(const struct model *model, enum op_kind kind)
 {
     for (int32_t i = 0; i < model->ops; i++)
         if (model->op[i].place != PLACE_TOWER && model->op[i].kind == kind)

@@ -73,7 +73,7 @@ const char *image_rarity(const struct model *model)
                : NULL;
 }
 
-static void read_tower(const struct model *model, struct image_shape *v)
+static void read_tower(const struct model *model, struct tower_shape *v)
 {
     const struct op *patches = tower_op(model, NULL, "patches");
     const struct op *core = tower_kind(model, OP_ATTENTION), *up = tower_op(model, "mlp", "up");
@@ -99,7 +99,7 @@ static void read_tower(const struct model *model, struct image_shape *v)
     v->frozen = patches && patches->frozen;
 }
 
-static void read_projector(const struct model *model, struct image_shape *v)
+static void read_projector(const struct model *model, struct tower_shape *v)
 {
     const struct op *up = tower_op(model, "projector", "up"),
                     *gate = tower_op(model, "projector", "gate_up"),
@@ -131,7 +131,7 @@ static const char *word(bool value)
     return value ? "true" : "false";
 }
 
-static const char *projector_options(struct arena *keep, const struct image_shape *v)
+static const char *projector_options(struct arena *keep, const struct tower_shape *v)
 {
     return arena_printf(
         keep,
@@ -146,7 +146,7 @@ static const char *projector_options(struct arena *keep, const struct image_shap
 
 const char *shape_image_options(struct arena *keep, const struct model_shape *s)
 {
-    const struct image_shape *v = &s->images;
+    const struct tower_shape *v = &s->images;
     if (!v->layers)
         return "";
     return arena_printf(

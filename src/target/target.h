@@ -27,7 +27,7 @@ enum shape_family { SHAPE_GPT, SHAPE_LLAMA, SHAPE_MOE, SHAPE_BERT, SHAPE_HYBRID,
 enum { MOST_LETTERS = 512, MOST_DEPTH_LETTERS = 32 };
 
 /* The encoder of images beside a decoder, and the projector between them; without layers there is none. */
-struct image_shape {
+struct tower_shape {
     int64_t layers, hidden, heads, kv_heads, ffn;
     int64_t image, patch, images, merge; /* as the options of these names (model/vision.h) */
     int64_t projector_layers, projector_ffn;
@@ -82,7 +82,7 @@ struct model_shape {
     char pattern[MOST_LETTERS], mtp_pattern[MOST_DEPTH_LETTERS];
     int64_t scan_heads, scan_depth, scan_state, scan_groups, latent;
     bool layer_norm; /* in place of RMSNorm */
-    struct image_shape images;
+    struct tower_shape images;
 };
 /* An error where the model is of no such family, or is not what its sizes make. */
 weft_status shape_of_model(const struct model *model, struct model_shape *out);

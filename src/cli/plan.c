@@ -305,6 +305,7 @@ static struct plan_request request_of(const struct plan_command *options,
                                    .pins = options->plan.degrees,
                                    .forbids = options->goals.forbids,
                                    .target = options->goals.target,
+                                   .names_nearest = true,
                                    .options = options->search,
                                    .profile = options->profile,
                                    .stop = &interrupted};

@@ -66,7 +66,8 @@ static weft_status search_one(const struct plan_request *request, int64_t global
 {
     struct plan_request own = *request;
     struct planned *planned = NULL;
-    own.target = row->target;             /* I1: plan_search */
+    own.target = row->target; /* I1: plan_search */
+    own.names_nearest = false;
     own.pins.global_batch = global_batch; /* the answer's, where the batch was searched, too */
     own.options = (struct plan_options){
         .given = 1U << TAKES_QUICK, .quick = true, .simplest = request->options.simplest};

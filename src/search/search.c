@@ -219,6 +219,28 @@ static weft_status explain_nothing(const struct plan_request *request, bool said
                      counted(cluster_devices(request->cluster), "device").s);
 }
 
+/* What to do about pins that the target refuses: the nearest plan that it runs, if there is one that fits. */
+static const char *nearest_hint(const struct plan_request *request, struct arena *scratch)
+{
+    const char *hint = "leave that open, or search for another framework";
+    struct plan_request own = *request;
+    struct planned *planned = NULL;
+    if (!request->names_nearest)
+        return hint;
+    own.names_nearest = false;
+    own.pins = target_nearest_pins(request->target, request->model, &request->pins);
+    own.options = (struct plan_options){
+        .given = 1U << TAKES_QUICK, .quick = true, .simplest = request->options.simplest};
+    if (plan_search(planner_default(), &own, &planned))
+        error_clear();
+    const struct trial *best = planned ? &planned->trials.data[0] : NULL;
+    if (best && best->fits)
+        hint = arena_printf(scratch, "%s; the nearest that it runs: %s, %s", hint, best->text,
+                            show_seconds((double)best->iteration_ns).s);
+    planned_free(planned);
+    return hint;
+}
+
 /* That the target has the model, and runs what is pinned. */
 static weft_status check_target(const struct plan_request *request, struct arena *scratch)
 {
@@ -226,7 +248,7 @@ static weft_status check_target(const struct plan_request *request, struct arena
     const char *refused =
         status ? NULL
                : target_refuses_pins(scratch, request->target, request->model, &request->pins);
-    return refused ? bad_argument("leave that open, or search for another framework",
+    return refused ? bad_argument(nearest_hint(request, scratch),
                                   "%s does not run what is asked for: %s", request->target->title,
                                   refused)
                    : status;

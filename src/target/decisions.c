@@ -123,6 +123,11 @@ static bool has_16_bit_gradients(const struct decided_plan *of)
     return of->plan->policy == POLICY_MIXED;
 }
 
+static bool gathers_from_masters(const struct decided_plan *of)
+{
+    return of->plan->policy == POLICY_FSDP;
+}
+
 /* ---- the lists ------------------------------------------------------------------------------- */
 
 /* megatron/core: tensor_parallel/layers.py, pipeline_parallel/schedules.py, transformer/transformer_config.py,
@@ -171,6 +176,14 @@ const struct decision FSDP_DECIDES[] = {
     {trains_in_fp16, "fp16 needs a scaled loss, which the script does not have; bf16 does not"},
     {has_16_bit_gradients, "the script keeps gradients in fp32: --policy fsdp predicts it"},
     {keeps_scores, "the script's attention keeps no scores: --set attention=flash predicts it"},
+    {0},
+};
+/* src/run/rank/stores.c, I2. */
+const struct decision RUNTIME_DECIDES[] = {
+    {has_16_bit_gradients,
+     "the runtime keeps gradients in fp32: --policy mixed-fp32-gradients predicts it"},
+    {gathers_from_masters, "the runtime keeps 16-bit weights beside their fp32 masters: --policy "
+                           "mixed-fp32-gradients predicts it"},
     {0},
 };
 /* galvatron/core/runtime/tensor_parallel. */

@@ -62,7 +62,7 @@ struct decision {
     const char *text;
 };
 extern const struct decision MEGATRON_DECIDES[], TITAN_DECIDES[], TITAN_0_2_DECIDES[],
-    FSDP_DECIDES[], GALVATRON_DECIDES[];
+    FSDP_DECIDES[], RUNTIME_DECIDES[], GALVATRON_DECIDES[];
 
 /* ---- rules (rules.c) --------------------------------------------------------------------------- */
 

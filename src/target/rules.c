@@ -117,6 +117,35 @@ const char *target_refuses_pins(struct arena *keep, const struct target *target,
     return NULL;
 }
 
+/* What was open stays open, whatever the rules made of it. */
+static void open_again(const struct degrees *pins, struct degrees *d)
+{
+    const int64_t asked[] = {pins->dp,  pins->tp,     pins->pp,       pins->cp,      pins->ep,
+                             pins->etp, pins->pieces, pins->cp_heads, pins->segments};
+    int64_t *const now[] = {&d->dp,  &d->tp,     &d->pp,       &d->cp,      &d->ep,
+                            &d->etp, &d->pieces, &d->cp_heads, &d->segments};
+    for (size_t i = 0; i < COUNT_OF(asked); i++)
+        if (!asked[i])
+            *now[i] = 0;
+    if (!pins->schedule)
+        d->schedule = NULL;
+}
+
+struct degrees target_nearest_pins(const struct target *target, const struct model *model,
+                                   const struct degrees *pins)
+{
+    struct degrees d = *pins;
+    const int64_t *part_layers = NULL;
+    const struct target_rule *rule;
+    struct numbers n = {target, model, &d, &part_layers, &d.recompute_layers};
+    close_degrees(&d);
+    for (size_t i = 0; (rule = rule_at(i)) != NULL; i++)
+        if (rule->broken(&n))
+            rule->mend(&n);
+    open_again(pins, &d);
+    return d;
+}
+
 /* ---- plans ----------------------------------------------------------------------------------- */
 
 /* A replica's share of the batch is whole micro-batches. */

@@ -286,6 +286,9 @@ bool target_runs_degrees(const struct target *target, const struct model *model,
 /* The rule that pinned degrees break whatever the others are, in words; NULL: none. */
 const char *target_refuses_pins(struct arena *keep, const struct target *target,
                                 const struct model *model, const struct degrees *pins);
+/* The same pins, of which those that break a rule are the nearest that the target runs. */
+struct degrees target_nearest_pins(const struct target *target, const struct model *model,
+                                   const struct degrees *pins);
 /* Gives a plan the settings that the target has for it, except for those that were asked for: the policy of
  * its state, what overlaps and the order of experts' devices (habits.c). */
 void target_settle(const struct target *target, const struct degrees *asked, struct plan *plan);

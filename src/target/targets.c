@@ -156,7 +156,7 @@ static const struct target TARGETS[] = {
       .joins = true,
       .policies = MASTERS | 1U << POLICY_DISTRIBUTED,
       .usual_policy = POLICY_MIXED_FP32_GRADIENTS, .may_overlap = OVERLAP_EVERY},
-     .any = true, .lacks_op = runtime_lacks_op},
+     .any = true, .lacks_op = runtime_lacks_op, .decides = RUNTIME_DECIDES},
 };
 /* clang-format on */
 

@@ -243,6 +243,8 @@ static void the_program_says_what_it_cannot_write(void **state)
          "PyTorch's FSDP2 does not run what is asked for: dtype nvfp4"},
         {"plan llama3-8b dgx-h100 --global-batch 64 --quick --schedule aiao --for megatron",
          "Megatron-Core 0.19 does not run what is asked for: schedule aiao"},
+        {"plan llama3-8b dgx-h100 --global-batch 64 --quick --pp 2 --tp 2 --for deepspeed",
+         "the nearest that it runs: dp 4 pp 2 micro-batch 1 zero 1, "},
         {"export qwen2.5-7b dgx-h100 --zero 3 --to torchtitan",
          "qwen2.5-7b has biases of queries, keys and values, which no model of torchtitan"},
         {"export gpt3-13b dgx-v100:4 --to megaton", "did you mean 'megatron'?"},

@@ -438,8 +438,9 @@ static void decisions_are_the_targets(void **state)
         const char *target, *says; /* NULL: nothing */
         enum dtype dtype;
         unsigned overlap;
-        int64_t cp;        /* in place of dp and tp; 0: 4 and 2 */
-        const char *model; /* NULL: llama3-8b */
+        int64_t cp;         /* in place of dp and tp; 0: 4 and 2 */
+        const char *model;  /* NULL: llama3-8b */
+        enum policy policy; /* 0: that of FSDP */
     } CASES[] = {
         {"megatron", "Megatron-LM overlaps tensor exchanges", DTYPE_BF16, 0},
         {"megatron", NULL, DTYPE_BF16, OVERLAP_TENSOR | OVERLAP_GRADIENTS},
@@ -453,6 +454,10 @@ static void decisions_are_the_targets(void **state)
         {"torchtitan", "no async TP for gpt-oss", DTYPE_BF16, OVERLAP_EVERY, 0, "gpt-oss-20b"},
         {"torchtitan", NULL, DTYPE_BF16, OVERLAP_PIPELINE, 0, "gpt-oss-20b"},
         {"torchtitan@main", NULL, DTYPE_BF16, OVERLAP_EVERY, 0, "gpt-oss-20b"},
+        {"weft", "beside their fp32 masters", DTYPE_BF16, 0},
+        {"weft", "the runtime keeps gradients in fp32", DTYPE_BF16, 0, .policy = POLICY_MIXED},
+        {"weft", NULL, DTYPE_BF16, 0, .policy = POLICY_MIXED_FP32_GRADIENTS},
+        {"weft", NULL, DTYPE_BF16, 0, .policy = POLICY_DISTRIBUTED},
     };
     struct cluster *cluster;
     assert_int_equal(cluster_open("dgx-h100", &cluster), WEFT_OK);
@@ -467,7 +472,7 @@ static void decisions_are_the_targets(void **state)
         struct plan *plan;
         assert_int_equal(plan_from_degrees(model, cluster, &d, &plan), WEFT_OK);
         plan->dtype = CASES[i].dtype;
-        plan->policy = POLICY_FSDP;
+        plan->policy = CASES[i].policy ? CASES[i].policy : POLICY_FSDP;
         plan->overlap = CASES[i].overlap;
         plan->bucket_bytes = cp ? 1 << 20 : plan->bucket_bytes;
         target_decisions(arena, target_find(CASES[i].target), plan, &d, &said);

@@ -160,6 +160,22 @@ static bool refuses(const struct target *target, const struct opened_plan *o,
     return text != NULL;
 }
 
+/* The nearest pins are refused by nobody, and what was open stays open. */
+static void pins_are_mended(const struct target *target, const struct model *model,
+                            const struct degrees *pins)
+{
+    struct degrees nearest = target_nearest_pins(target, model, pins);
+    const char *refused = target_refuses_pins(arena, target, model, &nearest);
+    if (refused)
+        fail_msg("%s: the nearest pins are refused: %s", row_name(target), refused);
+    const int64_t open[][2] = {{pins->dp, nearest.dp}, {pins->tp, nearest.tp},
+                               {pins->pp, nearest.pp}, {pins->cp, nearest.cp},
+                               {pins->ep, nearest.ep}, {pins->pieces, nearest.pieces}};
+    for (size_t i = 0; i < COUNT_OF(open); i++)
+        assert_true(open[i][0] || !open[i][1]);
+    assert_true(pins->schedule || !nearest.schedule);
+}
+
 static bool has_model(const struct target *target, const struct model *model)
 {
     bool has = target_has_model(target, model) == WEFT_OK;
@@ -177,10 +193,13 @@ static void mechanisms_are_named(void **state)
         assert_int_equal(model_open(MECHANISMS[i].model, MECHANISMS[i].options, &o.model), WEFT_OK);
         assert_int_equal(cluster_open("dgx-h100:2", &o.cluster), WEFT_OK);
         d.global_batch = 64;
-        for (size_t k = 0; k < target_count(); k++)
-            if (has_model(target_at(k), o.model) &&
-                refuses(target_at(k), &o, &d, MECHANISMS[i].says))
+        for (size_t k = 0; k < target_count(); k++) {
+            if (!has_model(target_at(k), o.model))
+                continue;
+            pins_are_mended(target_at(k), o.model, &d);
+            if (refuses(target_at(k), &o, &d, MECHANISMS[i].says))
                 refusing = arena_printf(arena, "%s%s ", refusing, row_name(target_at(k)));
+        }
         if (strcmp(refusing, MECHANISMS[i].refuse) != 0)
             fail_msg("%s is refused by %s, not by %s", MECHANISMS[i].says, refusing,
                      MECHANISMS[i].refuse);

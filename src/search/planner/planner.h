@@ -135,6 +135,8 @@ struct plan_request {
     const struct schedule *order;
     /* The plans must run on it; NULL: any plan that can be simulated. */
     const struct target *target;
+    /* Where the target refuses the pins, the nearest plan that it runs is searched, quickly, and named. */
+    bool names_nearest;
     struct plan_options options;
     const char *profile; /* a database to look in before the shipped ones; NULL: none */
     /* What trials on the cluster keep for each other; NULL: plan_search opens it. */

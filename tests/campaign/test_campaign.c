@@ -295,7 +295,8 @@ static void rsc_times_to_failure(void **state)
 
 static double normal(struct rng *rng)
 {
-    return sqrt(-2 * log1p(-rng_uniform(rng))) * cos(2 * acos(-1) * rng_uniform(rng));
+    double length = sqrt(-2 * log1p(-rng_uniform(rng)));
+    return length * cos(2 * acos(-1) * rng_uniform(rng));
 }
 
 static void slowest_of_many(void **state)

@@ -73,8 +73,10 @@ static void test_random_splits_survive_text(void **state)
     for (int round = 0; round < 2000; round++) {
         struct split split = split_none(), again;
         int parts = (int)rng_below(&rng, 8);
-        for (int i = 0; i < parts; i++)
-            split_add(&split, (int)rng_below(&rng, DIM_COUNT + 1), 1 + rng_below(&rng, 6));
+        for (int i = 0; i < parts; i++) {
+            int dim = (int)rng_below(&rng, DIM_COUNT + 1);
+            split_add(&split, dim, 1 + rng_below(&rng, 6));
+        }
         for (int i = 0; i + 1 < split.parts; i++)
             assert_int_not_equal(split.part[i].dim, split.part[i + 1].dim);
         assert_int_equal(split_parse(NULL, split_text(arena, &split), &again), WEFT_OK);

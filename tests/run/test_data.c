@@ -239,10 +239,14 @@ static void every_epoch_has_every_sample_once(void **state)
     (void)state;
     struct rng rng;
     rng_seed(&rng, 1);
-    for (int64_t count = 1; count <= 300; count++)
-        assert_permutation(count, rng_next(&rng), (int64_t)rng_below(&rng, 10));
-    for (int i = rounds_of(20); i > 0; i--)
-        assert_permutation(1 + rng_below(&rng, 100000), rng_next(&rng), i);
+    for (int64_t count = 1; count <= 300; count++) {
+        uint64_t seed = rng_next(&rng);
+        assert_permutation(count, seed, (int64_t)rng_below(&rng, 10));
+    }
+    for (int i = rounds_of(20); i > 0; i--) {
+        int64_t count = 1 + rng_below(&rng, 100000);
+        assert_permutation(count, rng_next(&rng), i);
+    }
     struct permutation large = permutation_new(INT64_C(1) << 61, 3, 0);
     for (int64_t i = 0; i < 1000; i++)
         assert_in_range(permutation_at(&large, i), 0, (INT64_C(1) << 61) - 1);

@@ -85,8 +85,10 @@ static void test_fp8_is_the_nearest(void **state)
         static float x[COUNT], before[COUNT];
         struct rng rng;
         rng_seed(&rng, (uint64_t)operand);
-        for (int i = 0; i < COUNT; i++)
-            x[i] = before[i] = (float)ldexp(rng_uniform(&rng) - 0.5, -(int)rng_below(&rng, 30));
+        for (int i = 0; i < COUNT; i++) {
+            double digits = rng_uniform(&rng) - 0.5;
+            x[i] = before[i] = (float)ldexp(digits, -(int)rng_below(&rng, 30));
+        }
         x[0] = before[0] = 0.875F; /* the largest: halves of steps are met, too */
         fp8_cast(&NO_HISTORY, (enum fp8_operand)operand, x, COUNT);
         float scale = FP8_FORMS[form].limit / 0.875F;
@@ -153,14 +155,15 @@ static void test_fp16_is_near_fp32(void **state)
 /* Sizes that GPUs multiply in 8 bits, rows apart: those are any number. */
 static void make_even_linear(struct builder *b, struct rng *rng)
 {
-    build_linear(b, "op", sequence(b, 16 * from_to(rng, 1, 8), 16 * from_to(rng, 1, 8)),
-                 16 * from_to(rng, 1, 8), maybe(rng));
+    int64_t rows = 16 * from_to(rng, 1, 8), in = 16 * from_to(rng, 1, 8),
+            out = 16 * from_to(rng, 1, 8);
+    build_linear(b, "op", sequence(b, rows, in), out, maybe(rng));
 }
 
 static void make_half_even_linear(struct builder *b, struct rng *rng)
 {
-    build_linear(b, "op", sequence(b, from_to(rng, 1, 99), 16 * from_to(rng, 1, 8)),
-                 16 * from_to(rng, 1, 8), maybe(rng));
+    int64_t rows = from_to(rng, 1, 99), in = 16 * from_to(rng, 1, 8), out = 16 * from_to(rng, 1, 8);
+    build_linear(b, "op", sequence(b, rows, in), out, maybe(rng));
 }
 
 static void make_even_expert_linear(struct builder *b, struct rng *rng)
@@ -261,9 +264,11 @@ static void check_delayed(struct lab *lab)
     for (int64_t i = 0; i < FP8_HISTORY * FP8_OPERAND_COUNT; i++)
         lab->history[i] = 0;
     for (int k = 0; k < FP8_OPERAND_COUNT; k++)
-        for (int n = 0; n < 3; n++)
-            lab->history[(1 + rng_below(&lab->rng, FP8_HISTORY - 1)) * FP8_OPERAND_COUNT + k] =
+        for (int n = 0; n < 3; n++) {
+            int64_t step = 1 + rng_below(&lab->rng, FP8_HISTORY - 1);
+            lab->history[step * FP8_OPERAND_COUNT + k] =
                 (float)bf16_value(most[k] * (0.25 + 1.75 * rng_uniform(&lab->rng)));
+        }
     float *kept = lab->history;
     check_fp8(lab);
     for (int k = 0; k < FP8_OPERAND_COUNT; k++)

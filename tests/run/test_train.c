@@ -89,9 +89,10 @@ static const char *text_file(const struct scratch *scratch)
     char text[4000], *at = text;
     struct rng rng;
     rng_seed(&rng, 5);
-    while (at < text + sizeof text - 40)
-        at += sprintf(at, "the %s sat on the %s. ", rng_below(&rng, 2) ? "cat" : "dog",
-                      rng_below(&rng, 2) ? "mat" : "log");
+    while (at < text + sizeof text - 40) {
+        const char *who = rng_below(&rng, 2) ? "cat" : "dog";
+        at += sprintf(at, "the %s sat on the %s. ", who, rng_below(&rng, 2) ? "mat" : "log");
+    }
     return put_file(scratch, "text.txt", text, (size_t)(at - text));
 }
 

@@ -329,7 +329,8 @@ static void lab_init(struct lab *lab, struct arena *keep, const struct schedule 
         lab->backward[i] = 2 + rng_below(rng, 200);
         lab->weight[i] = rng_below(rng, lab->backward[i]);
     }
-    lab->transfer_ns = rng_below(rng, 2) * rng_below(rng, 150);
+    lab->transfer_ns = rng_below(rng, 2);
+    lab->transfer_ns *= rng_below(rng, 150);
     for (int32_t s = 0; s < pipeline->stages; s++)
         schedule_order(schedule, pipeline, s, keep, &lab->slots[s]);
 }

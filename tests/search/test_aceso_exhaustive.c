@@ -137,12 +137,10 @@ static struct asked draw_small(struct rng *rng)
     size_t at = (size_t)rng_below(rng, COUNT_OF(CLUSTERS));
     bool four = at >= 4, three = at == 2;
     char options[200];
+    int layers = four ? 1 : three ? 2 : (int)(2 + rng_below(rng, 3));
+    int hidden = (int)(384 << rng_below(rng, 3)), seq = (int)(128 << rng_below(rng, 3));
     snprintf(options, sizeof options, "layers: %d, hidden: %d, heads: 12, seq: %d, vocab: %d",
-             four    ? 1
-             : three ? 2
-                     : (int)(2 + rng_below(rng, 3)),
-             (int)(384 << rng_below(rng, 3)), (int)(128 << rng_below(rng, 3)),
-             (int)(768 << rng_below(rng, 4)));
+             layers, hidden, seq, (int)(768 << rng_below(rng, 4)));
     return open_asked("gpt3-350m", options, CLUSTERS[at],
                       (struct degrees){.global_batch = BATCHES[rng_below(rng, COUNT_OF(BATCHES))]},
                       "paper");
@@ -156,13 +154,14 @@ static struct asked draw_divided(struct rng *rng)
     static const int64_t BATCHES[] = {1, 2, 4};
     bool experts = chance(rng, 2);
     char options[200];
-    snprintf(
-        options, sizeof options, "layers: 1, hidden: %d, heads: 8, kv_heads: 4, ffn: %d, seq: %d%s",
-        (int)(256 << rng_below(rng, 2)), (int)(512 << rng_below(rng, 3)),
-        experts ? (int)(512 << rng_below(rng, 2)) : 16384, experts ? ", experts: 4, top_k: 2" : "");
+    int hidden = (int)(256 << rng_below(rng, 2)), ffn = (int)(512 << rng_below(rng, 3));
+    int seq = experts ? (int)(512 << rng_below(rng, 2)) : 16384;
+    snprintf(options, sizeof options,
+             "layers: 1, hidden: %d, heads: 8, kv_heads: 4, ffn: %d, seq: %d%s", hidden, ffn, seq,
+             experts ? ", experts: 4, top_k: 2" : "");
+    const char *cluster = CLUSTERS[rng_below(rng, COUNT_OF(CLUSTERS))];
     struct asked a = open_asked(
-        experts ? "mixtral-8x7b" : "llama3-8b", options,
-        CLUSTERS[rng_below(rng, COUNT_OF(CLUSTERS))],
+        experts ? "mixtral-8x7b" : "llama3-8b", options, cluster,
         (struct degrees){.global_batch = BATCHES[rng_below(rng, COUNT_OF(BATCHES))]}, "all");
     make_judge(&a);
     a.problem->primitives = 1U << INC_CP | 1U << DEC_CP | 1U << INC_EP | 1U << DEC_EP;

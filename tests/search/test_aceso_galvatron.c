@@ -43,8 +43,8 @@ static struct drawn draw(struct rng *rng)
     static const int64_t LIMITS[] = {0, 4, 2, 1}; /* GiB, 0: the device's */
     struct drawn d = {0};
     char *options = d.options;
-    snprintf(options, sizeof d.options, "layers: %d, hidden: %d, heads: 8, seq: %d",
-             (int)(2 + rng_below(rng, 7)), (int)(512 << rng_below(rng, 3)),
+    int layers = (int)(2 + rng_below(rng, 7)), hidden = (int)(512 << rng_below(rng, 3));
+    snprintf(options, sizeof d.options, "layers: %d, hidden: %d, heads: 8, seq: %d", layers, hidden,
              (int)(128 << rng_below(rng, 4)));
     const char *model = MODELS[rng_below(rng, COUNT_OF(MODELS))];
     const char *cluster = CLUSTERS[rng_below(rng, COUNT_OF(CLUSTERS))];

@@ -288,9 +288,9 @@ static struct problem draw_small(struct rng *rng)
                                         "titan-rtx:1x4"};
     static const int64_t BATCHES[] = {2, 4, 6, 8, 12};
     struct problem p = {.arena = arena_new()};
-    assert_int_equal(model_open(MODELS[rng_below(rng, COUNT_OF(MODELS))],
-                                LAYERS[rng_below(rng, COUNT_OF(LAYERS))], &p.model),
-                     WEFT_OK);
+    const char *model = MODELS[rng_below(rng, COUNT_OF(MODELS))];
+    const char *layers = LAYERS[rng_below(rng, COUNT_OF(LAYERS))];
+    assert_int_equal(model_open(model, layers, &p.model), WEFT_OK);
     assert_int_equal(cluster_open(SMALL[rng_below(rng, COUNT_OF(SMALL))], &p.cluster), WEFT_OK);
     assert_int_equal(cost_open(&p.cluster->node.device, NULL, &p.cost), WEFT_OK);
     struct degrees pins = {.global_batch = BATCHES[rng_below(rng, COUNT_OF(BATCHES))]};
@@ -424,9 +424,9 @@ static struct problem draw_on_nodes(struct rng *rng)
     static const char *const LAYERS[] = {"layers: 2, seq: 512", "layers: 4, seq: 1024"};
     static const char *const NODES[] = {"dgx-a100:2", "titan-rtx:2", "dgx-v100:3x4"};
     struct problem p = {.arena = arena_new()};
-    assert_int_equal(model_open(MODELS[rng_below(rng, COUNT_OF(MODELS))],
-                                LAYERS[rng_below(rng, COUNT_OF(LAYERS))], &p.model),
-                     WEFT_OK);
+    const char *model = MODELS[rng_below(rng, COUNT_OF(MODELS))];
+    const char *layers = LAYERS[rng_below(rng, COUNT_OF(LAYERS))];
+    assert_int_equal(model_open(model, layers, &p.model), WEFT_OK);
     assert_int_equal(cluster_open(NODES[rng_below(rng, COUNT_OF(NODES))], &p.cluster), WEFT_OK);
     assert_int_equal(cost_open(&p.cluster->node.device, NULL, &p.cost), WEFT_OK);
     struct degrees pins = {.global_batch = INT64_C(24) << rng_below(rng, 3)};

@@ -396,8 +396,8 @@ static void random_step(struct trace *trace, struct rng *rng, int64_t fullness)
         allocator_release_cache(trace->fast);
         naive_release(&trace->naive);
     } else if (!rng_below(rng, 10)) {
-        take_briefly(trace, random_bytes(rng),
-                     trace->live ? (int32_t)rng_below(rng, trace->live) : 0);
+        int64_t bytes = random_bytes(rng);
+        take_briefly(trace, bytes, trace->live ? (int32_t)rng_below(rng, trace->live) : 0);
     } else if (trace->live < MOST_LIVE && (!trace->live || rng_below(rng, 100) < fullness)) {
         take_both(trace, random_bytes(rng));
     } else {

@@ -714,7 +714,8 @@ static void random_flows(struct rng *rng, struct scenario *scenario, int32_t cou
         struct scenario_task *task = &scenario->task[scenario->tasks++];
         *task = (struct scenario_task){.stream = t, .is_flow = true, .uses = 1};
         task->ns = rng_below(rng, 500);
-        task->least_ns = rng_below(rng, 2) * rng_below(rng, 2000);
+        task->least_ns = rng_below(rng, 2);
+        task->least_ns *= rng_below(rng, 2000);
         task->use[0] = (struct link_use){0, (double)(1 + rng_below(rng, 1000)), 1};
         scenario->stream_device[scenario->streams++] = -1;
     }

@@ -23,9 +23,18 @@ static int sequence(struct builder *b, int64_t seq, int64_t features)
     return build_input(b, 3, (int64_t[]){1, seq, features}, ELEMENT_COMPUTE);
 }
 
+/* Of 1 to `most` positions and so many features. */
+static int any_sequence(struct builder *b, struct rng *rng, int64_t most, int64_t least_features,
+                        int64_t most_features)
+{
+    int64_t seq = from_to(rng, 1, most);
+    return sequence(b, seq, from_to(rng, least_features, most_features));
+}
+
 static int image(struct builder *b, struct rng *rng, int64_t channels)
 {
-    return build_image(b, channels, from_to(rng, 4, 11), from_to(rng, 4, 11));
+    int64_t height = from_to(rng, 4, 11);
+    return build_image(b, channels, height, from_to(rng, 4, 11));
 }
 
 /* Of two to four axes. */
@@ -39,8 +48,8 @@ static int any_shape(struct builder *b, struct rng *rng, int64_t features)
 
 static void make_embedding(struct builder *b, struct rng *rng)
 {
-    int64_t seq = from_to(rng, 1, 9);
-    build_embedding(b, "op", build_tokens(b, seq), from_to(rng, 2, 13), from_to(rng, 1, 17),
+    int64_t seq = from_to(rng, 1, 9), vocabulary = from_to(rng, 2, 13), width = from_to(rng, 1, 17);
+    build_embedding(b, "op", build_tokens(b, seq), vocabulary, width,
                     maybe(rng) ? seq + rng_below(rng, 3) : 0);
 }
 
@@ -49,14 +58,15 @@ static void make_linear(struct builder *b, struct rng *rng)
     int64_t in = from_to(rng, 1, 40);
     int x = maybe(rng) ? build_input(b, 2, (int64_t[]){1, in}, ELEMENT_COMPUTE)
                        : sequence(b, from_to(rng, 1, 9), in);
-    build_linear(b, "op", x, from_to(rng, 1, 40), maybe(rng));
+    int64_t out = from_to(rng, 1, 40);
+    build_linear(b, "op", x, out, maybe(rng));
 }
 
 /* Rows that are no multiple of 16 bytes, and many of them. */
 static void make_odd_linear(struct builder *b, struct rng *rng)
 {
-    build_linear(b, "op", sequence(b, from_to(rng, 70, 90), from_to(rng, 1, 9)),
-                 1001 + from_to(rng, 0, 6), maybe(rng));
+    int64_t rows = from_to(rng, 70, 90), in = from_to(rng, 1, 9), out = 1001 + from_to(rng, 0, 6);
+    build_linear(b, "op", sequence(b, rows, in), out, maybe(rng));
 }
 
 static struct attention draw_heads(struct rng *rng)
@@ -194,12 +204,12 @@ static void make_window_softmax(struct builder *b, struct rng *rng)
 
 static void make_layer_norm(struct builder *b, struct rng *rng)
 {
-    build_layer_norm(b, "op", sequence(b, from_to(rng, 1, 9), from_to(rng, 2, 50)));
+    build_layer_norm(b, "op", any_sequence(b, rng, 9, 2, 50));
 }
 
 static void make_rms_norm(struct builder *b, struct rng *rng)
 {
-    build_rms_norm(b, "op", sequence(b, from_to(rng, 1, 9), from_to(rng, 1, 50)), true);
+    build_rms_norm(b, "op", any_sequence(b, rng, 9, 1, 50), true);
 }
 
 static void make_batch_norm(struct builder *b, struct rng *rng)
@@ -224,7 +234,8 @@ static void make_silu(struct builder *b, struct rng *rng)
 
 static void make_gated(struct builder *b, struct rng *rng)
 {
-    build_gated(b, "op", sequence(b, from_to(rng, 1, 9), 2 * from_to(rng, 1, 300)));
+    int64_t seq = from_to(rng, 1, 9);
+    build_gated(b, "op", sequence(b, seq, 2 * from_to(rng, 1, 300)));
     build_last(b)->gate = (enum gating)rng_below(rng, GATE_COUNT);
 }
 
@@ -296,7 +307,7 @@ static void make_rotary(struct builder *b, struct rng *rng)
 static void make_router(struct builder *b, struct rng *rng)
 {
     int64_t experts = from_to(rng, 1, 8);
-    build_router(b, "op", sequence(b, from_to(rng, 1, 9), from_to(rng, 1, 20)), experts, 1);
+    build_router(b, "op", any_sequence(b, rng, 9, 1, 20), experts, 1);
     if (maybe(rng))
         build_weight(b, "bias", 1, &experts);
 }
@@ -329,7 +340,8 @@ static void make_expert_linear(struct builder *b, struct rng *rng)
     int64_t seq;
     int scores = draw_scores(b, rng, &seq);
     int x = build_dispatch(b, "dispatch", sequence(b, seq, from_to(rng, 1, 20)), scores);
-    build_expert_linear(b, "op", x, from_to(rng, 1, 20), maybe(rng));
+    int64_t out = from_to(rng, 1, 20);
+    build_expert_linear(b, "op", x, out, maybe(rng));
 }
 
 static struct window draw_window(struct rng *rng)
@@ -343,8 +355,9 @@ static void make_conv(struct builder *b, struct rng *rng)
 {
     int64_t groups = maybe(rng) ? 1 : from_to(rng, 1, 3);
     struct window w = draw_window(rng);
-    build_conv(b, "op", image(b, rng, groups * from_to(rng, 1, 4)), groups * from_to(rng, 1, 4), &w,
-               groups, maybe(rng));
+    int x = image(b, rng, groups * from_to(rng, 1, 4));
+    int64_t channels = groups * from_to(rng, 1, 4);
+    build_conv(b, "op", x, channels, &w, groups, maybe(rng));
 }
 
 static void make_pool(struct builder *b, struct rng *rng)
@@ -368,8 +381,8 @@ static void make_concat(struct builder *b, struct rng *rng)
 
 static void make_embedding_bag(struct builder *b, struct rng *rng)
 {
-    build_embedding_bag(b, "op", from_to(rng, 1, 5), from_to(rng, 2, 13), from_to(rng, 1, 17),
-                        from_to(rng, 1, 3));
+    int64_t tables = from_to(rng, 1, 5), rows = from_to(rng, 2, 13), width = from_to(rng, 1, 17);
+    build_embedding_bag(b, "op", tables, rows, width, from_to(rng, 1, 3));
 }
 
 static void make_interaction(struct builder *b, struct rng *rng)
@@ -382,7 +395,8 @@ static void make_interaction(struct builder *b, struct rng *rng)
 
 static void make_loss(struct builder *b, struct rng *rng)
 {
-    int x = sequence(b, from_to(rng, 1, 9), from_to(rng, 1, maybe(rng) ? 2 : 60));
+    int64_t seq = from_to(rng, 1, 9);
+    int x = sequence(b, seq, from_to(rng, 1, maybe(rng) ? 2 : 60));
     if (maybe(rng))
         build_loss(b, "op", x);
     else
@@ -397,8 +411,9 @@ static void make_squared_relu(struct builder *b, struct rng *rng)
 static void make_conv1d(struct builder *b, struct rng *rng)
 {
     int64_t groups = from_to(rng, 1, 4), features = groups * from_to(rng, 1, 6);
-    build_conv1d(b, "op", sequence(b, from_to(rng, 1, 9), features), (struct fused_part){0}, groups,
-                 from_to(rng, 1, 5), maybe(rng));
+    int64_t seq = from_to(rng, 1, 9), kernel = from_to(rng, 1, 5);
+    build_conv1d(b, "op", sequence(b, seq, features), (struct fused_part){0}, groups, kernel,
+                 maybe(rng));
 }
 
 /* Features of one tensor for a scan or a delta rule, in groups whose heads share two vectors. */

@@ -74,8 +74,8 @@ static inline bool wander(struct rng *rng, struct asked *a, int hops, struct con
     const struct problem *p = a->problem;
     int32_t counts[MOST_STAGES], count = problem_stage_counts(p, counts);
     struct proposals *list = malloc(sizeof *list);
-    bool legal = config_begin(p, counts[rng_below(rng, count)],
-                              (enum beginning)rng_below(rng, BEGIN_COUNT), c);
+    int32_t stages = counts[rng_below(rng, count)];
+    bool legal = config_begin(p, stages, (enum beginning)rng_below(rng, BEGIN_COUNT), c);
     for (int i = 0; legal && i < hops; i++) {
         struct stage_use cost[MOST_STAGES];
         struct asking asking = {.judge = a->judge,

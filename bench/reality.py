@@ -43,7 +43,7 @@ PLANS = [  # size of the model, degrees; 2 ranks
     ("medium", "--dp 2 --recompute full --offload --microbatch 4 --global-batch 8"),
     ("medium", "--tp 2 --microbatch 4 --global-batch 8"),
     ("medium", "--tp 2 --sp --recompute selective --microbatch 4 --global-batch 8"),
-    ("medium", "--cp 2 --cp-kind gather --microbatch 4 --global-batch 8"),
+    ("medium", "--cp 2 --microbatch 4 --global-batch 8"),
     ("medium", "--pp 2 --schedule 1f1b --microbatch 1 --global-batch 8"),
     ("medium", "--pp 2 --schedule gpipe --microbatch 2 --global-batch 8"),
     ("medium", "--pp 2 --schedule interleaved --virtual 2 --microbatch 2 --global-batch 8"),

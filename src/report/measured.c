@@ -80,6 +80,24 @@ done:
     return status;
 }
 
+/* What overlapped in the run, of what the plan says; traces that do not say it leave the plan as it is. */
+static weft_status take_overlap(const char *path, const json_t *facts, struct plan *plan)
+{
+    const char *words = json_string_value(json_object_get(facts, "overlap"));
+    struct arena *scratch = arena_new();
+    char *rest = words ? arena_copy_text(scratch, words) : NULL;
+    unsigned bits = words ? 0 : plan->overlap;
+    weft_status status = WEFT_OK;
+    for (const char *word; (word = strsep(&rest, ",")) != NULL;)
+        if (!overlap_from_name(word, &bits))
+            TRY(bad_input(path, 0, HINT, "was run with an overlap of '%s', which there is not",
+                          word));
+    plan->overlap &= bits;
+done:
+    arena_free(scratch);
+    return status;
+}
+
 weft_status take_run_facts(const char *path, struct plan *plan)
 {
     json_t *root = NULL;
@@ -95,6 +113,7 @@ weft_status take_run_facts(const char *path, struct plan *plan)
         plan->policy = policy;
     if (software && software_is_default(&plan->software))
         TRY(software_from_text(software, &plan->software));
+    TRY(take_overlap(path, facts, plan));
 done:
     json_decref(root);
     return status;

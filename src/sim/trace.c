@@ -364,18 +364,20 @@ static void put_memory(struct trace *trace)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static void put_head(struct trace *trace, const char *shown)
+/* `more`: further facts, as JSON after a comma. */
+static void put_head(struct trace *trace, const char *shown, const char *more)
 {
     const struct plan *plan = trace->prediction->plan;
-    fprintf(trace->file,
-            "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"weft %s\",\"model\":%s,"
-            "\"cluster\":%s,\"schedule\":%s,\"software\":%s,\"policy\":\"%s\",\"shown\":\"%s\"},\n"
-            "\"traceEvents\":[\n",
-            weft_version(), trace_quoted(trace->scratch, plan->model->name),
-            trace_quoted(trace->scratch, plan->cluster->name),
-            trace_quoted(trace->scratch, plan->schedule),
-            trace_quoted(trace->scratch, software_text(trace->scratch, &plan->software)),
-            policy_name(plan->policy), shown);
+    fprintf(
+        trace->file,
+        "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"weft %s\",\"model\":%s,"
+        "\"cluster\":%s,\"schedule\":%s,\"software\":%s,\"policy\":\"%s\",\"shown\":\"%s\"%s},\n"
+        "\"traceEvents\":[\n",
+        weft_version(), trace_quoted(trace->scratch, plan->model->name),
+        trace_quoted(trace->scratch, plan->cluster->name),
+        trace_quoted(trace->scratch, plan->schedule),
+        trace_quoted(trace->scratch, software_text(trace->scratch, &plan->software)),
+        policy_name(plan->policy), shown, more);
 }
 
 static int32_t longest_run(const struct graph *graph)
@@ -406,7 +408,7 @@ static void write_events(const struct prediction *prediction, enum trace_detail 
                           .item_ends =
                               ARENA_ARRAY(scratch, int64_t, (size_t)longest_run(prediction->graph)),
                           .separator = ""};
-    put_head(&trace, SHOWN[detail]);
+    put_head(&trace, SHOWN[detail], "");
     put_names(&trace);
     for (int32_t i = 0; i < trace.graph->tasks; i++) {
         if (!trace.shown[trace.graph->task[i].device] || trace.graph->task[i].idle)
@@ -445,6 +447,16 @@ struct measured_job {
     size_t tasks;
 };
 
+/* What overlapped in a run, which may be less than its plan says: executors have no products in chunks, no keys that go round and
+ * no shared experts beside tokens (graph.h, executed). */
+static const char *run_overlap(struct arena *scratch, const struct graph *graph)
+{
+    unsigned not_run = OVERLAP_PRODUCTS | OVERLAP_KEYS | OVERLAP_SHARED;
+    unsigned bits = graph->plan->overlap & ~(graph->executed ? not_run : 0);
+    return arena_printf(scratch, ",\"overlap\":\"%s\"",
+                        bits ? overlap_text(scratch, bits, ",") : overlap_name(0));
+}
+
 static void put_measured(void *context, FILE *file)
 {
     const struct measured_job *job = context;
@@ -460,7 +472,7 @@ static void put_measured(void *context, FILE *file)
                           .path =
                               ARENA_ARRAY(scratch, const char *, (size_t)graph->plan->instances),
                           .separator = ""};
-    put_head(&trace, "what happened on every device");
+    put_head(&trace, "what happened on every device", run_overlap(scratch, graph));
     put_names(&trace);
     for (size_t i = 0; i < job->tasks; i++) {
         const struct measured_task *m = &job->task[i];

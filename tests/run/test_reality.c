@@ -368,6 +368,30 @@ static void test_a_trace_knows_its_software(void **state)
     bed_close(&bed);
 }
 
+/* And what overlapped, which may be less than the plan says: of what executors have not, keys that go round among it, none does. */
+static void test_a_trace_knows_what_overlapped(void **state)
+{
+    const struct scratch *scratch = *state;
+    const char *trace = scratch_path(scratch, "overlap.json");
+    struct bed bed = bed_open();
+    struct plan *plan = plan_on(&bed, (struct degrees){BATCH});
+    for (int overlaps = 0; overlaps <= 1; overlaps++) {
+        struct graph *graph;
+        plan->overlap = overlaps ? OVERLAP_ALL | OVERLAP_PRODUCTS : 0;
+        assert_int_equal(
+            graph_compile(plan, &(struct compile_options){FOLD_NEVER, .executed = true}, &graph),
+            WEFT_OK);
+        struct measured_task task = {.step = 1, .end_ns = 1};
+        assert_int_equal(trace_write_measured(graph, &task, 1, trace), WEFT_OK);
+        graph_free(graph);
+        plan->overlap = OVERLAP_ALL | OVERLAP_PRODUCTS;
+        assert_int_equal(take_run_facts(trace, plan), WEFT_OK);
+        assert_int_equal(plan->overlap, overlaps ? OVERLAP_ALL & ~(unsigned)OVERLAP_KEYS : 0);
+    }
+    plan_free(plan);
+    bed_close(&bed);
+}
+
 /* ---- P5 -------------------------------------------------------------------------------------- */
 
 static int64_t predicted_ns(const struct plan *plan)
@@ -411,6 +435,8 @@ int main(void)
         cmocka_unit_test(test_segments_hold_what_is_predicted),
         cmocka_unit_test(test_gradients_go_while_others_are_computed),
         cmocka_unit_test_setup_teardown(test_folding_back, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(test_a_trace_knows_what_overlapped, scratch_setup,
+                                        scratch_teardown),
         cmocka_unit_test_setup_teardown(test_a_trace_knows_its_software, scratch_setup,
                                         scratch_teardown),
         cmocka_unit_test(test_a_core_that_does_both),

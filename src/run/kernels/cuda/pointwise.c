@@ -13,6 +13,8 @@ GPU_KERNEL(DROPOUT_FORWARD, pointwise, "dropout_forward");
 GPU_KERNEL(DROPOUT_INPUT, pointwise, "dropout_input");
 GPU_KERNEL(SUM_OF_TWO, pointwise, "sum_of_two");
 GPU_KERNEL(GATED_SUM, pointwise, "gated_sum");
+GPU_KERNEL(TOKEN_GATE_FORWARD, pointwise, "token_gate_forward");
+GPU_KERNEL(TOKEN_GATE_INPUT, pointwise, "token_gate_input");
 GPU_KERNEL(GATE_PARTS, pointwise, "gate_parts");
 GPU_KERNEL(GATE_GRADIENT, pointwise, "gate_gradient");
 GPU_KERNEL(ADD_WEIGHT_FORWARD, pointwise, "add_weight_forward");
@@ -72,8 +74,41 @@ static void *beside(const struct kernel_call *call, const void *first)
     return first ? (char *)(uintptr_t)first + dtype_bytes(call->dtype) : NULL;
 }
 
+/* One number for all features of a token. */
+static bool gates_tokens(const struct op *op)
+{
+    return op->inputs == 2 && op->input[0].dims[op->input[0].axes - 1][0] < 0;
+}
+
+static struct cuda_grid token_grid(const struct kernel_call *call, int64_t *width)
+{
+    *width = call->size[op_find_dim(OP_GATED, DIM_HIDDEN)];
+    return row_grid(*width ? elements_of(call) / *width : 0, row_threads(*width));
+}
+
+static void tokens_forward(const struct kernel_call *call)
+{
+    int64_t width;
+    struct cuda_grid grid = token_grid(call, &width);
+    CUDA_LAUNCH(call->stream, &TOKEN_GATE_FORWARD, call->dtype, grid, &call->input[0],
+                &call->input[1], &call->output, &width);
+}
+
+static void tokens_input(const struct kernel_call *call)
+{
+    int64_t width;
+    struct cuda_grid grid = token_grid(call, &width);
+    CUDA_LAUNCH(call->stream, &TOKEN_GATE_INPUT, call->dtype, grid, &call->input[0],
+                &call->input[1], &call->output_gradient, &call->input_gradient[0],
+                &call->input_gradient[1], &width);
+}
+
 static void gated_forward(const struct kernel_call *call)
 {
+    if (gates_tokens(call->op)) {
+        tokens_forward(call);
+        return;
+    }
     int64_t count = elements_of(call);
     int form = form_of(call->op), step = call->op->inputs == 1 ? 2 : 1;
     const void *up = step == 2 ? beside(call, call->input[0]) : call->input[1];
@@ -83,6 +118,10 @@ static void gated_forward(const struct kernel_call *call)
 
 static void gated_input(const struct kernel_call *call)
 {
+    if (gates_tokens(call->op)) {
+        tokens_input(call);
+        return;
+    }
     int64_t count = elements_of(call);
     int form = form_of(call->op), step = call->op->inputs == 1 ? 2 : 1;
     const void *up = step == 2 ? beside(call, call->input[0]) : call->input[1];
@@ -97,12 +136,7 @@ static void gated_input(const struct kernel_call *call)
         .phase = {activation_forward, activation_input},                                           \
     }
 const struct gpu_kind GPU_GELU = ACTIVATION, GPU_RELU = ACTIVATION, GPU_SILU = ACTIVATION;
-static const char *gated_refuses(const struct op *op)
-{
-    bool tokens = op->inputs == 2 && op->input[0].dims[op->input[0].axes - 1][0] < 0;
-    return tokens ? "the CUDA backend has no gate of one number per token yet" : NULL;
-}
-const struct gpu_kind GPU_GATED = {.refuses = gated_refuses, .phase = {gated_forward, gated_input}};
+const struct gpu_kind GPU_GATED = {.phase = {gated_forward, gated_input}};
 
 /* ---- where elements are ---------------------------------------------------------------------- */
 

@@ -185,6 +185,40 @@ __device__ void gated_input(const T *gate, const T *up, const T *dy, T *dgate, T
     (const T *gate, const T *up, const T *dy, T *dgate, T *dup, int64_t count, int form, int step)
 BOTH(gated_input, GATED_INPUT, (gate, up, dy, dgate, dup, count, form, step))
 
+/* One number for all features of a token (kernels/cpu/pointwise.c): a block for each. */
+template <class T>
+__device__ void token_gate_forward(const T *score, const T *up, T *y, int64_t width)
+{
+    int64_t row = blockIdx.x;
+    float scale = sigmoid(wide(score[row]));
+    for (int64_t i = threadIdx.x; i < width; i += blockDim.x)
+        y[row * width + i] = narrow<T>(scale * wide(up[row * width + i]));
+}
+#define TOKEN_GATE_FORWARD(T) (const T *score, const T *up, T *y, int64_t width)
+BOTH(token_gate_forward, TOKEN_GATE_FORWARD, (score, up, y, width))
+
+/* Either gradient may be unwanted. */
+template <class T>
+__device__ void token_gate_input(const T *score, const T *up, const T *dy, T *dscore, T *dup,
+                                 int64_t width)
+{
+    int64_t row = blockIdx.x;
+    point gate = form_at(FORM_SIGMOID, wide(score[row]));
+    float sum = 0;
+    for (int64_t i = threadIdx.x; i < width; i += blockDim.x) {
+        float d = wide(dy[row * width + i]);
+        sum += d * wide(up[row * width + i]);
+        if (dup)
+            dup[row * width + i] = narrow<T>(gate.value * d);
+    }
+    sum = block_sum(sum);
+    if (dscore && threadIdx.x == 0)
+        dscore[row] = narrow<T>(gate.slope * sum);
+}
+#define TOKEN_GATE_INPUT(T)                                                                        \
+    (const T *score, const T *up, const T *dy, T *dscore, T *dup, int64_t width)
+BOTH(token_gate_input, TOKEN_GATE_INPUT, (score, up, dy, dscore, dup, width))
+
 /* ---- where elements are ---------------------------------------------------------------------- */
 
 /* Rows along the last axis, of a part of a whole tensor. */

@@ -55,7 +55,7 @@ test-api: weft
 	tools/test-api.sh $(BUILD)/weft $(BUILD)/api
 
 # Kernels and runs on this machine's GPU, by the tests that hold the CPU's (tools/test-gpu.sh says what they are).
-GPU_TESTS := test_kernels test_precision test_run test_run_order test_run_network test_run_limits test_run_bf16 \
+GPU_TESTS := test_kernels test_precision test_choices test_run test_run_order test_run_network test_run_limits test_run_bf16 \
              test_run_precision test_run_state test_run_mpi
 test-gpu: $(BUILD)/build.ninja
 	ninja -C $(BUILD) -j $(JOBS) weft $(GPU_TESTS)

@@ -84,10 +84,10 @@ class Bench:
             plan = [MODEL, self.cluster(rate, self.alone.get(case, 1)), *PLAN, *flags.split(), *schedule]
             self.measure(case, plan)
             plan[1] = self.cluster(rate, self.alone[case])
-            took = self.step_s(plan, tokens, "log", "--slow-bandwidth", rate)
+            took = self.step_s(plan, tokens, "log", "--slow-bandwidth", rate, "--profile", self.db)
             if self.options.traces:
                 trace = self.folder / f"{case}-{name}-{rate.replace('/', '')}.json"
-                self.step_s(plan, tokens, "log", "--slow-bandwidth", rate, "--trace", trace)
+                self.step_s(plan, tokens, "log", "--slow-bandwidth", rate, "--profile", self.db, "--trace", trace)
             times[name] = took, self.predicted(plan)
         return times
 

@@ -4,6 +4,7 @@
   bench/gpu.py --weft build/weft                 the models that fit into the GPU
   bench/gpu.py --only gpt2 --compile             one of them, with torch.compile beside eager PyTorch
   bench/gpu.py --kernels                         and where the time of a step goes, by `weft profile measure`
+  bench/gpu.py --chosen                          and how fast it is with the algorithms of products that this finds
 
 Both train the same architecture with the same batch, in bf16 with fp32 masters and AdamW (PyTorch: autocast, fused
 AdamW, scaled_dot_product_attention), and clip the gradients' norm. The median of the last steps counts. Needs PyTorch.
@@ -128,29 +129,45 @@ def plan_words(row):
             "--global-batch", samples]
 
 
-def kernel_times(weft, row, step_s):
+def measured(weft, row, db):
+    """What `weft profile measure` answers, into a database."""
+    words = [weft, "profile", "measure", *plan_words(row), "--device", "cuda", "--software", "weft-cuda", "--policy",
+             "mixed-fp32-gradients", "--db", db, "--json"]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout)
+
+
+def kernel_times(answer, step_s):
     """Where a step's time goes: what its kernels take together, each measured by itself, and what is left."""
-    with tempfile.TemporaryDirectory() as folder:
-        words = [weft, "profile", "measure", *plan_words(row), "--device", "cuda", "--software", "weft-cuda", "--policy",
-                 "mixed-fp32-gradients", "--db", pathlib.Path(folder, "gpu.sqlite"), "--json"]
-        done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(done.stderr)
-        ms = {}
-        for ask in json.loads(done.stdout)["measured"]:
-            ms[ask["kernel"]] = ms.get(ask["kernel"], 0) + 1e-6 * ask["ns"] * ask["uses"]
+    ms = {}
+    for ask in answer["measured"]:
+        ms[ask["kernel"]] = ms.get(ask["kernel"], 0) + 1e-6 * ask["ns"] * ask["uses"]
     ms["beside these"] = 1e3 * step_s - sum(ms.values())
     parts = sorted(ms.items(), key=lambda part: -part[1])
     return f"  {1e3 * step_s:.1f} ms: " + ", ".join(f"{name} {took:.1f}" for name, took in parts if abs(took) >= 0.05)
 
 
-def weft_rate(weft, row, steps):
+def chosen_rate(weft, row, steps, answer, db, own):
+    """Beside the rate by the libraries' first algorithms, which is measured again after it: a GPU's clock drifts."""
+    others = [one for one in answer["algorithms"] if one["place"] > 0]
+    chosen = weft_rate(weft, row, steps, db)
+    own = statistics.fmean((own, weft_rate(weft, row, steps)))
+    chosen = statistics.fmean((chosen, weft_rate(weft, row, steps, db)))
+    print(f"  of {len(answer['algorithms'])} products {len(others)} by another algorithm than the first: {own:.0f} -> {chosen:.0f} "
+          f"tokens/s, {100 * (chosen / own - 1):+.1f} %", flush=True)
+    return chosen / own
+
+
+def weft_rate(weft, row, steps, profile=None):
     _, _, _, _, _, _, vocabulary, seq, samples, _ = row
     with tempfile.TemporaryDirectory() as folder:
         data, log = pathlib.Path(folder, "tokens.bin"), pathlib.Path(folder, "log.tsv")
         count = (steps + 8) * samples * (seq + 1)
         data.write_bytes(torch.randint(min(vocabulary, 65536), (count,)).to(torch.uint32).numpy().tobytes())
-        command = [weft, "train", *plan_words(row), "--device", "cuda", "--data", data, "--data-format", "uint32", "--steps", steps + 5, "--rate", "1e-4", "--log", log]
+        command = [weft, "train", *plan_words(row), "--device", "cuda", "--data", data, "--data-format", "uint32", "--steps", steps + 5, "--rate", "1e-4", "--log", log,
+                   *(["--profile", profile] if profile else [])]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(done.stderr)
@@ -166,7 +183,9 @@ def main():
     about.add_argument("--steps", type=int, default=20)
     about.add_argument("--compile", action="store_true")
     about.add_argument("--kernels", action="store_true", help="where the time goes")
+    about.add_argument("--chosen", action="store_true", help="with measured algorithms of products, too")
     given = about.parse_args()
+    gains = []
     kinds = ["eager", "compiled"] if given.compile else ["eager"]
     print(f"{'model':12}{'weft':>12}" + "".join(f"{kind:>12}{'ratio':>8}" for kind in kinds) + "   tokens/s")
     ratios = {kind: [] for kind in kinds}
@@ -180,11 +199,18 @@ def main():
             ratios[kind].append(own / other)
             line += f"{other:12.0f}{own / other:8.2f}"
         print(line, flush=True)
-        if given.kernels:
-            print(kernel_times(given.weft, row, row[7] * row[8] / own), flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            db = pathlib.Path(folder, "gpu.sqlite")
+            answer = measured(given.weft, row, db) if given.kernels or given.chosen else None
+            if given.kernels:
+                print(kernel_times(answer, row[7] * row[8] / own), flush=True)
+            if given.chosen:
+                gains.append(chosen_rate(given.weft, row, given.steps, answer, db, own))
     for kind in kinds:
         mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios[kind]))
         print(f"geometric mean against {kind} PyTorch {torch.__version__}: {mean:.2f}")
+    if gains:
+        print(f"with measured algorithms of products: {statistics.geometric_mean(gains):.3f} times as fast")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #   tools/test-gpu.sh BUILD PROCESSES PART...      some of it
 #
 #   kernels    every kernel, 300 random shapes of each, whole and in parts, in fp32, bf16, fp16 and fp8
+#   choices    products by algorithms that are chosen by measuring, whatever the shape; algorithms that cuBLASLt refuses
 #   runs       plans of up to 8 ranks over 20 steps, random delays, failures at any time, ranks by MPI and NCCL
 #   sanitizer  every kernel's memory accesses and races under compute-sanitizer, where it is there
 #   losses     plans of processes that share the GPU under NCCL against one rank
@@ -15,7 +16,7 @@ set -uo pipefail
 build=$1
 processes=$2
 shift 2
-[ $# -gt 0 ] || set -- kernels runs sanitizer losses failures
+[ $# -gt 0 ] || set -- kernels choices runs sanitizer losses failures
 bench=$(cd "$(dirname "$0")/../bench" && pwd)
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
@@ -44,6 +45,15 @@ for part in "$@"; do
     kernels)
         in_parts test_kernels "$processes"
         in_parts test_precision $((processes / 4 + 1))
+        ;;
+    choices)
+        begin test_choices "$build/tests/test_choices"
+        for test in test_kernels test_precision; do
+            for ((i = 1; i <= processes / 4 + 1; i++)); do
+                begin "chosen-$test-$i" env WEFT_TEST_PERCENT=20 WEFT_TEST_CHOICES=1 \
+                    "WEFT_TEST_PART=$i/$((processes / 4 + 1))" "$build/tests/$test"
+            done
+        done
         ;;
     runs)
         in_parts test_run $((processes / 2 + 1))

@@ -308,9 +308,11 @@ static weft_status open_job(struct measure_job *job)
     job->measure.budget_s = (double)options->budget_ns / 1e9;
     job->measure.stop = &interrupted;
     job->measure.machine = arena_copy_text(job->arena, host);
+    const struct product_choices *choices = job->measure.kernels->choices;
     job->measure.source =
-        arena_printf(job->arena, "measured on %s by weft %s",
-                     product ? product() : job->machine->node.device.name, WEFT_VERSION);
+        arena_printf(job->arena, "measured on %s%s%s by weft %s",
+                     product ? product() : job->machine->node.device.name, choices ? " with " : "",
+                     choices ? choices->library() : "", WEFT_VERSION);
     if (isatty(STDERR_FILENO))
         job->measure.progress = show_progress;
 done:

@@ -90,6 +90,30 @@ static void print_alone(const struct measure_job *job)
         printf("the plan puts no other rank beside them: kernels were measured alone\n");
 }
 
+/* How much time the products take that were measured here, by the algorithms that were chosen over the libraries' first. */
+static void print_choices(const struct measure_job *job)
+{
+    const struct measured *m = &job->measured;
+    int64_t others = 0;
+    double ns = 0, first_ns = 0;
+    for (size_t i = 0; i < m->choices; i++) {
+        others += m->choice[i].place > 0;
+        ns += m->choice[i].ns;
+        first_ns += m->choice[i].first_ns;
+    }
+    if (m->choices > 0)
+        printf("%s timed by several algorithms of %s: of %lld another one than its first is the "
+               "quickest; once each they take %s in place of %s\n",
+               counted((int64_t)m->choices, "product").s, job->measure.kernels->choices->library(),
+               (long long)others, show_duration(ns).s, show_duration(first_ns).s);
+}
+
+static json_t *choice_json(const struct product_choice *one)
+{
+    return json_pack("{s:s, s:I, s:f, s:f}", "product", one->product, "place",
+                     (json_int_t)one->place, "ns", one->ns, "first_ns", one->first_ns);
+}
+
 int measure_text(const struct measure_job *job)
 {
     const struct measured *m = &job->measured;
@@ -101,6 +125,7 @@ int measure_text(const struct measure_job *job)
         printf("%s measured, %lld were there, %lld left out; %lld not to %.1f %%\n",
                counted(m->measured, "kernel").s, (long long)m->known, (long long)m->left_out,
                (long long)m->imprecise, job->measure.precision * 100);
+        print_choices(job);
         print_alone(job);
     }
     if (job->overlaps.len > 0)
@@ -142,6 +167,7 @@ static json_t *overlap_json(const struct measured_overlap *one)
 int measure_json(const struct measure_job *job)
 {
     json_t *asks = json_array(), *transfers = json_array(), *overlaps = json_array();
+    json_t *choices = json_array();
     for (size_t i = 0; i < job->measured.len; i++)
         json_array_append_new(asks, ask_json(&job->measured.data[i]));
     for (size_t i = 0; i < job->transfers.len; i++) {
@@ -156,11 +182,13 @@ int measure_json(const struct measure_job *job)
     }
     for (size_t i = 0; i < job->overlaps.len; i++)
         json_array_append_new(overlaps, overlap_json(&job->overlaps.data[i]));
+    for (size_t i = 0; i < job->measured.choices; i++)
+        json_array_append_new(choices, choice_json(&job->measured.choice[i]));
     json_t *answer = json_pack(
-        "{s:s?, s:s, s:s, s:f, s:o, s:o, s:o, s:b}", "db", job->options->db, "device",
+        "{s:s?, s:s, s:s, s:f, s:o, s:o, s:o, s:o, s:b}", "db", job->options->db, "device",
         job->measure.device, "source", job->measure.source, "precision", job->measure.precision,
-        "measured", asks, "transfers", transfers, "interference", overlaps, "stopped",
-        job->measured.stopped || job->transfers.stopped || job->overlaps.stopped);
+        "measured", asks, "algorithms", choices, "transfers", transfers, "interference", overlaps,
+        "stopped", job->measured.stopped || job->transfers.stopped || job->overlaps.stopped);
     double speedup = measured_alone_speedup(&job->measured);
     if (speedup > 0)
         json_object_set_new(answer, "alone_speedup", json_real(speedup));

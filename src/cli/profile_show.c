@@ -138,9 +138,34 @@ struct overview {
     const struct profile_row *rows;
     size_t count;
     const struct source_row *sources;
+    const struct circumstances *measured; /* of each source; no date: it was not measured here */
     size_t source_count;
     int64_t tables[TABLE_COUNT];
 };
+
+static void print_source(const struct source_row *source, const struct circumstances *measured)
+{
+    printf("  source: %s%s%s\n", source->name, *source->origin ? ", " : "", source->origin);
+    if (!measured->date)
+        return;
+    printf("    on %s", measured->device);
+    if (measured->clock_hz > 0)
+        printf(" of %.0f MHz", measured->clock_hz / 1e6);
+    printf(", %s, %s, last on %s\n", measured->driver, measured->library, measured->date);
+}
+
+static json_t *source_json(const struct source_row *source, const struct circumstances *measured)
+{
+    json_t *json =
+        json_pack("{s:s, s:s, s:s, s:I}", "name", source->name, "origin", source->origin, "licence",
+                  source->licence, "kernel_rows", (json_int_t)source->kernel_rows);
+    if (measured->date)
+        json_object_set_new(json, "measured",
+                            json_pack("{s:s, s:f, s:s, s:s, s:s}", "device", measured->device,
+                                      "clock_hz", measured->clock_hz, "driver", measured->driver,
+                                      "library", measured->library, "date", measured->date));
+    return json;
+}
 
 static void print_overview(struct arena *arena, const char *db, const struct overview *all,
                            const struct filter *filter)
@@ -155,8 +180,7 @@ static void print_overview(struct arena *arena, const char *db, const struct ove
             printf("  %-17s %8lld rows\n", table_name((enum profile_table)i),
                    (long long)all->tables[i]);
     for (size_t i = 0; i < all->source_count; i++)
-        printf("  source: %s%s%s\n", all->sources[i].name, *all->sources[i].origin ? ", " : "",
-               all->sources[i].origin);
+        print_source(&all->sources[i], &all->measured[i]);
     if (all->count == 0)
         return;
     printf("\n");
@@ -182,10 +206,7 @@ static int print_overview_json(const char *db, const struct overview *all,
         json_object_set_new(tables, table_name((enum profile_table)i),
                             json_integer(all->tables[i]));
     for (size_t i = 0; i < all->source_count; i++)
-        json_array_append_new(
-            sources, json_pack("{s:s, s:s, s:s, s:I}", "name", all->sources[i].name, "origin",
-                               all->sources[i].origin, "licence", all->sources[i].licence,
-                               "kernel_rows", (json_int_t)all->sources[i].kernel_rows));
+        json_array_append_new(sources, source_json(&all->sources[i], &all->measured[i]));
     for (size_t first = 0, end; first < all->count; first = end) {
         const struct profile_row *row = &all->rows[first];
         end = run_end(all->rows, all->count, first);
@@ -339,15 +360,29 @@ static int show_rows(const struct profile_options *options, const struct filter 
                          : print_rows(arena, rows, count, filter);
 }
 
+static weft_status read_sources(struct arena *arena, struct profile *profile, struct overview *out)
+{
+    struct source_row *sources;
+    bool found;
+    weft_status status;
+    TRY(profile_sources(profile, arena, &sources, &out->source_count));
+    struct circumstances *measured =
+        ARENA_ARRAY(arena, struct circumstances, out->source_count + 1);
+    for (size_t i = 0; i < out->source_count; i++)
+        TRY(profile_circumstances(profile, sources[i].name, arena, &measured[i], &found));
+    out->sources = sources;
+    out->measured = measured;
+done:
+    return status;
+}
+
 static int show_overview(const struct profile_options *options, const struct filter *filter,
                          struct arena *arena, struct profile *profile)
 {
     struct overview all = {0};
-    struct source_row *sources;
     weft_status status;
     TRY(profile_rows(profile, &all.rows, &all.count));
-    TRY(profile_sources(profile, arena, &sources, &all.source_count));
-    all.sources = sources;
+    TRY(read_sources(arena, profile, &all));
     for (int i = 0; i < TABLE_COUNT; i++)
         TRY(profile_count(profile, (enum profile_table)i, &all.tables[i]));
 done:

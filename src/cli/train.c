@@ -202,10 +202,10 @@ static void take_own_facts(const struct train_arguments *arguments, struct plan 
 }
 
 /* What the run is held against; nothing where it cannot be simulated. */
-static void expect(const struct plan *plan, struct teller *teller)
+static void expect(const struct plan *plan, const char *profile, struct teller *teller)
 {
     struct prediction *prediction = NULL;
-    if (simulate(plan, &(struct simulate_options){0}, &prediction) != WEFT_OK)
+    if (simulate(plan, &(struct simulate_options){.profile = profile}, &prediction) != WEFT_OK)
         return;
     teller->step_s = (double)prediction->iteration_ns * 1e-9;
     teller->flops = prediction->flops;
@@ -241,7 +241,7 @@ static int run(struct train_arguments *arguments, struct plan *plan)
     if (rank_speaks() && computes_on_host(arguments))
         status = tell_memory(plan, launched ? launched_here() : cluster_devices(plan->cluster));
     if (rank_speaks() && teller.out)
-        expect(plan, &teller);
+        expect(plan, arguments->training.profile, &teller);
     if (!status)
         status = launched ? run_launched(arguments, &result) : run_threads(arguments, &result);
     return status ? fail(status) : tell(arguments, &result);
@@ -264,6 +264,7 @@ int cmd_train(int argc, char **argv)
     parse(argc, argv, &arguments);
     cli_take_better_blas(arguments.plan.arena);
     status = train_complete(&arguments);
+    arguments.plan.profile = arguments.training.profile;
     if (!status)
         status = plan_open(&arguments.plan, &opened);
     int code = status ? fail(status) : run(&arguments, opened.plan);

@@ -233,6 +233,8 @@ enum profile_table {
     TABLE_LAYER_ACTIVATION,
     TABLE_MODEL_ENDS,
     TABLE_CONSTANT,
+    TABLE_CIRCUMSTANCES,
+    TABLE_ALGORITHM,
     TABLE_COUNT
 };
 const char *table_name(enum profile_table table);
@@ -244,6 +246,31 @@ struct source_row {
 };
 weft_status profile_sources(struct profile *profile, struct arena *keep, struct source_row **out,
                             size_t *count);
+
+/* When, on what and by what a source was measured (algorithms.c); of a source that was measured several times, the last time. */
+struct circumstances {
+    const char *device;  /* its maker's name */
+    double clock_hz;     /* its highest; 0: not known */
+    const char *driver;  /* or the system, of a processor */
+    const char *library; /* of products, with its version */
+    const char *date;    /* 2026-11-18T14:05:00Z */
+};
+weft_status profile_add_circumstances(struct profile *profile, const char *source,
+                                      const struct circumstances *of);
+/* *found: the database has them. */
+weft_status profile_circumstances(struct profile *profile, const char *source, struct arena *keep,
+                                  struct circumstances *out, bool *found);
+
+/* The way in which a library of a device computes a product quickest, by measuring: words of a backend (run/kernels). */
+struct algorithm_row {
+    const char *device, *library, *product, *algorithm, *source;
+    int64_t place;       /* among those that the library proposes; 0: its own first choice */
+    double ns, first_ns; /* of this one, and of the first */
+};
+weft_status profile_add_algorithm(struct profile *profile, const struct algorithm_row *row);
+/* Those of a device, of any library; of several sources the last one's. */
+weft_status profile_algorithms(struct profile *profile, const char *device, struct arena *keep,
+                               struct algorithm_row **out, size_t *count);
 
 /* ---- importing files of measurements (import.c) ---------------------------------------------- */
 

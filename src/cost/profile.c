@@ -5,10 +5,10 @@
  *   I2  A handle for writing is one transaction: it holds the write lock from profile_create to
  *       profile_commit, and nobody sees half of an import.
  *   I3  A handle for reading has all kernel rows in memory; lookups do not touch SQLite.
- *   I4  Version 1 had no standard errors. It is read as it is, and becomes version 2 when it is
- *       written to.
- *   I5  Nothing that changes from run to run (times of import, paths) is stored: the same imports
- *       give the same database.
+ *   I4  Version 1 had no standard errors, version 2 neither algorithms nor circumstances. They are read as they are,
+ *       and become version 3 when they are written to.
+ *   I5  Nothing that changes from run to run (times of import, paths) is stored by imports: the same
+ *       imports give the same database. What is measured here has its date (algorithms.c).
  */
 #include <errno.h>
 #include <math.h>
@@ -18,7 +18,7 @@
 
 #include "cost/profile_room.h"
 
-enum { PROFILE_ID = 0x57656674 /* "Weft" */, PROFILE_VERSION = 2, BUSY_MS = 2000 };
+enum { PROFILE_ID = 0x57656674 /* "Weft" */, BUSY_MS = 2000 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -88,9 +88,9 @@ static weft_status check_identity(struct profile *profile, bool *empty)
     TRY(sql_int(profile,
                 "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('source',"
                 "'kernel','operator','collective','collective_rate','collective_share','layer',"
-                "'layer_activation','model_ends','constant')",
+                "'layer_activation','model_ends','constant','circumstances','algorithm')",
                 &tables));
-    if (profile->version < 1 || tables != TABLE_COUNT)
+    if (profile->version < 1 || tables != (profile->version < 3 ? TABLES_BEFORE_3 : TABLE_COUNT))
         return bad_input(profile->path, 0, "import the measurements again into a new file",
                          "is damaged: tables are missing");
 done:
@@ -98,13 +98,16 @@ done:
 }
 
 /* Creates the schema of a new file, or what an older version lacks (I4). */
-static weft_status make_schema(struct profile *profile, const char *schema)
+static weft_status make_schema(struct profile *profile, bool empty)
 {
-    weft_status status;
+    weft_status status = WEFT_OK;
     char *pragmas =
         arena_printf(profile->arena, "PRAGMA application_id = %d; PRAGMA user_version = %d",
                      PROFILE_ID, PROFILE_VERSION);
-    TRY(sql_execute(profile, schema));
+    if (empty)
+        TRY(sql_execute(profile, PROFILE_SCHEMA));
+    for (int64_t from = empty ? SCHEMA_VERSION : profile->version; from < PROFILE_VERSION; from++)
+        TRY(sql_execute(profile, PROFILE_UPGRADES[from]));
     TRY(sql_execute(profile, pragmas));
     profile->version = PROFILE_VERSION;
 done:
@@ -234,7 +237,7 @@ weft_status profile_create(const char *path, struct profile **out)
     TRY(sql_execute(profile, "BEGIN IMMEDIATE"));
     profile->writing = true;
     if (empty || profile->version < PROFILE_VERSION)
-        TRY(make_schema(profile, empty ? PROFILE_SCHEMA : PROFILE_UPGRADE));
+        TRY(make_schema(profile, empty));
     profile->stale = true;
     *out = profile;
     profile = NULL;

@@ -4,6 +4,7 @@
  *   profile_schema.c  its tables
  *   profile_sql.c     statements: readable errors, rows written and read
  *   profile_tables.c  what it holds besides kernels
+ *   algorithms.c      how products were computed, and when and by what all was measured
  */
 #ifndef WEFT_COST_PROFILE_ROOM_H
 #define WEFT_COST_PROFILE_ROOM_H
@@ -29,8 +30,11 @@ struct profile {
 
 /* ---- the schema (profile_schema.c) ----------------------------------------------------------- */
 
+/* A new file is made as version 2 and brought from there to the newest. */
 extern const char PROFILE_SCHEMA[];
-extern const char PROFILE_UPGRADE[]; /* from version 1 (profile.c, I4) */
+enum { SCHEMA_VERSION = 2, PROFILE_VERSION = 3, TABLES_BEFORE_3 = TABLE_CIRCUMSTANCES };
+/* What makes the next version of this one (profile.c, I4). */
+extern const char *const PROFILE_UPGRADES[PROFILE_VERSION];
 size_t table_columns(enum profile_table table);
 
 /* ---- statements (profile_sql.c) -------------------------------------------------------------- */

@@ -71,8 +71,20 @@ const char PROFILE_SCHEMA[] =
     "  PRIMARY KEY(device, machine, name, source)\n"
     ") WITHOUT ROWID;\n";
 
-const char PROFILE_UPGRADE[] = "ALTER TABLE kernel ADD COLUMN error REAL;\n"
-                               "ALTER TABLE collective ADD COLUMN error REAL;\n";
+const char *const PROFILE_UPGRADES[PROFILE_VERSION] = {
+    [1] = "ALTER TABLE kernel ADD COLUMN error REAL;\n"
+          "ALTER TABLE collective ADD COLUMN error REAL;\n",
+    [2] = "CREATE TABLE circumstances(\n"
+          "  source INTEGER PRIMARY KEY REFERENCES source(id), device TEXT NOT NULL,\n"
+          "  clock_hz REAL, driver TEXT NOT NULL, library TEXT NOT NULL, date TEXT NOT NULL);\n"
+          "CREATE TABLE algorithm(\n"
+          "  device TEXT NOT NULL, library TEXT NOT NULL, product TEXT NOT NULL,\n"
+          "  algorithm TEXT NOT NULL, place INTEGER NOT NULL CHECK(place >= 0),\n"
+          "  ns REAL NOT NULL CHECK(ns > 0), first_ns REAL NOT NULL CHECK(first_ns > 0),\n"
+          "  source INTEGER NOT NULL REFERENCES source(id),\n"
+          "  PRIMARY KEY(device, library, product, source)\n"
+          ") WITHOUT ROWID;\n",
+};
 
 static const struct {
     const char *name;
@@ -88,6 +100,8 @@ static const struct {
     [TABLE_LAYER_ACTIVATION] = {"layer_activation", 7},
     [TABLE_MODEL_ENDS] = {"model_ends", 8},
     [TABLE_CONSTANT] = {"constant", 6},
+    [TABLE_CIRCUMSTANCES] = {"circumstances", 6},
+    [TABLE_ALGORITHM] = {"algorithm", 8},
 };
 _Static_assert(COUNT_OF(TABLES) == TABLE_COUNT, "a table without a row");
 

@@ -162,5 +162,8 @@ done:
 weft_status profile_count(struct profile *profile, enum profile_table table, int64_t *out)
 {
     char *sql = arena_printf(profile->arena, "SELECT count(*) FROM %s", table_name(table));
+    *out = 0;
+    if (profile->version < 3 && (int)table >= TABLES_BEFORE_3)
+        return WEFT_OK;
     return sql_int(profile, sql, out);
 }

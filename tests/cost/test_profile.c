@@ -392,11 +392,12 @@ static void test_against_naive_reference(void **state)
     size_t count;
     int answers = 0;
     rng_seed(&rng, 7);
-    for (int i = 0; i < 150; i++)
-        add(profile,
-            work_of(KERNEL_NORM, PHASE_FORWARD, DTYPE_FP16, 1 + rng_below(&rng, 24),
-                    1 + rng_below(&rng, 24), 0, 0),
-            false, 1 + 1e6 * rng_uniform(&rng), "x");
+    for (int i = 0; i < 150; i++) {
+        int64_t rows_there = 1 + rng_below(&rng, 24), columns = 1 + rng_below(&rng, 24);
+        double ns = 1 + 1e6 * rng_uniform(&rng);
+        add(profile, work_of(KERNEL_NORM, PHASE_FORWARD, DTYPE_FP16, rows_there, columns, 0, 0),
+            false, ns, "x");
+    }
     assert_int_equal(profile_rows(profile, &rows, &count), WEFT_OK);
     for (int64_t a = 1; a <= 24; a++) {
         for (int64_t b = 1; b <= 24; b++) {
@@ -488,7 +489,7 @@ static void make_foreign(const char *path)
 static void make_newer(const char *path)
 {
     make_good(path);
-    execute(path, "PRAGMA user_version = 3");
+    execute(path, "PRAGMA user_version = 4");
 }
 
 static void make_without_table(const char *path)
@@ -543,7 +544,7 @@ static void test_refuses_what_is_no_profile(void **state)
         {"text", make_text, "is not a profile database"},
         {"empty", make_empty, "is not a profile database"},
         {"foreign", make_foreign, "is an SQLite database, but not one of Weft's profiles"},
-        {"newer", make_newer, "has schema version 3, and this Weft reads version 2"},
+        {"newer", make_newer, "has schema version 4, and this Weft reads version 3"},
         {"table", make_without_table, "is damaged: tables are missing"},
         {"view", make_view, "is damaged: tables are missing"},
         {"kernel", make_odd_kernel, "is damaged: a row of table kernel has kernel 'matmull'"},
@@ -578,8 +579,10 @@ static void test_survives_damage(void **state)
     for (int i = 0; i < 200; i++) {
         char *copy = arena_copy_bytes(arena, bytes, len);
         struct profile *profile;
-        for (int j = 0; j < 20; j++)
-            copy[rng_below(&rng, (int64_t)len)] = (char)rng_next(&rng);
+        for (int j = 0; j < 20; j++) {
+            int64_t at = rng_below(&rng, (int64_t)len);
+            copy[at] = (char)rng_next(&rng);
+        }
         write_text(path, copy, i % 2 ? len : (size_t)rng_below(&rng, (int64_t)len));
         weft_status status = profile_open(path, &profile);
         assert_true(status == WEFT_OK || status == WEFT_BAD_INPUT || status == WEFT_FAILURE);

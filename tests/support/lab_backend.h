@@ -1,4 +1,5 @@
-/* lab_backend.h - which device tests of the runtime compute on: WEFT_TEST_DEVICE=cuda, or the CPU. */
+/* lab_backend.h - which device tests of the runtime compute on: WEFT_TEST_DEVICE=cuda, or the CPU. With WEFT_TEST_CHOICES the
+ * algorithms of products are chosen by measuring (kernels.h). */
 #ifndef WEFT_TESTS_LAB_BACKEND_H
 #define WEFT_TESTS_LAB_BACKEND_H
 
@@ -15,6 +16,8 @@ static const struct kernels *lab_backend(void)
         fprintf(stderr, "%s\n", weft_last_error()->message);
         exit(1);
     }
+    if (backend->choices && getenv("WEFT_TEST_CHOICES"))
+        backend->choices->seek(true);
     return backend;
 }
 

@@ -1,8 +1,10 @@
 /* cpu.c - the CPU as a device: its memory is the host's, and it works at once (device.h, I3). */
 #include "run/device/device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 enum { ALIGNMENT = 64 }; /* bytes of a cache line */
 
@@ -119,6 +121,28 @@ static void cpu_add_squares(struct device_stream *stream, const float *x, int64_
     *sum += sum_of_squares(x, count);
 }
 
+/* Of a file whose first number is one of kHz; 0: there is none. */
+static double kilohertz_in(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    double khz = 0;
+    if (file && fscanf(file, "%lf", &khz) != 1)
+        khz = 0;
+    if (file)
+        fclose(file);
+    return khz;
+}
+
+static struct device_facts cpu_facts(void)
+{
+    struct utsname system;
+    struct device_facts out = {
+        .clock_hz = kilohertz_in("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq") * 1e3};
+    if (uname(&system) == 0)
+        snprintf(out.driver, sizeof out.driver, "%.40s %.40s", system.sysname, system.release);
+    return out;
+}
+
 const struct compute_device CPU_DEVICE = {
     .name = "cpu",
     .shared = true,
@@ -137,4 +161,5 @@ const struct compute_device CPU_DEVICE = {
     .copy_runs = cpu_copy_runs,
     .add_sum = cpu_add_sum,
     .add_squares = cpu_add_squares,
+    .facts = cpu_facts,
 };

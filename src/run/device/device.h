@@ -46,6 +46,12 @@ struct normal_draw {
     } digit[DRAW_DIGITS];
 };
 
+/* What measurements are kept with. */
+struct device_facts {
+    double clock_hz; /* its highest; 0: not known */
+    char driver[96]; /* with its version; of a processor its system */
+};
+
 struct compute_device {
     const char *name;
     bool shared; /* with the host: it reads and writes this memory, too */
@@ -85,6 +91,7 @@ struct compute_device {
                         float *to);
     const char *(*failed)(void);  /* NULL: nothing has (I5); a device that works at once has none */
     const char *(*product)(void); /* its maker's name for it; NULL: this machine's processor */
+    struct device_facts (*facts)(void);
     int32_t (*count)(
         void); /* of them in this machine, which ranks take in turn; NULL: it is the processor */
 

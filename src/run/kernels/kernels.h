@@ -98,6 +98,24 @@ struct muon_kernels {
     void (*apply)(const struct optimizer_step *step, const float *x);
 };
 
+/* By which of its ways a backend's library computes a product, where one was found to be the quickest by measuring: what
+ * `weft profile measure` keeps in a database and runs take from there. Products and algorithms are words of the backend. */
+struct product_choice {
+    const char *product, *algorithm;
+    int64_t place;       /* among those that the library proposes; 0: its own first choice */
+    double ns, first_ns; /* medians of this one, and of the first */
+};
+struct product_choices {
+    const char *(*library)(
+        void); /* with its version: what another one's algorithms are nobody knows */
+    /* Products are computed so from now on; how many of these the library refuses. Those that are there already stay. */
+    size_t (*take)(const struct product_choice *choices, size_t count);
+    /* Whether a product that has no choice yet is measured, when it is first computed. */
+    void (*seek)(bool seeks);
+    /* Those that were found so, from number `first` on, in the order in which they were found; how many. */
+    size_t (*found)(struct arena *keep, size_t first, struct product_choice **out);
+};
+
 struct kernels {
     const char *name;
     const struct compute_device *device; /* in whose memory their buffers are */
@@ -111,6 +129,7 @@ struct kernels {
     bool pads_logits;
     const struct muon_kernels *muon;
     bool (*takes_shares)(const struct kernel_call *call); /* this call, as it is; NULL: none */
+    const struct product_choices *choices; /* NULL: there is one way to compute a product */
 };
 extern const struct kernels CPU_KERNELS;
 
@@ -134,6 +153,7 @@ const char *blas_core(void);
 /* A core whose kernels are better on a processor with these features, or NULL: `core` is right. */
 const char *better_blas_core(const char *core, uint32_t features);
 
+#include "run/kernels/known_choices.h"
 #include "run/kernels/operands.h"
 #include "run/kernels/shapes.h"
 

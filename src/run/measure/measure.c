@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "run/measure/choices.h"
 #include "run/measure/company.h"
 #include "run/measure/sampling.h"
 
@@ -50,6 +51,7 @@ struct session {
     char *away;
     double began_s, committed_s, reading_s; /* reading_s: what the clock itself takes */
     size_t committed;                       /* of out: those before are in the database */
+    size_t choices;                         /* of algorithms: so are these */
 };
 
 static bool ended(struct session *s)
@@ -84,6 +86,7 @@ static weft_status read_known(struct session *s)
     weft_status status;
     TRY(profile_create(s->options->db, &profile));
     TRY(profile_rows(profile, &rows, &count));
+    TRY(choices_begin(profile, s->options));
     for (size_t i = 0; i < s->asks->len; i++) {
         struct measured_ask one = {.ask = &s->asks->data[i]};
         const struct profile_row *row = find_row(s, &one.ask->work, rows, count);
@@ -108,6 +111,7 @@ static weft_status store(struct session *s, size_t end)
 {
     struct profile *profile = NULL;
     weft_status status;
+    bool more = false;
     TRY(profile_create(s->options->db, &profile));
     for (size_t i = s->committed; i < end; i++) {
         const struct measured_ask *one = &s->out->data[i];
@@ -120,9 +124,14 @@ static weft_status store(struct session *s, size_t end)
                                 .samples = one->samples,
                                 .source = s->options->source,
                                 .error = one->error};
-        if (one->samples > 0 && !one->known)
+        if (one->samples > 0 && !one->known) {
             TRY(profile_add(profile, &m));
+            more = true;
+        }
     }
+    if (more)
+        TRY(store_circumstances(profile, s->options));
+    TRY(choices_store(profile, s->options, &s->choices));
     TRY(profile_commit(profile));
     s->committed = end;
     s->committed_s = s->options->wall_seconds(s->options->context);
@@ -372,6 +381,9 @@ weft_status measure_asks(const struct asks *asks, const struct measure_options *
     if (device_failed(device))
         TRY(failure("%s", device_failed(device)));
 done:
+    choices_end(options);
+    if (!status && options->kernels->choices)
+        out->choices = options->kernels->choices->found(keep, 0, &out->choice);
     device->release(stream, s.away);
     device_stream_free(device, stream);
     return status;

@@ -15,7 +15,9 @@
  *   I1  An ask is stored when its error (sampling.h) is within the precision, or after the most
  *       samples or seconds that it may take; the error is stored with it.
  *   I2  What the same source has stored with an error within the precision is not measured again.
- *   I3  What was measured is kept, whatever ends the rest: it is committed every second.
+ *   I3  What was measured is kept, whatever ends the rest: it is committed every second, with its circumstances.
+ *   I4  A product is measured as it is computed by the quickest algorithm that its backend finds (kernels.h, product_choices),
+ *       and the algorithm is kept in the database: a run that takes it from there is what was measured.
  */
 #ifndef WEFT_RUN_MEASURE_H
 #define WEFT_RUN_MEASURE_H
@@ -89,6 +91,8 @@ struct measured {
     struct measured_ask *data;
     size_t len, cap;
     int64_t measured, known, left_out, imprecise;
+    struct product_choice *choice; /* algorithms of products that were found on the way */
+    size_t choices;
     bool stopped; /* by `stop` or the budget, before all was done */
 };
 weft_status measure_asks(const struct asks *asks, const struct measure_options *options,

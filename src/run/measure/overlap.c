@@ -20,6 +20,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "run/measure/choices.h"
 #include "run/measure/rig.h"
 #include "run/measure/sampling.h"
 #include "run/measure/thread_ranks.h"
@@ -302,6 +303,7 @@ static weft_status keep_factors(struct overlap_bench *o, const struct measured_o
     TRY(profile_create(options->db, &profile));
     TRY(profile_add_interference(profile, options->device, one->kernel, one->factor,
                                  options->source));
+    TRY(store_circumstances(profile, options));
     TRY(profile_commit(profile));
 done:
     profile_close(profile);

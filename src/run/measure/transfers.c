@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "run/measure/measure.h"
+#include "run/measure/choices.h"
 #include "run/measure/sampling.h"
 #include "run/measure/thread_ranks.h"
 
@@ -264,6 +265,7 @@ static weft_status keep_row(struct bench *b, const struct measured_transfer *one
         return WEFT_OK;
     TRY(profile_create(b->options->db, &profile));
     TRY(profile_add_collective(profile, &row));
+    TRY(store_circumstances(profile, b->options));
     TRY(profile_commit(profile));
 done:
     profile_close(profile);

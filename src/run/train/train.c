@@ -196,10 +196,13 @@ static weft_status open_rank(void *context)
                               .replays = o->replays,
                               .trace = o->trace};
     weft_status status;
-    const char *device = o->device ? o->device : "cpu";
+    const char *device = o->device ? o->device : "cpu", *line;
     if (t->checkpoint && checkpoint_state(t->checkpoint)->loss_scale > 0)
         run.loss_scale = scale_of_state(checkpoint_state(t->checkpoint));
     TRY(backend_open(device, run.transport->rank, &run.kernels));
+    TRY(choices_take(run.kernels, o->profile, o->plan->cluster->node.device.name, t->keep, &line));
+    if (line)
+        note(t, line);
     if (run.transport->kind->apart)
         run.carrier = backend_carrier(device);
     TRY(run_open(&run, &t->rank));

@@ -31,7 +31,8 @@ struct training_news {
 
 struct training_options {
     const struct plan *plan;
-    const char *device; /* that ranks compute on (backends.h); NULL: the CPU */
+    const char *device;  /* that ranks compute on (backends.h); NULL: the CPU */
+    const char *profile; /* a database whose algorithms products are computed by; NULL: none */
     struct corpus_options data;
     int64_t steps;
     int64_t seed; /* below 0: that of the checkpoint, else DEFAULT_SEED */

@@ -20,7 +20,8 @@ extern const struct compute_device CUDA_DEVICE;
 weft_status cuda_open(int32_t place);
 
 struct cuda_facts {
-    char name[128];
+    char name[128], driver[96];
+    double clock_hz;
     int64_t memory_bytes, shared_bytes; /* shared: the most that a block can have */
     int32_t processors, major, minor;
     int32_t count; /* of GPUs in this machine */

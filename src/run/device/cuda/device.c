@@ -3,6 +3,7 @@
 
 #include "run/device/cuda/driver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,6 +174,13 @@ static double cuda_apart(struct device_event *from, struct device_event *to)
 static const char *cuda_product(void)
 {
     return cuda_facts()->name;
+}
+
+static struct device_facts cuda_own_facts(void)
+{
+    struct device_facts out = {.clock_hz = cuda_facts()->clock_hz};
+    snprintf(out.driver, sizeof out.driver, "%s", cuda_facts()->driver);
+    return out;
 }
 
 static int32_t cuda_count(void)
@@ -390,6 +398,7 @@ const struct compute_device CUDA_DEVICE = {
     .draw_normal = cuda_draw_normal,
     .failed = cuda_failed,
     .product = cuda_product,
+    .facts = cuda_own_facts,
     .count = cuda_count,
     .stream_new = cuda_stream_new,
     .stream_free = cuda_stream_free,

@@ -103,9 +103,48 @@ static int32_t attribute(CUdevice device, CUdevice_attribute which)
     return value;
 }
 
+/* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun ...": the first word of digits and points. */
+static void read_driver(char *out, size_t room)
+{
+    char line[256] = "", *rest = line;
+    int cuda = 0;
+    FILE *file = fopen("/proc/driver/nvidia/version", "r");
+    bool there = file && fgets(line, sizeof line, file);
+    if (file)
+        fclose(file);
+    CUDA(cuDriverGetVersion)(&cuda);
+    snprintf(out, room, "driver of CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
+    for (const char *word; there && (word = strsep(&rest, " \t")) != NULL;)
+        if (strchr(word, '.') && word[strspn(word, "0123456789.")] == 0) {
+            snprintf(out, room, "driver %s of CUDA %d.%d", word, cuda / 1000, cuda % 1000 / 10);
+            return;
+        }
+}
+
+/* Newer drivers say it through NVML alone, whose functions are declared here as nvml.h does: not every CUDA brings that header. The
+ * highest clock of the processors, in MHz; 0: not known. */
+static double highest_clock_mhz(int place)
+{
+    enum { PROCESSORS = 1 /* NVML_CLOCK_SM */ };
+    static const char *const NAMES[] = {"libnvidia-ml.so.1", NULL};
+    int (*init)(void), (*find_gpu)(unsigned, void **), (*read)(void *, int, unsigned *);
+    const char *why;
+    void *library = cuda_library(NAMES, &why), *gpu = NULL;
+    unsigned mhz = 0;
+    if (!library || !cuda_symbol(library, "nvmlInit_v2", &init) ||
+        !cuda_symbol(library, "nvmlDeviceGetHandleByIndex_v2", &find_gpu) ||
+        !cuda_symbol(library, "nvmlDeviceGetMaxClockInfo", &read))
+        return 0;
+    if (init() || find_gpu((unsigned)place, &gpu) || read(gpu, PROCESSORS, &mhz))
+        return 0;
+    return mhz;
+}
+
 static void read_facts(CUdevice device)
 {
     size_t bytes = 0;
+    read_driver(facts.driver, sizeof facts.driver);
+    facts.clock_hz = highest_clock_mhz(device) * 1e6;
     cuda_works(CUDA(cuDeviceGetName)(facts.name, sizeof facts.name, device), "its name is read");
     cuda_works(CUDA(cuDeviceTotalMem)(&bytes, device), "its memory is read");
     facts.memory_bytes = (int64_t)bytes;

@@ -9,6 +9,7 @@
 /* Field, and the name in the library: later versions of a function have a number of their own. */
 #define CUDA_FUNCTIONS(X)                                                                          \
     X(cuInit, "cuInit")                                                                            \
+    X(cuDriverGetVersion, "cuDriverGetVersion")                                                    \
     X(cuDeviceGetCount, "cuDeviceGetCount")                                                        \
     X(cuDeviceGet, "cuDeviceGet")                                                                  \
     X(cuDeviceGetName, "cuDeviceGetName")                                                          \

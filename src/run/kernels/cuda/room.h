@@ -27,6 +27,7 @@ extern const struct gpu_kind GPU_EMBEDDING, GPU_LINEAR, GPU_SCORE, GPU_CONTEXT, 
     GPU_INTERACTION, GPU_CONV1D, GPU_SCAN, GPU_GATED_NORM, GPU_DELTA;
 void gpu_optimize(const struct optimizer_step *step);
 extern const struct muon_kernels GPU_MUON;
+extern const struct product_choices GPU_CHOICES;
 /* What is missing, where products cannot be had. */
 weft_status products_open(void);
 

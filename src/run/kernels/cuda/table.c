@@ -70,8 +70,8 @@ static bool gpu_takes_shares(const struct kernel_call *call)
 }
 
 static const struct kernels CUDA_KERNELS = {
-    "cuda",  &CUDA_DEVICE, gpu_has, gpu_kept_bytes, gpu_scratch_bytes,
-    gpu_run, gpu_optimize, true,    &GPU_MUON,      gpu_takes_shares,
+    "cuda",       &CUDA_DEVICE, gpu_has,   gpu_kept_bytes,   gpu_scratch_bytes, gpu_run,
+    gpu_optimize, true,         &GPU_MUON, gpu_takes_shares, &GPU_CHOICES,
 };
 
 weft_status cuda_kernels(int32_t place, const struct kernels **out)

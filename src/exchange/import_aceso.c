@@ -205,8 +205,8 @@ static const char *size_option(struct arena *scratch, const char *text, const ch
                  : text;
 }
 
-/* The sizes of a GPT or T5 that the file has, as options; "": it has none. */
-static const char *sizes_of(struct aceso_reading *r)
+/* The sizes of a GPT or T5 that the file has, as options, and attention as Aceso's runtime computes it; "": it has none. */
+static const char *sizes_of(struct aceso_reading *r, const char *given)
 {
     const struct aceso_file *f = &r->file;
     const char *text = "";
@@ -219,7 +219,9 @@ static const char *sizes_of(struct aceso_reading *r)
     text = size_option(r->scratch, text, "seq", f->seq ? f->seq : f->encoder_seq);
     text = size_option(r->scratch, text, "decoder_seq", f->decoder_seq);
     text = size_option(r->scratch, text, "ffn", f->ffn);
-    return size_option(r->scratch, text, "d_kv", f->kv_channels);
+    text = size_option(r->scratch, text, "d_kv", f->kv_channels);
+    bool theirs = *text && !(given && strstr(given, "attention:"));
+    return theirs ? arena_printf(r->scratch, "%s, attention: eager", text) : text;
 }
 
 /* Named by the user; or one of those that Aceso's search knows, "gpt" and "1_3B", or of their kind with the sizes that
@@ -228,7 +230,7 @@ static weft_status model_of(struct aceso_reading *r, const struct import_input *
                             const char **out, const char **options)
 {
     const char *name = r->file.name ? r->file.name : "", *size = r->file.size ? r->file.size : "";
-    const char *sizes = sizes_of(r);
+    const char *sizes = sizes_of(r, input->options);
     const struct aceso_table *table =
         aceso_table_named(arena_printf(r->scratch, "%s_%s", name, size));
     if (!table && *sizes && (strcmp(name, "gpt") == 0 || strcmp(name, "t5") == 0))

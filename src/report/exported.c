@@ -65,14 +65,18 @@ static void note_selective(struct arena *keep, const struct plan *plan, const st
                  "so nothing is recomputed");
 }
 
+/* An order that was found is found again: the target's policy leaves other memory for it. */
 static weft_status settle(struct arena *keep, const struct export_question *question,
                           struct plan *plan)
 {
     const struct target *target;
+    int64_t ns;
     weft_status status = format_target(keep, question->to, &target);
-    if (!status && question->degrees)
-        target_settle(target, question->degrees, plan);
-    return status;
+    if (status || !question->degrees)
+        return status;
+    target_settle(target, question->degrees, plan);
+    return plan->stages > 1 && schedule_is_any(plan->schedule) ? plan_find_order(plan, NULL, &ns)
+                                                               : WEFT_OK;
 }
 
 static weft_status explain(struct arena *keep, const char *to, const struct plan *plan,

@@ -10,6 +10,7 @@
 
 #include "known_sources.h"
 #include "random_plan.h"
+#include "report/report.h"
 #include "same_plan.h"
 
 /* ---- degrees --------------------------------------------------------------------------------- */
@@ -227,6 +228,42 @@ static void unknown_schedules_are_written_as_lists(void **state)
     assert_int_equal(export_to_titan("aiao", 2, &refused), WEFT_BAD_INPUT);
 }
 
+/* An order is found for what is written: torchtitan's policy leaves less memory for activations than the plan's own did. */
+static void found_orders_are_for_the_target(void **state)
+{
+    (void)state;
+    struct degrees d = {.dp = 2,
+                        .pp = 4,
+                        .global_batch = 16,
+                        .micro_batch = 1,
+                        .shard = 1,
+                        .has_shard = true,
+                        .schedule = "any"};
+    struct model *model;
+    struct cluster *cluster;
+    struct plan *plan, *own;
+    struct exported exported;
+    assert_int_equal(model_open("llama3-8b", NULL, &model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-h100", &cluster), WEFT_OK);
+    assert_int_equal(plan_with_found_order(model, cluster, &d, NULL, &plan), WEFT_OK);
+    assert_int_equal(
+        exported_make(arena, plan, &(struct export_question){"torchtitan", false, &d}, &exported),
+        WEFT_OK);
+    d.has_policy = d.has_overlap = true;
+    d.policy = exported.result.written->policy;
+    d.overlap = exported.result.written->overlap;
+    assert_int_equal(plan_with_found_order(model, cluster, &d, NULL, &own), WEFT_OK);
+    struct pipeline pipeline = plan_pipeline(own);
+    const char *expected = schedule_write(arena, own->listed, &pipeline, SCHEDULE_CSV);
+    assert_string_equal(exported.result.beside_text, expected);
+    assert_string_not_equal(schedule_write(arena, plan->listed, &pipeline, SCHEDULE_CSV), expected);
+    exported_close(&exported);
+    plan_free(plan);
+    plan_free(own);
+    cluster_free(cluster);
+    model_free(model);
+}
+
 /* ---- Megatron -------------------------------------------------------------------------------- */
 
 /* Every argument of an exported text is one that Megatron knows, with a value of its type. */
@@ -397,6 +434,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kept_products_are_selective),
         cmocka_unit_test(unknown_schedules_are_written_as_lists),
+        cmocka_unit_test(found_orders_are_for_the_target),
         cmocka_unit_test(most_shards_have_their_say),
         cmocka_unit_test(degrees_are_found_in_plans_that_have_them),
         cmocka_unit_test(nearest_plans_are_legal_and_honest),

@@ -41,8 +41,8 @@ done:
     return status;
 }
 
-/* Gives a plan the order that is found for it (I3); its time as simulated is *ns. WEFT_NO_ANSWER: none fits. */
-static weft_status give_order(struct plan *plan, const char *profile, int64_t *ns)
+/* I3 */
+weft_status plan_find_order(struct plan *plan, const char *profile, int64_t *ns)
 {
     struct arena *scratch = arena_new();
     struct estimate_settings settings = estimate_settings_of(plan);
@@ -85,7 +85,7 @@ static weft_status place(const struct model *model, const struct cluster *cluste
     d.segments = 1;
     d.schedule = placed_schedule(d.pieces, zigzag);
     TRY(plan_from_degrees(model, cluster, &d, out));
-    status = give_order(*out, profile, ns);
+    status = plan_find_order(*out, profile, ns);
     if (status) {
         plan_free(*out);
         *out = NULL;
@@ -193,7 +193,7 @@ static weft_status order_plan(const struct plan_request *request, struct plan *p
     if (*has && request->order)
         plan_order_by(plan, request->order);
     else if (*has)
-        status = give_order(plan, request->profile, &ns);
+        status = plan_find_order(plan, request->profile, &ns);
     if (status == WEFT_NO_ANSWER) {
         error_clear();
         *has = false;

@@ -268,6 +268,8 @@ void prefer_simplest(struct planned *planned, double tolerance);
 const struct trial *simplest_trial(const struct planned *planned);
 /* ---- orders (orders.c) ----------------------------------------------------------------------- */
 
+/* Gives a plan the order that is found for it; its time as simulated is *ns. WEFT_NO_ANSWER: none fits. */
+weft_status plan_find_order(struct plan *plan, const char *profile, int64_t *ns);
 /* A plan of degrees whose schedule is `any`: with the order that is found for it. */
 weft_status plan_with_found_order(const struct model *model, const struct cluster *cluster,
                                   const struct degrees *degrees, const char *profile,

@@ -50,15 +50,25 @@ static void print_trials(struct arena *scratch, const struct planned *planned, i
 }
 
 /* Plans that are nearer to the best one than predictions of two runs of one question can tell apart. */
+struct near_plans {
+    double apart; /* a share of the time */
+    int64_t count;
+};
+
+static struct near_plans near_plans(const struct planned *planned)
+{
+    struct near_plans near = {.apart = plans_apart()};
+    const struct trial *best = planned->trials.data;
+    for (size_t i = 1; i < planned->trials.len; i++)
+        near.count += planned->trials.data[i].fits && ns_per_sample(&planned->trials.data[i]) <=
+                                                          ns_per_sample(best) * (1 + near.apart);
+    return near;
+}
+
 static void print_near(struct arena *scratch, const struct planned *planned, FILE *out)
 {
-    const struct trial *best = planned->trials.data;
-    double near = plans_apart();
-    int64_t count = 0;
-    for (size_t i = 1; i < planned->trials.len; i++)
-        count += planned->trials.data[i].fits &&
-                 ns_per_sample(&planned->trials.data[i]) <= ns_per_sample(best) * (1 + near);
-    if (!(near > 0 && count > 0))
+    struct near_plans near = near_plans(planned);
+    if (!(near.apart > 0 && near.count > 0))
         return;
     fputc('\n', out);
     print_wrapped(scratch, "",
@@ -66,8 +76,14 @@ static void print_near(struct arena *scratch, const struct planned *planned, FIL
                                "%s within %.0f %% of it, which is as near as predictions tell two "
                                "plans apart in 8 of 10 pairs of measured runs: any of them may be "
                                "the fastest.",
-                               counted(count, "other plan").s, near * 100),
+                               counted(near.count, "other plan").s, near.apart * 100),
                   out);
+}
+
+static json_t *near_json(const struct planned *planned)
+{
+    struct near_plans near = near_plans(planned);
+    return json_pack("{s:f, s:I}", "apart", near.apart, "plans", (json_int_t)near.count);
 }
 
 static struct text32 difference(double bytes)
@@ -251,6 +267,7 @@ json_t *planned_json(struct arena *scratch, const struct planned *planned,
     json_object_set_new(json, "simulated", json_integer((json_int_t)planned->trials.len));
     json_object_set_new(json, "search_s", json_real(planned->search_s));
     json_object_set_new(json, "stopped", json_boolean(planned->stopped));
+    json_object_set_new(json, "near", near_json(planned));
     json_object_set_new(json, "alternatives", others);
     json_object_set_new(json, "why", why);
     json_object_set_new(json, "gains", rivals_json(scratch, planned));

@@ -180,7 +180,8 @@ static void the_program_says_what_it_cannot_write(void **state)
         {"export llava-1.5-7b dgx-h100 --to megatron",
          "llava-1.5-7b has an encoder of images with layers of other sizes than its decoder's, "
          "which pretrain_vlm.py of Megatron-Core 0.19 does not build\nhint: deepspeed, weft can"},
-#define IMAGES "export data/models/llama-with-images.yaml dgx-h100 --global-batch 8 "
+#define IMAGES                                                                                     \
+    "export " WEFT_SOURCE_DIR "/data/models/llama-with-images.yaml dgx-h100 --global-batch 8 "
         {IMAGES "--to galvatron", "has an encoder of images beside its decoder, which no model of"},
         {IMAGES "--set tied=true --to megatron", "has one table for embedding and head beside"},
         {IMAGES "--set rope_base=500000 --to megatron@0.16",
@@ -495,7 +496,8 @@ static void every_case_reads_back(void **state)
             !(source = source_of(arguments, model, sets)))
             continue;
         double first = iteration_of(
-            arena_printf(arena, "'%s' simulate %s --json 2>&1 || true", WEFT_PROGRAM, line));
+            arena_printf(arena, "cd '" WEFT_SOURCE_DIR "' && '%s' simulate %s --json 2>&1 || true",
+                         WEFT_PROGRAM, line));
         double again = iteration_of(arena_printf(
             arena,
             "'%s' import '" EXPORTED "%s' %s --from %s -o %s 2>&1 >/dev/null | grep -v ^note; "

@@ -346,6 +346,7 @@ int cmd_validate(int argc, char **argv)
     TRY(choose_datasets(&options));
     TRY(read_datasets(v));
     TRY(predict(v));
+    TRY(full_runs_make(v, &v->full));
     if (v->refitted) {
         TRY(refit_sense(v, &v->refit));
         TRY(half_fits_make(v->arena, &v->refit, &v->half_fits));

@@ -47,6 +47,17 @@ struct half_fits {
     size_t len, cap;
 };
 
+/* A run that is predicted not to fit, though it ran (validate_full.c). */
+struct full_run {
+    const struct published *row;
+    double limit_bytes;    /* of the device */
+    const char *fits_with; /* what would have to be true, in words; NULL: nothing that is known */
+};
+struct full_runs {
+    struct full_run *data;
+    size_t len, cap;
+};
+
 struct validation {
     struct arena *arena;
     const struct sources *sources;
@@ -59,6 +70,7 @@ struct validation {
     struct replanned_list replanned; /* with `plan`: for rows that are predicted */
     struct refit_runs refit;         /* with `refitted`: those with a time */
     struct half_fits half_fits;      /* with `refitted` */
+    struct full_runs full;
     const struct search_table *searched[MAX_DATASETS];
     size_t searches;
     struct search_cells cells; /* of these tables */
@@ -158,6 +170,10 @@ struct refit_sum {
 struct refit_sum refit_sum(const struct refit_runs *runs, const struct dataset *dataset);
 void refit_print(const struct validation *v);
 json_t *refit_json(const struct validation *v, const struct dataset *dataset);
+/* validate_full.c: what would have to be true of the rows that ran, but are predicted not to fit */
+weft_status full_runs_make(const struct validation *v, struct full_runs *out);
+void full_runs_print(const struct validation *v);
+json_t *full_runs_json(const struct validation *v, const struct dataset *dataset);
 /* validate_half_fits.c: for every system among the runs of `runs` */
 weft_status half_fits_make(struct arena *keep, const struct refit_runs *runs,
                            struct half_fits *out);

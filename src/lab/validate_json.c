@@ -133,6 +133,7 @@ static json_t *dataset_json(const struct validation *v, const struct dataset *da
                              "refused", excuses_json(v, dataset, "reason", row_reason), "assumed",
                              excuses_json(v, dataset, "assumes", row_assumes));
     json_object_set_new(json, "full", excuses_json(v, dataset, "reason", row_full));
+    json_object_set_new(json, "full_runs", full_runs_json(v, dataset));
     json_object_set_new(json, "decisions", decisions_json(v, dataset));
     json_object_set_new(json, "peers", peers_json(v, dataset));
     if (dataset->compares) {

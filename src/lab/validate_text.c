@@ -277,7 +277,7 @@ int validation_print(const struct validation *v)
     }
     print_excuses(v, "assumed where the source says nothing", row_assumes);
     print_excuses(v, "cannot be expressed", row_reason);
-    print_excuses(v, "ran, but", row_full);
+    full_runs_print(v);
     searches_print(v);
     return WEFT_OK;
 }

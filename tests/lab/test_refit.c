@@ -199,13 +199,33 @@ static void test_half_that_does_not(void **state)
     assert_false(fits.data[0].possible || fits.data[1].possible);
 }
 
+/* ---- runs that ran, but are predicted not to fit ------------------------------------------------ */
+
+static void test_full_runs(void **state)
+{
+    (void)state;
+    const struct dataset *dataset = dataset_find(known_sources(), "primus_mi3xx");
+    struct validation v = {.arena = arena, .half = {true, true}};
+    assert_int_equal(published_read(arena, dataset, &v.rows), WEFT_OK);
+    for (size_t i = 0; i < v.rows.len; i++)
+        assert_int_equal(published_predict(arena, &v.rows.data[i]), WEFT_OK);
+    assert_int_equal(full_runs_make(&v, &v.full), WEFT_OK);
+    assert_int_equal(v.full.len, 1);
+    const struct full_run *run = &v.full.data[0];
+    assert_string_equal(run->row->name, "Mixtral-8x22B MI355X x64 BF16");
+    assert_non_null(strstr(run->fits_with, "full recomputation"));
+    assert_true(run->row->predicted.reserved_bytes > run->limit_bytes && run->limit_bytes > 0);
+    assert_int_equal(run->row->predicted.memory_fit, FITS_NOT); /* I1 */
+    assert_int_equal(run->row->degrees.recompute, RECOMPUTE_NONE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_known_paces),        cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_new_device),         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_published),          cmocka_unit_test(test_half_that_helps),
-        cmocka_unit_test(test_half_that_does_not),
+        cmocka_unit_test(test_half_that_does_not), cmocka_unit_test(test_full_runs),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);
 }

@@ -61,6 +61,9 @@ void take_page_format(struct argp_state *state, struct page_options *options, co
 /* Writes a report in the format that was given, or in that of the file's name; HTML if neither says. */
 weft_status report_write(const struct page_options *options, struct page *page);
 
+/* The command line as it can be typed again to write a file, safe to print (typed_again.c). */
+const char *cli_typed_again(struct arena *keep, int argc, char **argv);
+
 /* Prints the last error and its hint to standard error; returns the exit code for it. */
 int cli_fail(weft_status status);
 

@@ -190,6 +190,8 @@ static void the_program_says_what_it_cannot_write(void **state)
         {IMAGES "--set vision_post_norm=true --to megatron", "with other ends than CLIP's, which"},
         {IMAGES "--set projector_layers=1 --to megatron",
          "has a projector of other sizes than its decoder's MLP, which pretrain_vlm.py"},
+        {IMAGES "--set vision_heads=16 --to megatron",
+         "has an encoder of images with layers of other sizes than its decoder's, which"},
         {IMAGES "--images 2 --to megatron", "has several images in a sample, which pretrain_vlm"},
         {IMAGES "--cp 2 --pp 2 --to megatron",
          "cp 2 with pp 2: Megatron-Core 0.19 has one of them beside images (weft can)"},

@@ -379,6 +379,11 @@ static void exported_plans_read_back(void **state)
             assert_int_equal(plan_choice(plan, k)->recompute, plan_choice(read.plan, k)->recompute);
         }
         assert_int_equal(read.plan->stages, plan->stages);
+        struct export_result again;
+        if (plan_export(arena, read.plan, "aceso", false, &again) != WEFT_OK)
+            fail_msg("%s", weft_last_error()->message);
+        assert_string_equal(again.text, written.text);
+        plan_free(again.written);
         plan_close(&read);
         plan_free(written.written);
         plan_free(plan);

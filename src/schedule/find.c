@@ -179,47 +179,6 @@ static void start_with_lists(struct order_search *f, struct codes *codes, struct
     }
 }
 
-/* ---- whole backward passes ------------------------------------------------------------------- */
-
-/* Input gradients that are followed by weight gradients of the same micro-batch become one pass. */
-static void join_stage(const struct order_search *f, struct codes *codes, int32_t s)
-{
-    struct arena *scratch = arena_new();
-    int32_t *open = ARENA_ARRAY(scratch, int32_t, (size_t)f->pieces), len = 0;
-    uint16_t *list = codes->list[s];
-    for (int32_t i = 0; i < codes->len[s]; i++) {
-        int32_t piece = piece_of(list[i]);
-        bool input = kind_of(list[i]) == SLOT_BACKWARD_INPUT;
-        bool next = i + 1 < codes->len[s] && list[i + 1] == code_of(piece, SLOT_BACKWARD_WEIGHT);
-        if (input && next && open[piece] == 0) {
-            list[len++] = code_of(piece, SLOT_BACKWARD);
-            i++;
-            continue;
-        }
-        open[piece] += input - (kind_of(list[i]) == SLOT_BACKWARD_WEIGHT);
-        list[len++] = list[i];
-    }
-    codes->len[s] = len;
-    arena_free(scratch);
-}
-
-static void join_passes(struct order_search *f, struct codes *codes, int64_t *ns)
-{
-    struct codes joined = codes_new(f);
-    codes_copy(f, &joined, codes);
-    for (int32_t s = 0; s < f->stages; s++) {
-        join_stage(f, &joined, s);
-        int64_t now = find_fits(f, &joined, s) ? find_play(f, &joined) : NEVER;
-        if (now == NEVER || now > *ns) {
-            joined.len[s] = codes->len[s];
-            memcpy(joined.list[s], codes->list[s], (size_t)codes->len[s] * sizeof *joined.list[s]);
-        } else {
-            *ns = now;
-        }
-    }
-    codes_copy(f, codes, &joined);
-}
-
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 static weft_status to_schedule(struct order_search *f, struct arena *keep,
@@ -283,8 +242,6 @@ weft_status schedule_find_order(struct arena *keep, const struct order_question 
         TRY(no_answer("allow more memory, or use more pieces",
                       "no order of %s with %s fits in memory", counted(f.stages, "stage").s,
                       counted(f.m, "micro-batch").s));
-    if (q->backward_ns && !q->unsplit)
-        join_passes(&f, &best->codes, &best->ns);
     out->proved = best->ns <= out->bound_ns;
     if (!out->proved && !q->heuristic && 3 * f.parts * f.m <= SMALL_SLOTS)
         out->proved = find_exact(&f, &best->codes, &best->ns, EXACT_NODES);

@@ -71,8 +71,7 @@ static bool has_room(const struct search *x, int32_t s, int32_t part, enum slot_
 static bool is_used(const struct order_search *f, enum slot_kind kind)
 {
     bool split = kind == SLOT_BACKWARD_INPUT || kind == SLOT_BACKWARD_WEIGHT;
-    return !(split && f->q->unsplit) &&
-           !(kind == SLOT_BACKWARD && !f->q->unsplit && !f->q->backward_ns);
+    return kind == SLOT_FORWARD || split != f->q->unsplit;
 }
 
 /* When a stage could begin this pass; NEVER: not now. */
@@ -86,15 +85,11 @@ static int64_t begin_ns(const struct search *x, int32_t s, int32_t piece, enum s
     return ready > f->stage_ns[s] ? ready : f->stage_ns[s];
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* I1. */
 static bool is_hopeless(const struct search *x)
 {
     const struct order_search *f = x->f;
+    enum slot_kind back = f->q->unsplit ? SLOT_BACKWARD : SLOT_BACKWARD_INPUT;
     for (int32_t s = 0; s < f->stages; s++)
         if (f->stage_ns[s] + x->left[s] >= *x->best_ns)
             return true;
@@ -103,12 +98,10 @@ static bool is_hopeless(const struct search *x)
         if (passes == 0)
             continue;
         int64_t ns = f->stage_ns[s], way = 0;
-        int64_t each = f->q->unsplit ? find_slot_ns(f, k, SLOT_BACKWARD)
-                                     : least(f->q->input_ns[k], find_slot_ns(f, k, SLOT_BACKWARD));
-        ns += (int64_t)(f->m - f->forwards[k]) * f->q->forward_ns[k] + passes * each;
+        ns += (int64_t)(f->m - f->forwards[k]) * f->q->forward_ns[k] +
+              passes * find_slot_ns(f, k, back);
         for (int32_t up = k; up > 0; up--)
-            way += f->back_ns[up] + (f->q->unsplit ? find_slot_ns(f, up - 1, SLOT_BACKWARD)
-                                                   : f->q->input_ns[up - 1]);
+            way += f->back_ns[up] + find_slot_ns(f, up - 1, back);
         if (ns + way >= *x->best_ns)
             return true;
     }
@@ -135,18 +128,6 @@ static void take_best(struct search *x)
     codes_copy(x->f, x->best, &x->now);
 }
 
-static int64_t work_of(const struct order_search *f, int32_t part, enum slot_kind kind)
-{
-    int64_t whole = find_slot_ns(f, part, SLOT_BACKWARD);
-    int64_t halves = f->q->input_ns[part] + f->q->weight_ns[part];
-    int64_t cheaper = f->q->unsplit ? whole : least(whole, halves);
-    const int64_t work[] = {[SLOT_FORWARD] = f->q->forward_ns[part],
-                            [SLOT_BACKWARD] = cheaper,
-                            [SLOT_BACKWARD_INPUT] = cheaper - f->q->weight_ns[part],
-                            [SLOT_BACKWARD_WEIGHT] = f->q->weight_ns[part]};
-    return work[kind];
-}
-
 static void branch(struct search *x);
 
 static void begin(struct search *x, int32_t s, int32_t piece, enum slot_kind kind, int64_t start)
@@ -154,8 +135,8 @@ static void begin(struct search *x, int32_t s, int32_t piece, enum slot_kind kin
     struct order_search *f = x->f;
     int32_t part = f->part_of[s * f->pieces + piece];
     int64_t free_ns = f->stage_ns[s], barred = x->barred_ns[s];
-    int64_t end = start + find_slot_ns(f, part, kind);
-    int64_t work = work_of(f, part, kind), net = net_of(&f->q->memory[part], kind);
+    int64_t work = find_slot_ns(f, part, kind), end = start + work,
+            net = net_of(&f->q->memory[part], kind);
     int32_t *count = kind == SLOT_FORWARD           ? &f->forwards[part]
                      : kind == SLOT_BACKWARD_WEIGHT ? &f->weights[part]
                                                     : &f->backwards[part];
@@ -241,7 +222,7 @@ bool find_exact(struct order_search *f, struct codes *codes, int64_t *ns, int64_
     for (int32_t k = 0; k < f->parts; k++) {
         f->forwards[k] = f->backwards[k] = f->inputs[k] = f->weights[k] = 0;
         x.left[f->stage_of[k]] +=
-            f->m * (work_of(f, k, SLOT_FORWARD) + work_of(f, k, SLOT_BACKWARD));
+            f->m * (find_slot_ns(f, k, SLOT_FORWARD) + find_slot_ns(f, k, SLOT_BACKWARD));
     }
     for (int32_t s = 0; s < f->stages; s++) {
         f->stage_ns[s] = 0;

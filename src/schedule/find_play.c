@@ -32,10 +32,9 @@ void codes_copy(const struct order_search *f, struct codes *to, const struct cod
 int64_t find_slot_ns(const struct order_search *f, int32_t part, enum slot_kind kind)
 {
     const struct order_question *q = f->q;
-    int64_t both = q->input_ns[part] + q->weight_ns[part];
     const int64_t by_kind[] = {
         [SLOT_FORWARD] = q->forward_ns[part],
-        [SLOT_BACKWARD] = q->backward_ns ? q->backward_ns[part] : both,
+        [SLOT_BACKWARD] = q->input_ns[part] + q->weight_ns[part],
         [SLOT_BACKWARD_INPUT] = q->input_ns[part],
         [SLOT_BACKWARD_WEIGHT] = q->weight_ns[part],
     };

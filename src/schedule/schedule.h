@@ -217,8 +217,8 @@ struct order_memory {
 struct order_question {
     struct pipeline pipeline;
     bool zigzag;
-    /* By part, in ns. A whole backward pass may take less than its two halves; NULL: as long. */
-    const int64_t *forward_ns, *input_ns, *weight_ns, *backward_ns;
+    /* By part, in ns; a whole backward pass takes as long as its two halves. */
+    const int64_t *forward_ns, *input_ns, *weight_ns;
     const int64_t *send_ns, *back_ns;  /* by part: to the part after it, to the one before */
     const struct order_memory *memory; /* by part */
     const int64_t *limit_bytes;        /* by stage, for what passes hold; NULL: no limit */

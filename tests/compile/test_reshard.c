@@ -300,9 +300,24 @@ static void test_paths_of_other_sizes(void **state)
     arena_free(keep);
 }
 
+/* Of 24 elements on 2 x 3 x 2 devices, that are copied, divided and summed, each device has a third. */
+static void test_only_divided_elements_are_elsewhere(void **state)
+{
+    (void)state;
+    struct layout layout = layout_none(24);
+    assert_true(layout_add(&layout, 2, HOLD_COPY));
+    assert_int_equal(layout_local(&layout), 24);
+    assert_true(layout_add(&layout, 3, 8));
+    assert_int_equal(layout_local(&layout), 8);
+    assert_true(layout_add(&layout, 2, HOLD_PARTIAL));
+    assert_int_equal(layout_local(&layout), 8);
+    assert_int_equal(layout_devices(&layout), 12);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_only_divided_elements_are_elsewhere),
         cmocka_unit_test(test_all_pairs_of_layouts),
         cmocka_unit_test(test_random_pairs),
         cmocka_unit_test(test_many_digits),

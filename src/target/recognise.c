@@ -371,7 +371,10 @@ void hold_against(struct arena *keep, const struct target *target, const struct 
                   struct recognised *r)
 {
     struct texts choices = r->differences;
+    struct degrees own;
     r->differences = (struct texts){0};
+    if (model_has_tower(plan->model) && plan_degrees(plan, &own))
+        r->degrees.encoder_pp = own.encoder_pp; /* which no lowering above has */
     if (r->degrees.pp == plan->stages)
         r->degrees.listed = listed_for(keep, target, plan);
     obey_rules(keep, target, plan, r);

@@ -201,6 +201,8 @@ static void the_program_says_what_it_cannot_write(void **state)
         {IMAGES "--tp 2 --encoder-tp 1 --to megatron",
          "encoder-tp 1, encoder-dp 4 and encoder-pp 0: megatron gives the encoder of images the "
          "decoder's tp 2 and dp 4 on its first stage (weft can)"},
+        {IMAGES "--dp 2 --tp 2 --encoder-pp 2 --encoder-tp 1 --to megatron",
+         "encoder-pp 2: megatron gives the encoder of images the decoder's tp"},
 #undef IMAGES
 #define YARN "--set rope_scaling=4 --set rope_type=yarn "
         {"export qwen3-8b dgx-h100 " YARN "--zero 1 --to megatron@0.16",

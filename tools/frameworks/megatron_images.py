@@ -2,8 +2,8 @@
 
     megatron_images.py SOURCE_TREE < list       says how many parameters each model has
 
-Transformer Engine is not needed: its layers stand in for by Megatron-LM's own, with the norm that a
-LayerNormLinear has before its product.
+Transformer Engine is not needed: Megatron-LM's own layers stand in for it, with the norm that a LayerNormLinear has before
+its product.
 """
 import importlib
 import os

@@ -10,7 +10,7 @@ every plan of a table `weft train --trace` and `weft compare --measured`.
 
 An iteration's measured time is the median over the steps after the first, by the log of the run: from one
 rank's start of the step to when it knows the loss. Plans for more ranks than the machine has cores are
-told apart: their ranks wait for each other's cores, which no prediction knows.
+told apart: their ranks wait for each other's cores, by as much as `weft profile measure` says.
 """
 import argparse
 import json
@@ -72,7 +72,10 @@ class Bench:
         self.options = options
         self.folder = pathlib.Path(options.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.db = self.folder / "here.sqlite"
+
+    def db(self, ranks):
+        """Kernels are measured with all ranks at work, so each number of ranks has times of its own."""
+        return self.folder / f"here{ranks}.sqlite"
 
     def weft(self, *words):
         done = subprocess.run(
@@ -98,9 +101,9 @@ class Bench:
         for ranks in (2, 4):
             if not self.cluster(ranks).exists():
                 self.weft("profile", "measure", "--collectives", "--ranks", ranks, "--most", "16MiB",
-                          "--db", self.db, "-o", self.cluster(ranks))
+                          "--db", self.db(ranks), "-o", self.cluster(ranks))
         for ranks, (size, degrees) in self.rows():
-            self.weft("profile", "measure", *self.plan(size, degrees, ranks), "--db", self.db,
+            self.weft("profile", "measure", *self.plan(size, degrees, ranks), "--db", self.db(ranks),
                       "--precision", self.options.precision)
 
     def step_seconds(self, log):
@@ -128,7 +131,7 @@ class Bench:
             trace = self.folder / "slow.json"
             self.weft("train", *plan, "--data", TEXT, "--steps", self.options.steps, "--clip", 0,
                       "--slow-bandwidth", rate, "--trace", trace)
-            laid = self.answer("compare", *plan, "--measured", trace, "--profile", self.db)
+            laid = self.answer("compare", *plan, "--measured", trace, "--profile", self.db(2))
             rows.append((variant, laid))
         print(f"\n{size} {degrees}, a network of {rate}\n{'iteration':>22} {'waits':>22}\n"
               f"{'measured':>11} {'predicted':>10} {'measured':>11} {'predicted':>10}")
@@ -151,7 +154,7 @@ class Bench:
             told["step_s"] = tokens * statistics.median(self.step_seconds(log))
             (self.folder / f"{number}.told").write_text(json.dumps(told))
         told = json.loads((self.folder / f"{number}.told").read_text())
-        laid = self.answer("compare", *plan, "--measured", trace, "--profile", self.db)
+        laid = self.answer("compare", *plan, "--measured", trace, "--profile", self.db(ranks))
         return {"name": f"{size} {degrees}", "measured": told["step_s"], "laid": laid,
                 "predicted": laid["iteration"]["predicted_s"],
                 "memory": max((r["peak"] / r["predicted"] for r in told["ranks"]),

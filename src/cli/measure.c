@@ -26,10 +26,13 @@ static void take_precision(struct argp_state *state, void *input, char *arg)
 
 static void take_transport(struct argp_state *state, void *input, char *arg)
 {
+    static const char *const NAMES[] = {
+        [RANKS_THREADS] = "threads", [RANKS_MPI] = "mpi", [RANKS_TCP] = "tcp"};
     struct measure_command *options = input;
-    options->mpi = strcmp(arg, "mpi") == 0;
-    if (!options->mpi && strcmp(arg, "threads") != 0)
-        argp_error(state, "--transport is '%s', expected threads or mpi", arg);
+    int at = NAME_INDEX(arg, NAMES);
+    if (at < 0)
+        argp_error(state, "--transport is '%s', expected threads, mpi or tcp", arg);
+    options->ranks_are = at < 0 ? RANKS_THREADS : at;
 }
 
 static void take_budget(struct argp_state *state, void *input, char *arg)
@@ -65,7 +68,9 @@ static const struct cli_option OPTIONS[] = {
     {"ranks", "N", "so many ranks on this machine (default 2)", OPTION_COUNT, AT(ranks), .least = 1,
      .most = INT16_MAX},
     {"most", "SIZE", "the largest transfer (default 64MiB)", OPTION_TAKE, .take = take_most},
-    {"transport", "T", "threads, or mpi under mpirun, where rank 0 answers (default threads)",
+    {"transport", "T",
+     "threads, or under a launcher, where rank 0 answers: mpi under mpirun, tcp under torchrun or "
+     "srun (default threads)",
      OPTION_TAKE, .take = take_transport},
     OUTPUT_OPTION(AT(output), "write this machine's ranks as a cluster file"),
     JSON_OPTION(AT(json)),
@@ -124,7 +129,8 @@ static weft_status check_options(const struct measure_command *options)
         return bad_argument("name a plan or a model", "interference of which kernels?");
     if (options->alone && options->plan.names == 0)
         return bad_argument("name a plan or a model", "which kernels, alone?");
-    if ((options->collectives || options->interference) && !options->mpi && options->ranks < 2)
+    bool threads = options->ranks_are == RANKS_THREADS;
+    if ((options->collectives || options->interference) && threads && options->ranks < 2)
         return bad_argument("add --ranks 2", "transfers need at least 2 ranks");
     if (options->plan.names == 0 && options->plan.flag)
         return bad_argument("name a model", "--%s is of which plan?", options->plan.flag);
@@ -195,20 +201,31 @@ static int32_t ranks_beside(const struct measure_job *job)
     return (int32_t)(ranks < cores ? ranks : cores) - 1;
 }
 
+/* Ranks that share a core, where there are more of them than cores: a GPU's work does not wait for one. */
+static double ranks_per_core(const struct cluster *cluster)
+{
+    double cores = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    return fmax(1, (double)cluster->node.devices / cores);
+}
+
 static void find_company(struct measure_job *job)
 {
     job->measure.beside = ranks_beside(job);
+    if (!job->measure.kernels->device->count)
+        job->measure.crowd = ranks_per_core(job->opened.cluster);
     job->measure.alone = job->options->alone && job->measure.beside > 0;
     if (job->measure.beside > 0)
         job->measure.source = arena_printf(job->arena, "%s, %d ranks at work", job->measure.source,
                                            job->measure.beside + 1);
+    if (job->measure.crowd > 1)
+        job->measure.source =
+            arena_printf(job->arena, "%s, %g to a core", job->measure.source, job->measure.crowd);
 }
 
 static weft_status measure_plan(struct measure_job *job)
 {
     struct asks *asks = &job->asks;
     weft_status status;
-    TRY(open_plan(job));
     bool gpu = job->measure.kernels->device->product != NULL;
     const struct device *core =
         gpu ? &job->opened.cluster->node.device : &job->machine->node.device;
@@ -240,8 +257,6 @@ static weft_status measure_interference(struct measure_job *job)
     if (!job->transport)
         return measure_thread_overlap((int32_t)options->ranks, &job->measure, &request, job->arena,
                                       &job->overlaps);
-    if (options->device)
-        request.carrier = backend_carrier(options->device);
     return measure_overlap(job->transport, &job->measure, &request, job->arena, &job->overlaps);
 }
 
@@ -265,15 +280,21 @@ static weft_status measure_ranks(struct measure_job *job)
                              &job->transfers);
 }
 
-/* What mpirun has started. */
+/* What a launcher has started. */
 static weft_status open_ranks(struct measure_job *job)
 {
+    struct rendezvous at;
     weft_status status;
-    TRY(transport_mpi(&job->transport));
+    if (job->options->ranks_are == RANKS_TCP && !launched_apart(&at))
+        TRY(bad_argument("such as: torchrun --no-python --nproc-per-node 2 weft profile measure "
+                         "--collectives --transport tcp",
+                         "no launcher says where rank 0 is"));
+    TRY(job->options->ranks_are == RANKS_TCP ? transport_sockets(&at, &job->transport)
+                                             : transport_mpi(&job->transport));
     job->answers = job->transport->rank == 0;
     if (job->transport->ranks < 2)
         TRY(bad_argument("such as: mpirun -n 2 weft profile measure --collectives --transport mpi",
-                         "mpirun has started one rank, and transfers need at least 2"));
+                         "the launcher has started one rank, and transfers need at least 2"));
 done:
     return status;
 }
@@ -281,6 +302,8 @@ done:
 static weft_status write_machine(struct measure_job *job)
 {
     struct core_rates rates = core_rates(&job->measure, job->machine->node.device.l2_bytes);
+    double crowd = ranks_per_core(job->machine);
+    rates = (struct core_rates){rates.flops_per_s / crowd, rates.bytes_per_s / crowd, crowd};
     return file_write_text(
         job->options->output,
         machine_text(job->arena, job->machine, &rates, job->measure.source, &job->transfers));
@@ -293,14 +316,18 @@ static weft_status open_job(struct measure_job *job)
     weft_status status;
     TRY(check_options(options));
     job->measure = measure_defaults();
-    if (options->mpi && (options->collectives || options->interference))
+    if (options->ranks_are != RANKS_THREADS && (options->collectives || options->interference))
         TRY(open_ranks(job));
+    if (job->transport && options->device)
+        job->measure.carrier = backend_carrier(options->device);
     int32_t place = job->transport ? job->transport->rank : 0;
     TRY(backend_open(options->device ? options->device : "cpu", place, &job->measure.kernels));
     const char *(*product)(void) = job->measure.kernels->device->product;
-    if (product && (options->collectives || options->output))
-        TRY(bad_argument("leave --collectives and -o out",
-                         "transfers and cluster files are measured of this machine's cores"));
+    if (product && options->output)
+        TRY(bad_argument("leave -o out", "cluster files are written of this machine's cores"));
+    if (product && options->collectives && options->plan.names == 0)
+        TRY(bad_argument("name a model and a cluster of such GPUs, such as gpt2 h200:1x2",
+                         "transfers between which GPUs?"));
     TRY(set_machine(job, job->transport ? job->transport->ranks : options->ranks));
     gethostname(host, sizeof host - 1);
     job->measure.db = options->db;
@@ -324,6 +351,10 @@ static weft_status run_job(struct measure_job *job)
     weft_status status;
     TRY(open_job(job));
     signal(SIGINT, interrupt);
+    if (job->options->plan.names > 0)
+        TRY(open_plan(job));
+    if (job->options->plan.names > 0 && job->measure.kernels->device->product)
+        job->measure.device = job->opened.cluster->node.device.name;
     if (job->options->collectives)
         TRY(measure_ranks(job));
     if (job->options->plan.names > 0 && (job->answers || job->options->interference))

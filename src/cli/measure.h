@@ -10,7 +10,8 @@ struct measure_command {
     const char *db, *output, *device; /* device: NULL is the CPU */
     double precision;
     int64_t budget_ns, ranks, most_bytes;
-    bool collectives, interference, alone, mpi, json;
+    bool collectives, interference, alone, json;
+    enum { RANKS_THREADS, RANKS_MPI, RANKS_TCP } ranks_are;
 };
 struct measure_job {
     const struct measure_command *options;

@@ -119,6 +119,8 @@ int measure_text(const struct measure_job *job)
     const struct measured *m = &job->measured;
     if (job->transfers.len > 0)
         print_transfers(job);
+    if (job->transfers.len > 0 && job->measure.kernels->device->product)
+        printf("for a cluster file:\n%s", collectives_text(job->arena, &job->transfers));
     if (m->len > 0) {
         print_asks(job);
         print_left_out(job);

@@ -436,6 +436,23 @@ static void test_kernels_alone(void **state)
     }
 }
 
+/* Three ranks on two cores: a kernel that runs for 10 us takes 15 while all have work to do. */
+static void test_crowded_cores(void **state)
+{
+    static const double US[] = {10};
+    struct small s = open_asks();
+    struct measured out;
+    struct measure_options o = fake_options(in_folder("crowded.sqlite"));
+    (void)state;
+    fake_times(US, 1);
+    o.crowd = 1.5;
+    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &out), WEFT_OK);
+    for (size_t i = 0; i < out.len; i++)
+        assert_true(out.data[i].samples == 0 || fabs(out.data[i].ns / 15000 - 1) < 1e-6);
+    assert_true(out.measured > 0);
+    close_asks(&s);
+}
+
 /* (2 30 + 40) / (2 20 + 40) = 1.25; what was not measured alone counts for nothing. */
 static void test_alone_speedup_by_hand(void **state)
 {
@@ -879,6 +896,7 @@ int main(void)
         cmocka_unit_test(test_ranks_beside),
         cmocka_unit_test(test_kernels_alone),
         cmocka_unit_test(test_alone_speedup_by_hand),
+        cmocka_unit_test(test_crowded_cores),
         cmocka_unit_test(test_median_is_stored),
         cmocka_unit_test(test_samples_until_precise),
         cmocka_unit_test(test_askers_average),

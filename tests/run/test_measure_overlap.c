@@ -83,7 +83,7 @@ static void test_kinds_are_stored(void **state)
     struct measured_overlaps first, again;
     struct cost *cost;
     open_subject(&s, in_folder("kinds.sqlite"));
-    struct overlap_request request = {&s.asks, &s.measured, 64 << 10, NULL};
+    struct overlap_request request = {&s.asks, &s.measured, 64 << 10};
     assert_int_equal(measure_thread_overlap(2, &s.options, &request, s.arena, &first), WEFT_OK);
     assert_int_equal(first.len, kinds_of(&s.asks));
     assert_int_equal(cost_open(&s.cluster->node.device, s.options.db, &cost), WEFT_OK);
@@ -158,7 +158,7 @@ static struct measured_overlaps measure_made_up(struct subject *s)
     struct hub *hub = hub_new(1, NULL);
     struct transport *transport = transport_threads(hub, 0);
     struct transport_kind kind = *transport->kind;
-    struct overlap_request request = {&s->asks, &s->measured, 64 << 10, NULL};
+    struct overlap_request request = {&s->asks, &s->measured, 64 << 10};
     struct measured_overlaps out;
     threads_kind = transport->kind;
     kind.start = made_up_start;

@@ -155,6 +155,53 @@ static void test_machine_file(void **state)
     arena_free(arena);
 }
 
+/* Twice as many ranks as cores: each has half of one while all have work to do. */
+static void test_crowded_machine_file(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    struct cluster *machine = ranks(4);
+    struct core_rates rates = {25e9, 10e9, 2};
+    struct measured_transfers none = {0};
+    const char *path = in_folder("crowded.yaml");
+    assert_int_equal(file_write_text(path, machine_text(arena, machine, &rates, "hand", &none)),
+                     WEFT_OK);
+    struct cluster *cluster = opened(path);
+    assert_true(cluster->node.device.alone_speedup == 2);
+    cluster_free(cluster);
+    cluster_free(machine);
+    arena_free(arena);
+}
+
+/* Transfers of a device's memory go by its carrier, and ranks agree by the host's transport. */
+static atomic_int carried;
+
+static weft_status carry(struct transport *host, const struct compute_device *device,
+                         struct device_stream *stream, struct transport **out)
+{
+    atomic_fetch_add(&carried, 1);
+    *out = transport_staged(host, device, stream);
+    return WEFT_OK;
+}
+
+static void test_carried_transfers(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    struct measure_options o = transfer_options(in_folder("carried.sqlite"));
+    struct measured_transfers out, own;
+    assert_int_equal(measure_thread_transfers(3, &o, 4 << 10, arena, &own), WEFT_OK);
+    o.db = in_folder("again.sqlite");
+    o.carrier = carry;
+    assert_int_equal(measure_thread_transfers(3, &o, 4 << 10, arena, &out), WEFT_OK);
+    assert_int_equal(atomic_load(&carried), 3);
+    assert_int_equal(out.len, own.len);
+    for (size_t i = 0; i < out.len; i++)
+        assert_true(out.data[i].collective == own.data[i].collective &&
+                    out.data[i].ranks == own.data[i].ranks && out.data[i].samples > 0);
+    arena_free(arena);
+}
+
 /* What was not trusted says nothing about the machine. */
 static void test_untrusted_transfers_make_no_fit(void **state)
 {
@@ -179,6 +226,8 @@ int main(void)
         cmocka_unit_test(test_transfers_refuse_broken_databases),
         cmocka_unit_test(test_machine_file),
         cmocka_unit_test(test_untrusted_transfers_make_no_fit),
+        cmocka_unit_test(test_crowded_machine_file),
+        cmocka_unit_test(test_carried_transfers),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

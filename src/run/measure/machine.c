@@ -83,7 +83,7 @@ static const char *last_line(const char *yaml)
 }
 
 /* What too few samples are left of is the link graph's to say, and the file says so. */
-static const char *collectives_text(struct arena *keep, const struct measured_transfers *transfers)
+const char *collectives_text(struct arena *keep, const struct measured_transfers *transfers)
 {
     struct sample *samples = ARENA_ARRAY(keep, struct sample, transfers->len + 1);
     const char *text = "", *missing = "";
@@ -126,6 +126,8 @@ const char *machine_text(struct arena *keep, const struct cluster *cluster,
     const struct device *device = &cluster->node.device;
     int32_t ranks = cluster->node.devices;
     double tflops = rates->flops_per_s / 1e12, gb_per_s = rates->bytes_per_s / 1e9;
+    const char *alone =
+        rates->alone > 1 ? arena_printf(keep, "  alone_speedup: %.4f\n", rates->alone) : "";
     const char *range = ranks > 1 ? arena_printf(keep, "dev0..dev%d", ranks - 1) : "dev0";
     return arena_printf(
         keep,
@@ -133,11 +135,11 @@ const char *machine_text(struct arena *keep, const struct cluster *cluster,
         "  memory: %lld\n  tflops: {fp32: %.4f}\n  vector_tflops: %.4f\n"
         "  memory_bandwidth: %.3fGB/s\n  host_bandwidth: %.3fGB/s\n  launch: 0ns\n  l2: %lld\n"
         "  units: 1\n  overlap_slowdown: 2 # the core that computes also moves what is sent\n"
-        "  source: %s\n"
+        "%s  source: %s\n"
         "node:\n  devices: %d\n  vertices:\n    socket: [socket0]\n  links:\n"
         "    - {between: [%s, socket0], kind: socket, bandwidth: %.3fGB/s}\n%s",
         quoted(keep, source), quoted(keep, device->name), device->arch,
         (long long)device->memory_bytes, tflops, tflops, gb_per_s, gb_per_s,
-        (long long)device->l2_bytes, quoted(keep, source), ranks, range, gb_per_s,
+        (long long)device->l2_bytes, alone, quoted(keep, source), ranks, range, gb_per_s,
         collectives_text(keep, transfers));
 }

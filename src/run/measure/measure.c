@@ -35,6 +35,7 @@ struct measure_options measure_defaults(void)
                                     .kernel_seconds = thread_seconds,
                                     .wall_seconds = real_seconds,
                                     .precision = 0.05,
+                                    .crowd = 1,
                                     .least = 10,
                                     .most = 1000,
                                     .most_s = 5,
@@ -289,7 +290,7 @@ static bool measure_askers(struct session *s, struct measured_ask *one)
         uses += (double)asker->uses;
         count += samples.count;
     }
-    one->ns = ns / uses;
+    one->ns = ns / uses * s->options->crowd; /* (3) */
     one->alone_ns = alone_ns / uses;
     one->error = sqrt(square) / ns;
     one->samples = count;

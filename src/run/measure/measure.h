@@ -9,6 +9,11 @@
  * Ranks that share a machine slow each other down: cores that are threads of one, memory, a GPU. So as many ranks are at
  * work while a kernel is measured as the plan puts there.
  *
+ * Where there are more ranks than cores, some wait for a core, which no clock of a thread sees. While all have work to do a kernel
+ * takes `crowd` times as long as it runs:
+ *
+ *   stored ns = ns crowd,  crowd = max(1, ranks / cores)                                                         (3)
+ *
  * Before every sample the caches are made to hold what they would in a step: everything is as far away
  * as a step's bytes are (`away_bytes`), but for the tensor that the operator before has just written.
  *
@@ -67,11 +72,13 @@ struct measure_options {
     double most_s;       /* of one asker's samples, by the kernels' clock */
     double budget_s;     /* of everything, by the wall's clock; 0: none */
     int32_t beside;      /* other ranks that run the same kernel meanwhile (company.h) */
+    double crowd;        /* ranks of the plan per core, if there are more of them; else 1 (3) */
     bool alone;          /* measure what kernels take without those, too, also of what is known */
     int64_t away_bytes;
     int64_t memory_bytes; /* what takes more than this is left out */
     const char *db, *device, *machine, *source;
-    atomic_bool *stop; /* NULL: nobody stops it */
+    transport_carrier *carrier; /* of the device's memory; NULL: through the host if it is apart */
+    atomic_bool *stop;          /* NULL: nobody stops it */
     void (*progress)(void *context,
                      const struct measure_progress *progress); /* NULL: nobody looks */
     void *context;                                             /* of clocks and progress */
@@ -119,7 +126,7 @@ struct measured_transfers {
     bool stopped;
 };
 /* Sizes from 1 KiB to most_bytes, four times as much each, on the first 2, 4, ... and all ranks of the
- * transport. Every rank calls it, all on one machine; rank 0 writes the database and answers. What is
+ * transport, of the memory of the options' device. Every rank calls it, all on one machine; rank 0 writes the database and answers. What is
  * not trusted is answered and not stored. */
 weft_status measure_transfers(struct transport *transport, const struct measure_options *options,
                               int64_t most_bytes, struct arena *keep,
@@ -148,7 +155,6 @@ struct overlap_request {
     const struct asks *asks;        /* the same on all ranks */
     const struct measured *kernels; /* of them, on rank 0 */
     int64_t bytes;                  /* of an all-reduce */
-    transport_carrier *carrier; /* of the device's memory; NULL: through the host if it is apart */
 };
 /* By how much every kind of kernel that was measured and all-reduces of all ranks slow each other down, stored as constants of
  * the device (cost/interference.c). Every rank calls it, all on one machine; rank 0 writes the database and answers. */
@@ -166,8 +172,12 @@ weft_status measure_thread_overlap(int32_t ranks, const struct measure_options *
 struct core_rates {
     double flops_per_s; /* fp32 products of 512 x 512 matrices */
     double bytes_per_s; /* read and written by copies larger than caches */
+    double
+        alone; /* how much more that is while no other rank has work to do (cluster.h, alone_speedup); 0: no more */
 };
 struct core_rates core_rates(const struct measure_options *options, int64_t cache_bytes);
+/* The fits of collectives as a part of a cluster file; "" if there are none. */
+const char *collectives_text(struct arena *keep, const struct measured_transfers *transfers);
 /* A cluster file of this machine's cores (cluster_ranks) with these rates, and the fits of the
  * collectives that were measured. */
 const char *machine_text(struct arena *keep, const struct cluster *cluster,

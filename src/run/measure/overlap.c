@@ -21,6 +21,7 @@
 #include <stdlib.h>
 
 #include "run/measure/choices.h"
+#include "run/measure/lane.h"
 #include "run/measure/rig.h"
 #include "run/measure/sampling.h"
 #include "run/measure/thread_ranks.h"
@@ -35,12 +36,11 @@ enum lane_timing { WORK_ALONE, WORK_BESIDE, SENDS_ALONE, SENDS_BESIDE, TIMINGS }
 
 struct overlap_bench {
     struct transport *host; /* for what ranks tell each other */
-    struct transport *lane; /* the one that is timed, of the device's memory */
+    struct lane lane;       /* the one that is timed, of the device's memory */
     const struct measure_options *options;
     const struct overlap_request *request;
     struct arena *keep;
     struct measured_overlaps *out;
-    struct device_stream *stream;
     struct transfer reduce;
     int32_t group, lane_group;
     double began_s;
@@ -108,12 +108,12 @@ static void *compute(void *context)
 static weft_status wait_for(struct overlap_bench *o, struct pending_transfer *pending, bool idle)
 {
     static const double WAIT_S = 0.0005; /* as the communicator of a rank does */
-    const struct transport_kind *kind = o->lane->kind;
-    while (!kind->test(o->lane, pending)) {
-        const char *why = kind->failed(o->lane);
+    struct transport *lane = o->lane.transport;
+    while (!lane->kind->test(lane, pending)) {
+        const char *why = lane->kind->failed(lane);
         if (why)
             return failure("another rank gave up: %s", why);
-        kind->wait(o->lane, WAIT_S, idle);
+        lane->kind->wait(lane, WAIT_S, idle);
     }
     return WEFT_OK;
 }
@@ -121,18 +121,19 @@ static weft_status wait_for(struct overlap_bench *o, struct pending_transfer *pe
 /* `idle`: no kernel runs beside them. */
 static weft_status send(struct overlap_bench *o, int64_t sends, bool idle, double *seconds)
 {
-    const struct transport_kind *kind = o->lane->kind;
+    struct transport *lane = o->lane.transport;
+    const struct transport_kind *kind = lane->kind;
     const struct compute_device *device = o->options->kernels->device;
     struct pending_transfer *pending;
     double begin_s = now_s(o);
     weft_status status = WEFT_OK;
     for (int64_t i = 0; i < sends; i++) {
-        TRY(kind->start(o->lane, &o->reduce, kind->stream ? NULL : &pending));
+        TRY(kind->start(lane, &o->reduce, kind->stream ? NULL : &pending));
         if (!kind->stream)
             TRY(wait_for(o, pending, idle));
     }
     if (kind->stream)
-        device_finish(device, device_record(device, kind->stream(o->lane, o->lane_group)));
+        device_finish(device, device_record(device, kind->stream(lane, o->lane_group)));
     *seconds = now_s(o) - begin_s;
 done:
     return status;
@@ -356,18 +357,6 @@ done:
     return status;
 }
 
-static weft_status open_lane(struct overlap_bench *o, transport_carrier *carrier)
-{
-    const struct compute_device *device = o->options->kernels->device;
-    o->stream = device_stream(device);
-    o->lane = o->host;
-    if (carrier)
-        return carrier(o->host, device, o->stream, &o->lane);
-    if (!device->shared)
-        o->lane = transport_staged(o->host, device, o->stream);
-    return WEFT_OK;
-}
-
 static weft_status open_groups(struct overlap_bench *o, void *buffer)
 {
     int32_t ranks = o->host->ranks;
@@ -376,7 +365,8 @@ static weft_status open_groups(struct overlap_bench *o, void *buffer)
     for (int32_t r = 0; r < ranks; r++)
         member[r] = r;
     TRY(o->host->kind->group(o->host, member, ranks, 0, &o->group));
-    TRY(o->lane->kind->group(o->lane, member, ranks, 1, &o->lane_group));
+    struct transport *lane = o->lane.transport;
+    TRY(lane->kind->group(lane, member, ranks, 1, &o->lane_group));
     o->reduce = (struct transfer){.kind = TRANSFER_ALL_REDUCE,
                                   .group = o->lane_group,
                                   .from = buffer,
@@ -400,20 +390,18 @@ weft_status measure_overlap(struct transport *transport, const struct measure_op
     void *buffer = NULL;
     weft_status status;
     *out = (struct measured_overlaps){0};
-    TRY(open_lane(&o, request->carrier));
-    buffer = device->allocate(o.stream, request->bytes);
+    TRY(lane_open(transport, options, &o.lane));
+    buffer = device->allocate(o.lane.stream, request->bytes);
     if (!buffer)
         TRY(failure("no memory for an all-reduce of %lld bytes", (long long)request->bytes));
-    device->clear(o.stream, buffer, request->bytes);
+    device->clear(o.lane.stream, buffer, request->bytes);
     TRY(open_groups(&o, buffer));
     TRY(measure_kinds(&o));
 done:
     if (status)
         transport->kind->abort(transport, weft_last_error()->message);
-    device->release(o.stream, buffer);
-    if (o.lane != transport && o.lane)
-        o.lane->kind->close(o.lane);
-    device_stream_free(device, o.stream);
+    device->release(o.lane.stream, buffer);
+    lane_close(transport, options, &o.lane);
     return status;
 }
 

@@ -20,6 +20,7 @@
 
 #include "run/measure/measure.h"
 #include "run/measure/choices.h"
+#include "run/measure/lane.h"
 #include "run/measure/sampling.h"
 #include "run/measure/thread_ranks.h"
 
@@ -42,11 +43,12 @@ static const struct {
 _Static_assert(COUNT_OF(KINDS) == COLLECTIVE_MEASURED, "a collective without a row");
 
 struct bench {
-    struct transport *t;
+    struct transport *t; /* for what ranks tell each other */
+    struct lane lane;    /* what is measured */
     const struct measure_options *options;
     struct arena *keep;
     struct measured_transfers *out;
-    float *from, *to;
+    void *from, *to;
     int64_t *counts; /* per member, of an all-to-all */
     double began_s;
     int64_t done, all; /* cases */
@@ -54,24 +56,26 @@ struct bench {
 
 struct bench_case {
     enum collective collective;
-    int32_t group, members;
+    int32_t group, lane_group, members;
     int64_t bytes;
 };
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-static weft_status run_transfer(struct bench *b, const struct transfer *transfer)
+/* Nobody says when work of a device's own streams is over: it is looked at again and again. */
+static weft_status run_transfer(struct transport *t, const struct transfer *transfer)
 {
     static const double WAIT_S = 0.1;
     struct pending_transfer *request;
-    weft_status status = b->t->kind->start(b->t, transfer, &request);
+    weft_status status = t->kind->start(t, transfer, &request);
     if (status)
         return status;
-    while (!b->t->kind->test(b->t, request)) {
-        const char *why = b->t->kind->failed(b->t);
+    while (!t->kind->test(t, request)) {
+        const char *why = t->kind->failed(t);
         if (why)
             return failure("another rank gave up: %s", why);
-        b->t->kind->wait(b->t, WAIT_S, true);
+        if (!t->kind->stream)
+            t->kind->wait(t, WAIT_S, true);
     }
     return WEFT_OK;
 }
@@ -84,7 +88,7 @@ static weft_status most_of(struct bench *b, int32_t group, float *data, int64_t 
                             .from = data,
                             .to = data,
                             .count = count};
-    return run_transfer(b, &most);
+    return run_transfer(b->t, &most);
 }
 
 /* What rank 0 says (I1). */
@@ -100,7 +104,7 @@ static struct transfer transfer_of(const struct bench *b, const struct bench_cas
 {
     int64_t count = c->bytes / (int64_t)sizeof(float);
     struct transfer transfer = {.kind = KINDS[c->collective].kind,
-                                .group = c->group,
+                                .group = c->lane_group,
                                 .from = b->from,
                                 .to = b->to,
                                 .count = KINDS[c->collective].one_part ? count / c->members : count,
@@ -165,7 +169,7 @@ static weft_status sample_batch(struct bench *b, const struct bench_case *c, str
         TRY(most_of(b, c->group, &ready, 1));
         double waited = core_wait_seconds();
         at[0][i] = (float)(o->wall_seconds(o->context) - base);
-        TRY(run_transfer(b, &transfer));
+        TRY(run_transfer(b->lane.transport, &transfer));
         at[1][i] = (float)(o->wall_seconds(o->context) - base);
         at[2][i] = (float)(core_wait_seconds() - waited);
     }
@@ -200,7 +204,7 @@ static weft_status sample_case(struct bench *b, const struct bench_case *c, stru
     double begin_s = o->wall_seconds(o->context);
     int64_t taken = 0;
     weft_status status;
-    TRY(run_transfer(b, &first)); /* no sample: pages are new to it */
+    TRY(run_transfer(b->lane.transport, &first)); /* no sample: pages are new to it */
     for (bool more = true; more;) {
         *stopped = bench_ended(b);
         TRY(agree(b, c->group, stopped));
@@ -324,17 +328,19 @@ static bool is_case(enum collective collective, int32_t members)
     return collective != COLLECTIVE_SEND || members == 2;
 }
 
-static weft_status measure_group(struct bench *b, int32_t group, int32_t world, int32_t members,
+static weft_status measure_group(struct bench *b, const struct bench_case *of, int32_t world,
                                  int64_t most_bytes)
 {
     weft_status status = WEFT_OK;
     for (int collective = 0; collective < COLLECTIVE_MEASURED; collective++) {
-        if (!is_case((enum collective)collective, members))
+        if (!is_case((enum collective)collective, of->members))
             continue;
         for (int64_t bytes = LEAST_BYTES; bytes <= most_bytes; bytes *= SIZE_STEP) {
-            struct bench_case c = {(enum collective)collective, group, members, bytes};
+            struct bench_case c = *of;
             bool stopped = false;
-            if (b->t->rank < members)
+            c.collective = (enum collective)collective;
+            c.bytes = bytes;
+            if (b->t->rank < of->members)
                 TRY(measure_case(b, &c, &stopped));
             TRY(agree(b, world, &stopped)); /* I2 */
             b->done++;
@@ -347,9 +353,24 @@ done:
     return status;
 }
 
+/* Of the first `members` ranks, on both transports; where they are one, the same group. */
+static weft_status open_groups(struct bench *b, const int32_t *member, int32_t ranks,
+                               struct bench_case *of)
+{
+    struct transport *lane = b->lane.transport;
+    weft_status status = WEFT_OK;
+    if (of->members < ranks)
+        TRY(b->t->kind->group(b->t, member, of->members, 0, &of->group));
+    of->lane_group = of->group;
+    if (lane != b->t)
+        TRY(lane->kind->group(lane, member, of->members, 0, &of->lane_group));
+done:
+    return status;
+}
+
 static weft_status measure_groups(struct bench *b, int64_t most_bytes)
 {
-    int32_t ranks = b->t->ranks, world, group;
+    int32_t ranks = b->t->ranks, world;
     int32_t *member = ARENA_ARRAY(b->keep, int32_t, (size_t)ranks);
     weft_status status;
     for (int32_t r = 0; r < ranks; r++)
@@ -357,10 +378,10 @@ static weft_status measure_groups(struct bench *b, int64_t most_bytes)
     TRY(b->t->kind->group(b->t, member, ranks, 0, &world));
     for (int32_t members = 2; members <= ranks && !b->out->stopped;
          members = next_members(members, ranks)) {
-        group = world;
-        if (b->t->rank < members && members < ranks)
-            TRY(b->t->kind->group(b->t, member, members, 0, &group));
-        TRY(measure_group(b, group, world, members, most_bytes));
+        struct bench_case of = {.group = world, .members = members};
+        if (b->t->rank < members)
+            TRY(open_groups(b, member, ranks, &of));
+        TRY(measure_group(b, &of, world, most_bytes));
     }
 done:
     return status;
@@ -375,24 +396,37 @@ static int64_t cases_of(int32_t ranks, int64_t most_bytes)
     return cases;
 }
 
+static weft_status make_buffers(struct bench *b, int64_t most_bytes)
+{
+    const struct compute_device *device = b->options->kernels->device;
+    b->from = device->allocate(b->lane.stream, most_bytes);
+    b->to = device->allocate(b->lane.stream, most_bytes);
+    if (!b->from || !b->to)
+        return failure("no memory for two buffers of %lld bytes", (long long)most_bytes);
+    device->clear(b->lane.stream, b->from, most_bytes);
+    device->clear(b->lane.stream, b->to, most_bytes);
+    return WEFT_OK;
+}
+
 weft_status measure_transfers(struct transport *transport, const struct measure_options *options,
                               int64_t most_bytes, struct arena *keep,
                               struct measured_transfers *out)
 {
     struct bench b = {.t = transport, .options = options, .keep = keep, .out = out};
+    weft_status status;
     *out = (struct measured_transfers){0};
     b.began_s = options->wall_seconds(options->context);
     b.all = cases_of(transport->ranks, most_bytes);
-    b.from = calloc((size_t)most_bytes, 1);
-    b.to = calloc((size_t)most_bytes, 1);
     b.counts = ARENA_ARRAY(keep, int64_t, (size_t)transport->ranks);
-    weft_status status =
-        b.from && b.to ? measure_groups(&b, most_bytes)
-                       : failure("no memory for two buffers of %lld bytes", (long long)most_bytes);
+    TRY(lane_open(transport, options, &b.lane));
+    TRY(make_buffers(&b, most_bytes));
+    TRY(measure_groups(&b, most_bytes));
+done:
     if (status)
         transport->kind->abort(transport, weft_last_error()->message);
-    free(b.from);
-    free(b.to);
+    options->kernels->device->release(b.lane.stream, b.from);
+    options->kernels->device->release(b.lane.stream, b.to);
+    lane_close(transport, options, &b.lane);
     return status;
 }
 

@@ -34,7 +34,7 @@ static void take_circumstances(void *context, const struct profile_value *v)
     *f->found = true;
     *f->out = (struct circumstances){
         .device = arena_copy_text(f->keep, v[0].text),
-        .clock_hz = v[1].type == VALUE_REAL ? v[1].real : 0,
+        .clock_hz = v[1].real, /* 0 for NULL */
         .driver = arena_copy_text(f->keep, v[2].text),
         .library = arena_copy_text(f->keep, v[3].text),
         .date = arena_copy_text(f->keep, v[4].text),

@@ -214,6 +214,22 @@ static void test_circumstances(void **state)
     arena_free(arena);
 }
 
+static void test_clocks(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    struct profile *profile;
+    const struct circumstances GPU = {"NVIDIA H200", 1980e6, "a driver", "a library", "a day"};
+    struct circumstances of;
+    bool found;
+    assert_int_equal(profile_create(":memory:", &profile), WEFT_OK);
+    assert_int_equal(profile_add_circumstances(profile, "a source", &GPU), WEFT_OK);
+    assert_int_equal(profile_circumstances(profile, "a source", arena, &of, &found), WEFT_OK);
+    assert_true(found && of.clock_hz == 1980e6);
+    profile_close(profile);
+    arena_free(arena);
+}
+
 /* Version 2 had neither; it is read as it is, and has both when it is written to. */
 static void test_databases_without(void **state)
 {
@@ -328,9 +344,12 @@ static void test_real_library(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_found_ones_are_kept), cmocka_unit_test(test_runs_take_them),
-        cmocka_unit_test(test_stale_ones_are_left), cmocka_unit_test(test_circumstances),
-        cmocka_unit_test(test_databases_without),   CUDA_TESTS};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_found_ones_are_kept),
+                                       cmocka_unit_test(test_runs_take_them),
+                                       cmocka_unit_test(test_stale_ones_are_left),
+                                       cmocka_unit_test(test_circumstances),
+                                       cmocka_unit_test(test_databases_without),
+                                       cmocka_unit_test(test_clocks),
+                                       CUDA_TESTS};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

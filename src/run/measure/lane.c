@@ -2,10 +2,10 @@
 #include "run/measure/lane.h"
 
 weft_status lane_open(struct transport *host, const struct measure_options *options,
-                      struct lane *out)
+                      struct transfer_lane *out)
 {
     const struct compute_device *device = options->kernels->device;
-    *out = (struct lane){host, device_stream(device)};
+    *out = (struct transfer_lane){host, device_stream(device)};
     if (options->carrier)
         return options->carrier(host, device, out->stream, &out->transport);
     if (!device->shared)
@@ -13,7 +13,8 @@ weft_status lane_open(struct transport *host, const struct measure_options *opti
     return WEFT_OK;
 }
 
-void lane_close(struct transport *host, const struct measure_options *options, struct lane *lane)
+void lane_close(struct transport *host, const struct measure_options *options,
+                struct transfer_lane *lane)
 {
     if (lane->transport != host && lane->transport)
         lane->transport->kind->close(lane->transport);

@@ -4,13 +4,14 @@
 
 #include "run/measure/measure.h"
 
-struct lane {
+struct transfer_lane {
     struct transport *transport; /* the host's own where the device shares its memory */
     struct device_stream *stream;
 };
 /* By the options' carrier, or through the host's memory. */
 weft_status lane_open(struct transport *host, const struct measure_options *options,
-                      struct lane *out);
-void lane_close(struct transport *host, const struct measure_options *options, struct lane *lane);
+                      struct transfer_lane *out);
+void lane_close(struct transport *host, const struct measure_options *options,
+                struct transfer_lane *lane);
 
 #endif

@@ -172,8 +172,8 @@ weft_status measure_thread_overlap(int32_t ranks, const struct measure_options *
 struct core_rates {
     double flops_per_s; /* fp32 products of 512 x 512 matrices */
     double bytes_per_s; /* read and written by copies larger than caches */
-    double
-        alone; /* how much more that is while no other rank has work to do (cluster.h, alone_speedup); 0: no more */
+    /* how much more that is while no other rank has work to do (cluster.h, alone_speedup); 0: no more */
+    double alone;
 };
 struct core_rates core_rates(const struct measure_options *options, int64_t cache_bytes);
 /* The fits of collectives as a part of a cluster file; "" if there are none. */

@@ -35,8 +35,8 @@ static const double ENOUGH = 0.25; /* I3 */
 enum lane_timing { WORK_ALONE, WORK_BESIDE, SENDS_ALONE, SENDS_BESIDE, TIMINGS };
 
 struct overlap_bench {
-    struct transport *host; /* for what ranks tell each other */
-    struct lane lane;       /* the one that is timed, of the device's memory */
+    struct transport *host;    /* for what ranks tell each other */
+    struct transfer_lane lane; /* the one that is timed, of the device's memory */
     const struct measure_options *options;
     const struct overlap_request *request;
     struct arena *keep;

@@ -43,8 +43,8 @@ static const struct {
 _Static_assert(COUNT_OF(KINDS) == COLLECTIVE_MEASURED, "a collective without a row");
 
 struct bench {
-    struct transport *t; /* for what ranks tell each other */
-    struct lane lane;    /* what is measured */
+    struct transport *t;       /* for what ranks tell each other */
+    struct transfer_lane lane; /* what is measured */
     const struct measure_options *options;
     struct arena *keep;
     struct measured_transfers *out;

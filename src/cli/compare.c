@@ -12,6 +12,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/compare_log.h"
 #include "cli/degrees.h"
@@ -405,6 +406,10 @@ static weft_status check_arguments(struct compare_command *options)
     if (options->axes && options->names.len != 2)
         return bad_argument("such as: weft compare gpt3-13b dgx-a100:4 --over tp=2,4,8",
                             "--over compares plans of one MODEL on one CLUSTER");
+    if (!options->axes && options->names.len == 2 && is_preset(options->names.data[0]) &&
+        access(options->names.data[0], F_OK) != 0)
+        return bad_argument("say what: --over planner=auto,megatron, --over tp=2,4,8",
+                            "a MODEL on a CLUSTER is compared over something");
     if (!options->axes && options->names.len < 2)
         return bad_argument("name two plan files, or vary something with --over",
                             "compare needs at least two plans");

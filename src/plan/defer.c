@@ -8,7 +8,7 @@
  *
  *   I1  In a plan that defers, slots of weight gradients hold the head's alone, and slots of input gradients all others
  *       (compile/blocks.c, I12).
- *   I2  The order is 1f1b's or interleaved's, by (1); its name stays that of the row.
+ *   I2  The order is 1f1b's or interleaved's, by (1); its name stays that of the row, and so do groups of micro-batches.
  */
 #include <string.h>
 
@@ -104,6 +104,7 @@ weft_status plan_defer_head(struct plan *plan, int64_t count)
     struct slot_lists *lists = schedule_lists(plan->arena, row, &pipeline);
     defer_slots(plan->arena, &pipeline, count, &lists->stage[pipeline.stages - 1]);
     TRY(schedule_of_lists(plan->arena, row->name, row->name, lists, false, &made));
+    made->grouped = row->grouped; /* I2 */
     plan->listed = made;
     plan->defer_head = count;
 done:

@@ -527,6 +527,11 @@ static void groups_of_micro_batches_are_written(void **state)
     assert_non_null(strstr(more, "--microbatch-group-size-per-virtual-pipeline-stage 8\n"));
     free(same);
     free(more);
+    /* of 5 micro-batches on 4 stages, also where the head waits */
+    char *late = answer_to("export llama3-8b dgx-h100 --tp 2 --pp 4 --virtual 2 --global-batch 5 "
+                           "--zero 1 --defer-head 2 --to megatron");
+    assert_non_null(strstr(late, "--microbatch-group-size-per-virtual-pipeline-stage 5\n"));
+    free(late);
 }
 
 int main(void)

@@ -254,6 +254,7 @@ static void test_exit_codes(void **state)
     } CASES[] = {
         {"compare", 2, "compare needs at least two plans"},
         {"compare gpt3-1.3b --over tp=1,2", 2, "--over compares plans of one MODEL"},
+        {"compare gpt3-1.3b dgx-a100 --for megatron", 2, "is compared over something"},
         {"compare " GPT "--over tp", 2, "--over takes KEY=VALUE,VALUE, not 'tp'"},
         {"compare " GPT "--over foo=1,2", 2, "no option of a plan is called 'foo'"},
         {"compare " GPT "--over degrees=all", 2, "degrees is 'all', expected any"},

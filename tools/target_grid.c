@@ -2,13 +2,15 @@
  * micro-batch, pieces, state sharding and recomputation, by lists of modules, too, that its rules allow is simulated. The
  * measure of `weft plan --for`.
  *
- *   target_grid MODEL CLUSTER GLOBAL_BATCH TARGET [OPTIONS OF THE MODEL [SECONDS]]
+ *   target_grid MODEL CLUSTER GLOBAL_BATCH TARGET [OPTIONS OF THE MODEL [SECONDS [KNOWN]]]
  *
  * prints one line of JSON: the time of the best plan that fits (null: none does), the plan, how many plans were
- * simulated, and whether all were before the time was over.
+ * simulated, and whether all were before the time was over. With the iteration of a known plan, in seconds, only plans
+ * that are faster count: null then says that the grid has none.
  *
  *   I1  Recomputation only adds work: where a combination fits without it, none with it is tried.
  *   I2  The memory of a plan that is slower than the best so far is not looked at.
+ *   I3  Where the state of a stage alone is more than its device has, nothing fits that differs in recomputation only.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +43,32 @@ static weft_status settled(const struct hunt *h, const struct degrees *d, int64_
         return status;
     target_settle(h->target, &h->asked, *out);
     return plan_check(*out);
+}
+
+/* I3 */
+static bool has_room_for_state(const struct plan *plan)
+{
+    for (int32_t stage = 0; stage < plan->stages; stage++) {
+        double bytes = 0;
+        for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
+            for (int64_t k = 0; k < plan->part[part].count; k++) {
+                struct stage_memory m = plan_instance_state(plan, plan->part[part].first + k);
+                bytes += stage_memory_state(&m);
+            }
+        if (bytes > (double)plan_stage_device(plan, stage)->memory_bytes)
+            return false;
+    }
+    return true;
+}
+
+/* Whether some recomputation may make the degrees fit. */
+static bool may_fit(const struct hunt *h, const struct degrees *d)
+{
+    struct plan *plan = NULL;
+    bool may = settled(h, d, 0, &plan) == WEFT_OK && has_room_for_state(plan);
+    error_clear();
+    plan_free(plan);
+    return may;
 }
 
 /* Whether the plan fits; true as well where it is slower than the best, so that nothing like it is tried. */
@@ -95,7 +123,7 @@ static void try_recompute(struct hunt *h, struct degrees d)
 {
     const struct abilities *can = &h->target->can;
     d.recompute = RECOMPUTE_NONE;
-    if (try_plan_of(h, &d, 0))
+    if (!may_fit(h, &d) || try_plan_of(h, &d, 0))
         return;
     d.recompute = RECOMPUTE_SELECTIVE;
     if (can->selective && try_plan_of(h, &d, 0))
@@ -216,9 +244,10 @@ static weft_status hunt(int argc, char **argv, struct hunt *h)
     TRY(cost_open(&opened.cluster->node.device, NULL, &h->cost));
     TRY(find_modules(h));
     h->until_s = argc > 6 ? atof(argv[6]) : 1e9;
+    h->best_ns = argc > 7 ? (int64_t)(atof(argv[7]) * 1e9) : 0;
     try_all(h, atoll(argv[3]));
     printf("{\"iteration_s\": ");
-    if (h->best_ns)
+    if (h->best)
         printf("%.9f", (double)h->best_ns / 1e9);
     else
         printf("null");
@@ -234,7 +263,8 @@ int main(int argc, char **argv)
 {
     struct hunt h = {.arena = arena_new()};
     if (argc < 5) {
-        fprintf(stderr, "target_grid MODEL CLUSTER GLOBAL_BATCH TARGET [OPTIONS [SECONDS]]\n");
+        fprintf(stderr,
+                "target_grid MODEL CLUSTER GLOBAL_BATCH TARGET [OPTIONS [SECONDS [KNOWN]]]\n");
         return 2;
     }
     weft_status status = hunt(argc, argv, &h);

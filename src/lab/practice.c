@@ -23,7 +23,7 @@ struct rule {
     struct rules first, then;
     const char *text[RULE_TEXTS]; /* to be filled with a row's values; NULL if not given */
     bool sizes, sp, offload, whole_sends, open_micro_batch, open_pieces;
-    bool memory_reserved, memory_of_last_stage;
+    bool memory_reserved, memory_of_last_stage, memory_of_logged_norm;
     bool has_cp_kind;
     enum cp_kind cp_kind;
     int64_t vocab;                      /* for rows that have none */
@@ -149,6 +149,7 @@ static const struct field FIELDS[] = {
     FLAG(open_pieces),
     FLAG(memory_reserved),
     FLAG(memory_of_last_stage),
+    FLAG(memory_of_logged_norm),
     {"vocab", FIELD_COUNT, AT(rule.vocab)},
     {"zero", FIELD_INT, AT(rule.zero), .max = 3},
     {"etp", FIELD_COUNT, AT(rule.etp)},
@@ -368,6 +369,8 @@ static bool apply(struct arena *keep, const struct rule *rule, const struct run_
     row->memory_reserved |= rule->memory_reserved;
     if (rule->memory_of_last_stage)
         row->memory_place = MEMORY_OF_LAST_STAGE;
+    if (rule->memory_of_logged_norm)
+        row->memory_place = MEMORY_OF_LOGGED_NORM;
     if (text[RULE_ASSUMES])
         assume(keep, row, text[RULE_ASSUMES]);
     if (text[RULE_REFUSE])

@@ -32,8 +32,9 @@ enum portion {
 };
 const char *portion_name(enum portion portion);
 
-/* On which device memory was measured. */
-enum memory_place { MEMORY_OF_FULLEST, MEMORY_OF_LAST_STAGE };
+/* On which device memory was measured. The last stage's may be the most of a step and of what Megatron-LM does after it to
+ * log the norm of weights (calc_params_l2_norm), which copies to fp32 those that its optimizer has no fp32 copy of. */
+enum memory_place { MEMORY_OF_FULLEST, MEMORY_OF_LAST_STAGE, MEMORY_OF_LOGGED_NORM };
 
 /* What fits into a device's memory: all that an allocator reserves, only what it allocates of that, or not even this. */
 enum memory_fit { FITS_RESERVED, FITS_ALLOCATED, FITS_NOT, MEMORY_FITS };

@@ -16,6 +16,28 @@ static const struct stage_peak *measured_stage(const struct published *row,
     return &stage[fullest].memory;
 }
 
+/* What is held while frozen weights are copied to fp32 (enum memory_place). */
+static int64_t logged_norm_bytes(const struct stage_peak *peak, enum policy policy)
+{
+    enum { COPY = 4 }; /* bytes of an fp32 number */
+    int64_t weights = peak->state[MEMORY_WEIGHTS] / policy_weight_bytes(policy);
+    int64_t trained = peak->state[MEMORY_GRADIENTS] / policy_gradient_bytes(policy);
+    int64_t bytes = COPY * (weights - trained);
+    for (int i = 0; i < MEMORY_CLASS_COUNT; i++)
+        bytes += peak->state[i];
+    return bytes;
+}
+
+static double memory_measured(const struct published *row, const struct prediction *prediction)
+{
+    const struct stage_peak *peak = measured_stage(row, prediction);
+    int64_t bytes = row->memory_reserved ? peak->reserved : peak->peak;
+    int64_t norm = row->memory_place == MEMORY_OF_LOGGED_NORM
+                       ? logged_norm_bytes(peak, prediction->plan->policy)
+                       : 0;
+    return (double)(norm > bytes ? norm : bytes);
+}
+
 static void take_portions(const struct prediction *prediction, struct run_outcome *out)
 {
     static const enum portion PORTIONS[] = {
@@ -76,12 +98,11 @@ static void take_outcome(struct arena *keep, const struct prediction *prediction
                          struct published *row)
 {
     const struct stage_peak *peak = measured_stage(row, prediction);
-    row->predicted = (struct run_outcome){
-        .time_s = SECONDS(prediction->iteration_ns),
-        .memory_bytes = (double)(row->memory_reserved ? peak->reserved : peak->peak),
-        .reserved_bytes = (double)peak->reserved,
-        .fits = fits_with_margin(prediction),
-        .memory_fit = memory_fit_of(prediction)};
+    row->predicted = (struct run_outcome){.time_s = SECONDS(prediction->iteration_ns),
+                                          .memory_bytes = memory_measured(row, prediction),
+                                          .reserved_bytes = (double)peak->reserved,
+                                          .fits = fits_with_margin(prediction),
+                                          .memory_fit = memory_fit_of(prediction)};
     take_portions(prediction, &row->predicted);
     if (row->measured.portion_s[PORTION_COPIES] > 0)
         row->predicted.portion_s[PORTION_COPIES] = copies_s(prediction);

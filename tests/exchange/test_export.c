@@ -294,6 +294,12 @@ struct trip_tally {
     int rows, plain, beside, refused;
 };
 
+/* LLaVA 1.5 of Megatron-LM's examples/mimo has an encoder that its pretrain_vlm.py does not build. */
+static bool is_of_another_script(const char *why)
+{
+    return strstr(why, "which pretrain_vlm.py of Megatron-Core 0.19 does not build") != NULL;
+}
+
 static void round_trip(struct published *row, struct trip_tally *tally)
 {
     enum { SIMULATED = 4 }; /* one in so many */
@@ -312,7 +318,7 @@ static void round_trip(struct published *row, struct trip_tally *tally)
         if (!strstr(why, ": megatron does not know it") &&
             !strstr(why, "recomputation of all but products: megatron recomputes whole layers") &&
             !strstr(why, "has a residual of several streams") &&
-            !strstr(why, "has frozen weights beside its adapters"))
+            !strstr(why, "has frozen weights beside its adapters") && !is_of_another_script(why))
             fail_msg("%s: %s", row->name, why);
         tally->refused++;
         plan_close(&opened);
@@ -352,7 +358,7 @@ static const struct {
     {"weft_h200_ranks", {36, 0, 32, 4}},
     {"llm_foundry_fsdp", {70, 0, 70, 0}},
     {"megatron_bridge", {18, 0, 16, 2}, 18},
-    {"megatron_golden", {165, 0, 165, 0}},
+    {"megatron_golden", {172, 0, 168, 4}},
     {"mlperf", {6, 0, 0, 6}, 8},
     {"primus_mi3xx", {6, 0, 6, 0}},
     {"fold3d_table2", {14, 3, 7, 4}},
@@ -395,7 +401,7 @@ static const struct {
 } HOMES[] = {
     {"torchtitan", "torchtitan", 15},   {"llm_foundry_fsdp", "fsdp", 67},
     {"weft_h200", "fsdp", 39},          {"vtrain_multi", "megatron", 41},
-    {"vtrain_single", "megatron", 201}, {"megatron_golden", "slurm", 165},
+    {"vtrain_single", "megatron", 201}, {"megatron_golden", "slurm", 168},
 };
 
 static void published_plans_fit_their_own_frameworks(void **state)
@@ -418,8 +424,12 @@ static void published_plans_fit_their_own_frameworks(void **state)
                 plan_close(&opened);
                 continue;
             }
-            if (plan_export(arena, opened.plan, HOMES[k].target, false, &result))
-                fail_msg("%s: %s", rows.data[i].name, weft_last_error()->message);
+            if (plan_export(arena, opened.plan, HOMES[k].target, false, &result)) {
+                if (!is_of_another_script(weft_last_error()->message))
+                    fail_msg("%s: %s", rows.data[i].name, weft_last_error()->message);
+                plan_close(&opened);
+                continue;
+            }
             plan_free(result.written);
             plan_close(&opened);
             planned++;

@@ -294,10 +294,12 @@ struct trip_tally {
     int rows, plain, beside, refused;
 };
 
-/* LLaVA 1.5 of Megatron-LM's examples/mimo has an encoder that its pretrain_vlm.py does not build. */
+/* LLaVA 1.5 of Megatron-LM's examples/mimo has an encoder that its pretrain_vlm.py does not build, and T5 has a script of
+ * its own. */
 static bool is_of_another_script(const char *why)
 {
-    return strstr(why, "which pretrain_vlm.py of Megatron-Core 0.19 does not build") != NULL;
+    return strstr(why, "which pretrain_vlm.py of Megatron-Core 0.19 does not build") ||
+           strstr(why, "pretrain_t5.py, whose arguments Weft does not write");
 }
 
 static void round_trip(struct published *row, struct trip_tally *tally)
@@ -358,7 +360,7 @@ static const struct {
     {"weft_h200_ranks", {36, 0, 32, 4}},
     {"llm_foundry_fsdp", {70, 0, 70, 0}},
     {"megatron_bridge", {18, 0, 16, 2}, 18},
-    {"megatron_golden", {172, 0, 168, 4}},
+    {"megatron_golden", {183, 0, 168, 15}},
     {"mlperf", {6, 0, 0, 6}, 8},
     {"primus_mi3xx", {6, 0, 6, 0}},
     {"fold3d_table2", {14, 3, 7, 4}},

@@ -287,7 +287,19 @@ static void test_files(void **state)
 
 /* ---- searches (H6) --------------------------------------------------------------------------- */
 
-/* One sample of 8 channels and 32 columns in 4 stripes: conv5's 3 rows there, back, and for the gradients of its weights. */
+/* The option of an operator that has two parts of rows and two of columns. */
+static int32_t block_of(const struct layout_problem *p, int32_t op)
+{
+    for (size_t i = 0; i < p->splits[op].len; i++)
+        if (split_degree(&p->splits[op].data[i], DIM_HEIGHT) == 2 &&
+            split_degree(&p->splits[op].data[i], DIM_WIDTH) == 2)
+            return (int32_t)i;
+    fail_msg("no split of operator %d is in blocks", op);
+    return -1;
+}
+
+/* One sample of 8 channels and 32 columns in 4 stripes: conv5's 3 rows there, back, and for the gradients of its weights.
+ * In blocks of 16 rows and columns, 2 rows, and 2 columns of those and the 16. */
 static void test_search_by_volume(void **state)
 {
     (void)state;
@@ -301,6 +313,12 @@ static void test_search_by_volume(void **state)
             stripes = (int32_t)i;
     assert_true(stripes >= 0);
     assert_int_equal((int64_t)p->work->alone[conv5][stripes].halo, 3 * 3 * 8 * 32);
+    struct layout_case with = p->about;
+    layout_problem_free(p);
+    with.blocks = true;
+    assert_int_equal(layout_problem_new(&with, &p), WEFT_OK);
+    assert_int_equal((int64_t)p->work->alone[conv5][block_of(p, conv5)].halo,
+                     3 * 8 * (2 * 16 + 2 * 18));
     layout_problem_free(p);
     p = open_problem(model, clusters[4], NULL, 8, 1); /* as many samples as there are devices */
     for (size_t i = 0; i < p->splits[conv5].len; i++)

@@ -2,6 +2,7 @@
  *
  *   P1  Same answer for any number of threads, what is pinned stays, errors say what to do.
  *   P2  Where memory is short layers differ, and no other mixture of the two that fits is faster.
+ *   P3  Images are in blocks where that is faster than stripes, and not where it is slower.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -136,6 +137,78 @@ static void layers_differ_where_memory_is_short(void **state)
     planned_free(planned);
 }
 
+/* ---- P3: blocks of images -------------------------------------------------------------------- */
+
+/* The splits in rows and columns alone that a convolution may take on these devices, blocks among them. */
+static struct splits list_tiles(struct arena *keep, const struct op *op, const struct model *model,
+                                const struct cluster *cluster)
+{
+    struct split_mesh mesh = split_mesh_of(cluster, cluster_devices(cluster));
+    struct splits all = {0}, tiles = {0};
+    mesh.blocks = true;
+    splits_of(keep, model, op, &mesh, 1, &all);
+    for (size_t i = 0; i < all.len; i++)
+        if (split_degree(&all.data[i], DIM_HEIGHT) * split_degree(&all.data[i], DIM_WIDTH) ==
+            split_devices(&all.data[i]))
+            array_push(keep, &tiles, all.data[i]);
+    return tiles;
+}
+
+/* The best plan with the convolutions in these rows and columns, and all else as it is, is no faster. */
+static void check_tile(const struct plan_request *request, const struct trial *best,
+                       const struct split *tile, struct cost *cost, struct planned *planned)
+{
+    struct plan *plan;
+    const struct trial *trial;
+    assert_int_equal(plan_copy(best->plan, &plan), WEFT_OK);
+    for (int64_t i = 0; i < plan->instances; i++) {
+        struct choice choice = *plan_choice(plan, i);
+        choice.split = *tile;
+        if (plan->model->op[plan->instance[i].op].kind == OP_CONV)
+            assert_int_equal(plan_choose(plan, i, &choice), WEFT_OK);
+    }
+    assert_int_equal(try_plan(request, cost, plan, "", planned, &trial), WEFT_OK);
+    assert_true(trial->iteration_ns >= best->iteration_ns);
+}
+
+/* Plans one sample; the degree of width of the second convolution. */
+static int64_t planned_width(const char *name, const char *options, const char *on)
+{
+    struct arena *keep = arena_new();
+    struct plan_request request = {.pins.global_batch = 1, .options.threads = 1};
+    struct model *model;
+    struct cluster *cluster;
+    struct planned *planned;
+    struct cost *cost;
+    assert_int_equal(model_open(name, options, &model), WEFT_OK);
+    assert_int_equal(cluster_open(on, &cluster), WEFT_OK);
+    assert_int_equal(cost_open(&cluster->node.device, NULL, &cost), WEFT_OK);
+    request.model = model;
+    request.cluster = cluster;
+    assert_int_equal(plan_search(planner_find("autoddl"), &request, &planned), WEFT_OK);
+    struct trial best = planned->trials.data[0];
+    struct splits tiles = list_tiles(keep, &model->op[1], model, cluster);
+    for (size_t i = 0; i < tiles.len; i++)
+        check_tile(&request, &best, &tiles.data[i], cost, planned);
+    assert_true(tiles.len > 2);
+    int64_t width = split_degree(&plan_choice(best.plan, 1)->split, DIM_WIDTH);
+    planned_free(planned);
+    cost_close(cost);
+    cluster_free(cluster);
+    model_free(model);
+    arena_free(keep);
+    return width;
+}
+
+/* P3: over the links of A100s a second exchange takes longer than shorter borders save. */
+static void blocks_are_taken_where_they_are_faster(void **state)
+{
+    static const char FILE[] = WEFT_SOURCE_DIR "/tests/data/wide-images.yaml";
+    (void)state;
+    assert_true(planned_width(FILE, NULL, "piz-daint:16") > 1);
+    assert_int_equal(planned_width(FILE, NULL, "dgx-a100:2"), 1);
+}
+
 /* Exact is no slower than what it bounds, plans are checked, pins stay. */
 static void planner_keeps_pins_and_checks_plans(void **state)
 {
@@ -197,6 +270,7 @@ int main(void)
                                         close_both),
         cmocka_unit_test_setup_teardown(planner_keeps_pins_and_checks_plans, open_both, close_both),
         cmocka_unit_test_setup_teardown(layers_differ_where_memory_is_short, open_both, close_both),
+        cmocka_unit_test(blocks_are_taken_where_they_are_faster),
         cmocka_unit_test_setup_teardown(no_random_plan_is_faster, open_both, close_both),
         cmocka_unit_test_setup_teardown(planner_says_what_is_wrong, open_both, close_both),
     };

@@ -39,6 +39,7 @@ static struct layout_case draw_case(struct rng *rng, const struct model *model,
                                 .shard = (uint8_t)rng_below(rng, 2),
                                 .recompute = rng_below(rng, 2),
                                 .hides = rng_below(rng, 4) == 0,
+                                .blocks = true,
                                 .limit_bytes = INFINITY};
 }
 
@@ -226,8 +227,8 @@ static bool same_degrees(const struct split *a, const struct split *b)
 
 static void unordered_splits_have_all_degrees(void **state)
 {
-    struct split_mesh mesh = {.levels = 2, .devices = {4, 6}};
-    struct split_mesh degrees = {.levels = 1, .devices = {24}, .unordered = true};
+    struct split_mesh mesh = {.levels = 2, .devices = {4, 6}, .blocks = true};
+    struct split_mesh degrees = {.levels = 1, .devices = {24}, .unordered = true, .blocks = true};
     (void)state;
     for (int m = 0; m < SMALL_MODEL_COUNT; m++) {
         struct model *model = open_small(&SMALL_MODELS[m]);

@@ -19,7 +19,7 @@ struct naive {
     const struct model *model;
     const struct op *op;
     int64_t batch;
-    bool sums;
+    bool sums, blocks;
     int64_t count;
     const struct splits *listed;
 };
@@ -57,8 +57,11 @@ static bool naive_legal(const struct naive *n, const struct split *split)
     for (int32_t i = 0; i < split->parts; i++) {
         int dim = split->part[i].dim, place;
         bool stripes = dim == DIM_HEIGHT && naive_images(n);
+        bool block = n->blocks && dim == DIM_WIDTH && naive_images(n) && i > 0 &&
+                     split->part[i - 1].dim == DIM_HEIGHT;
         if (dim == DIM_KV || dim == DIM_DEPTH || (dim == DIM_HEIGHT && !stripes) ||
-            dim == DIM_WIDTH || (dim == DIM_BATCH && i > 0) || (dim == SPLIT_COPY && n->sums))
+            (dim == DIM_WIDTH && !block) || (dim == DIM_BATCH && i > 0) ||
+            (dim == SPLIT_COPY && n->sums))
             return false;
         if (dim == SPLIT_COPY)
             continue;
@@ -67,14 +70,15 @@ static bool naive_legal(const struct naive *n, const struct split *split)
         bool long_attention =
             dim == DIM_SEQ && op_find_dim(n->op->kind, DIM_KV) >= 0 && searched_cp(n->model) > 1;
         if (role != ROLE_SPLIT && role != ROLE_REDUCE && role != ROLE_BATCH && !long_attention &&
-            !(stripes && role == ROLE_HALO))
+            !((stripes || block) && role == ROLE_HALO))
             return false;
         if (role != ROLE_BATCH &&
             (n->op->size[place] < 2 || !split_legal(n->model, n->op, place, split->part[i].degree)))
             return false;
     }
     if (could_be_batch(n, split_degree(split, DIM_SEQ), batch) ||
-        could_be_batch(n, split_degree(split, DIM_HEIGHT), batch))
+        could_be_batch(n, split_degree(split, DIM_HEIGHT), batch) ||
+        could_be_batch(n, split_degree(split, DIM_WIDTH), batch))
         return false;
     return n->batch % batch == 0;
 }
@@ -121,18 +125,18 @@ static bool sums_over(const struct op *op)
     return sums;
 }
 
-static int64_t check_factorisations(const struct model *model)
+static int64_t check_factorisations(const struct model *model, bool blocks)
 {
     static const int64_t DEVICES[] = {4, 6, 8};
     int64_t by_position = 0;
     for (int32_t i = 0; i < model->ops; i++)
         for (size_t d = 0; d < COUNT_OF(DEVICES); d++) {
             struct arena *keep = arena_new();
-            struct split_mesh mesh = {1, {DEVICES[d]}};
+            struct split_mesh mesh = {1, {DEVICES[d]}, .blocks = blocks};
             struct splits all = {0};
             struct split none = split_none();
             splits_of(keep, model, &model->op[i], &mesh, 4, &all);
-            struct naive n = {model, &model->op[i], 4, sums_over(&model->op[i]), 0, &all};
+            struct naive n = {model, &model->op[i], 4, sums_over(&model->op[i]), blocks, 0, &all};
             naive_list(&n, &none, 0, DEVICES[d]);
             if (n.count) /* else copies of what sums: the way out */
                 assert_int_equal(n.count, (int64_t)all.len);
@@ -149,7 +153,8 @@ static void splits_are_all_factorisations(void **state)
     (void)state;
     for (int m = 0; m < SMALL_MODEL_COUNT; m++) {
         struct model *model = open_small(&SMALL_MODELS[m]);
-        assert_int_equal(check_factorisations(model), 0);
+        for (int blocks = 0; blocks < 2; blocks++)
+            assert_int_equal(check_factorisations(model, blocks), 0);
         model_free(model);
     }
 }
@@ -164,7 +169,7 @@ static void long_attention_is_split_by_position(void **state)
     for (int i = 0; i < 2; i++) {
         struct model *model;
         assert_int_equal(model_open("llama3-8b", OPTIONS[i], &model), WEFT_OK);
-        assert_int_equal(check_factorisations(model) > 0, i);
+        assert_int_equal(check_factorisations(model, false) > 0, i);
         model_free(model);
     }
 }
@@ -228,11 +233,50 @@ static void narrow_splits_are_some_of_all(void **state)
     }
 }
 
+/* Whether an operator of the model has a split with width, for so many devices and samples. */
+static bool lists_blocks(const struct model *model, int64_t devices, int64_t batch)
+{
+    bool some = false;
+    for (int32_t i = 0; i < model->ops; i++) {
+        struct arena *keep = arena_new();
+        struct split_mesh mesh = {1, {devices}, .blocks = true};
+        struct splits all = {0};
+        splits_of(keep, model, &model->op[i], &mesh, batch, &all);
+        for (size_t k = 0; k < all.len; k++)
+            some |= split_degree(&all.data[k], DIM_WIDTH) > 1;
+        arena_free(keep);
+    }
+    return some;
+}
+
+/* There are blocks only where it is said that there may be, and there are some. */
+static void blocks_are_where_they_are_said_to_be(void **state)
+{
+    static const int64_t DEVICES[] = {4, 6, 8};
+    int found = 0;
+    (void)state;
+    for (int m = 0; m < SMALL_MODEL_COUNT; m++) {
+        struct model *model = open_small(&SMALL_MODELS[m]);
+        for (size_t d = 0; d < COUNT_OF(DEVICES); d++)
+            for (int64_t batch = 1; batch <= 24; batch++) {
+                bool some = lists_blocks(model, DEVICES[d], batch);
+                assert_true(!some || splits_have_blocks(model, DEVICES[d], batch));
+                found += some;
+            }
+        assert_false(splits_have_blocks(model, 8, 16));
+        bool text = strcmp(SMALL_MODELS[m].family, "gpt") == 0;
+        assert_false(text && splits_have_blocks(model, 8, 1));
+        model_free(model);
+    }
+    assert_true(found > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits_are_all_factorisations),
         cmocka_unit_test(long_attention_is_split_by_position),
+        cmocka_unit_test(blocks_are_where_they_are_said_to_be),
         cmocka_unit_test(two_levels_are_pairs),
         cmocka_unit_test(narrow_splits_are_some_of_all),
     };

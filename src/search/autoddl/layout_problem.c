@@ -325,6 +325,7 @@ static weft_status build_floor(struct layout_problem *p)
     TRY(begin(p));
     mesh = split_mesh_of(p->about.cluster, p->work->devices);
     mesh.narrow = p->about.narrow;
+    mesh.blocks = p->about.blocks;
     list_options(p, &mesh);
     TRY(fill_operators(p));
     if (p->about.below_ns > 0)
@@ -362,7 +363,8 @@ static weft_status build_by_degrees(struct layout_problem *p)
     struct split_mesh mesh;
     weft_status status;
     TRY(begin(p));
-    mesh = (struct split_mesh){.levels = 1, .devices = {p->work->devices}, .unordered = true};
+    mesh = (struct split_mesh){
+        .levels = 1, .devices = {p->work->devices}, .unordered = true, .blocks = p->about.blocks};
     list_options(p, &mesh);
     TRY(fill_operators(p));
     TRY(layout_find_floor(p));

@@ -58,6 +58,7 @@ struct layout_case {
      * device once. */
     bool hides;
     int32_t narrow;     /* number of levels (splits.h, I6) */
+    bool blocks;        /* of images (splits.h, I8) */
     double limit_bytes; /* INFINITY: none */
     /* The time to beat: without a faster plan there is no assignment; 0: none. */
     double below_ns;

@@ -100,6 +100,11 @@ weft_status autoddl_solve_rest(struct autoddl *a, const struct layout_case *abou
                                struct step_case *c, bool descend, struct incumbent *so_far,
                                struct solve_outcome *out);
 
+int autoddl_by_floor(const void *a, const void *b); /* of step_case, for qsort */
+/* A round of autoddl.c: the cases of an S again with blocks of images, and their floors with these. */
+weft_status autoddl_try_blocks(struct autoddl *a, const struct layout_case *about,
+                               struct stage_cases *cases);
+
 /* An answer of a case: the option of each operator; of a mixture (mixture.c) those of the copies that fit and of the fast
  * ones, and per stage how many of its layers are fast. */
 struct autoddl_answer {

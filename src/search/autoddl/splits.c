@@ -39,6 +39,14 @@ static bool is_of_images(enum op_kind kind)
     return kind == OP_CONV || kind == OP_POOL || kind == OP_BATCH_NORM;
 }
 
+bool splits_have_blocks(const struct model *model, int64_t devices, int64_t batch)
+{
+    bool images = false;
+    for (int32_t i = 0; i < model->ops; i++)
+        images |= is_of_images(model->op[i].kind);
+    return images && batch % devices != 0;
+}
+
 /* Whether an operator's tensors are images: its own kind says so, or one that it reads from or that reads from it. */
 static bool has_images(const struct model *model, const struct op *op)
 {
@@ -54,15 +62,17 @@ static bool has_images(const struct model *model, const struct op *op)
 }
 
 /* I4 */
-static bool is_useful(const struct model *model, const struct op *op, int place)
+static bool is_useful(const struct listing *l, int place)
 {
-    static const bool NEVER[DIM_COUNT] = {[DIM_KV] = true, [DIM_DEPTH] = true, [DIM_WIDTH] = true};
+    static const bool NEVER[DIM_COUNT] = {[DIM_KV] = true, [DIM_DEPTH] = true};
+    const struct model *model = l->model;
+    const struct op *op = l->op;
     enum dim_role role = OP_KINDS[op->kind].dims[place].role;
     enum dim dim = OP_KINDS[op->kind].dims[place].dim;
     bool splits = role == ROLE_SPLIT || role == ROLE_REDUCE || is_long_attention(model, op, dim);
-    if (op->size[place] <= 1 || NEVER[dim])
+    if (op->size[place] <= 1 || NEVER[dim] || (dim == DIM_WIDTH && !l->mesh->blocks))
         return false;
-    return dim == DIM_HEIGHT ? has_images(model, op) : splits;
+    return dim == DIM_HEIGHT || dim == DIM_WIDTH ? has_images(model, op) : splits;
 }
 
 static void list_dims(struct listing *l, bool copies)
@@ -72,7 +82,7 @@ static void list_dims(struct listing *l, bool copies)
     for (int i = 0; i < op_dims(l->op->kind); i++) {
         enum dim_role role = OP_KINDS[l->op->kind].dims[i].role;
         l->has_batch |= role == ROLE_BATCH;
-        if (!is_useful(l->model, l->op, i))
+        if (!is_useful(l, i))
             continue;
         sums |= role == ROLE_REDUCE;
         l->place[l->count] = i;
@@ -114,6 +124,15 @@ static bool groups_alone(const struct listing *l, const struct split *split)
     return false;
 }
 
+/* I8 */
+static bool columns_alone(const struct split *split)
+{
+    for (int32_t i = 0; i < split->parts; i++)
+        if (split->part[i].dim == DIM_WIDTH && (!i || split->part[i - 1].dim != DIM_HEIGHT))
+            return true;
+    return false;
+}
+
 /* Whether a legal split is still legal after this one of the dims was added to it: no other dim has changed. */
 static bool stays_legal(const struct listing *l, const struct split *split, int number)
 {
@@ -139,7 +158,7 @@ static bool same_split(const void *things, int64_t value, const void *wanted)
 static void add_split(struct listing *l, const struct split *split)
 {
     if (instead_of_batch(l, split, DIM_SEQ) || instead_of_batch(l, split, DIM_HEIGHT) ||
-        groups_alone(l, split))
+        instead_of_batch(l, split, DIM_WIDTH) || groups_alone(l, split) || columns_alone(split))
         return;
     int64_t *at =
         hash_at_same(&l->known, l->scratch, split_hash(split), same_split, l->out->data, split);

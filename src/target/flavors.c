@@ -4,6 +4,11 @@
 #include "target/room.h"
 
 #define QWEN3_TIED ", head_dim: 128, tied: true"
+/* Positions in all layers, attention over the whole sequence. */
+#define LLAMA4                                                                                     \
+    "layers: 48, hidden: 5120, heads: 40, kv_heads: 8, head_dim: 128, ffn: 16384, "                \
+    "expert_ffn: 8192, top_k: 1, shared_experts: 1, vocab: 202048, rope_base: 500000, "            \
+    "router: sigmoid, balance_bias: true, balance_weight: 0, "
 static const struct titan_flavor FLAVORS[] = {
     {"llama3", "8B", "llama3.1-8b", NULL},
     {"llama3", "70B", "llama3.1-70b", NULL},
@@ -21,11 +26,17 @@ static const struct titan_flavor FLAVORS[] = {
     {"deepseek_v3", "671B", "deepseek-v3", NULL, .yarn = 40},
     {"gpt_oss", "20b", "gpt-oss-20b", NULL, .yarn = 32, .unrounded = true},
     {"gpt_oss", "120b", "gpt-oss-120b", NULL, .yarn = 32, .unrounded = true},
+    {"llama4", "17bx16e", "mixtral-8x7b", LLAMA4 "experts: 16, rope_scaling: 16"},
+    {"llama4", "17bx128e", "mixtral-8x7b", LLAMA4 "experts: 128, moe_every: 2"},
 };
 
 const char *titan_model_of(const struct model_shape *s)
 {
-    return s->kv_lora ? "deepseek_v3" : s->sinks ? "gpt_oss" : s->qk_norm ? "qwen3" : "llama3";
+    return s->kv_lora                    ? "deepseek_v3"
+           : s->sinks                    ? "gpt_oss"
+           : s->qk_norm                  ? "qwen3"
+           : s->experts && s->shared_ffn ? "llama4"
+                                         : "llama3";
 }
 
 static bool same_sizes(const struct model_shape *a, const struct model_shape *b)
@@ -35,8 +46,8 @@ static bool same_sizes(const struct model_shape *a, const struct model_shape *b)
            a->vocab == b->vocab && a->tied == b->tied && a->experts == b->experts &&
            a->top_k == b->top_k && a->expert_ffn == b->expert_ffn && a->q_lora == b->q_lora &&
            a->kv_lora == b->kv_lora && a->shared_ffn == b->shared_ffn &&
-           a->first_dense == b->first_dense && a->window == b->window &&
-           a->full_every == b->full_every;
+           a->first_dense == b->first_dense && a->moe_every == b->moe_every &&
+           a->window == b->window && a->full_every == b->full_every;
 }
 
 static bool is_flavor(const struct titan_flavor *flavor, const struct model_shape *shape)

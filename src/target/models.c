@@ -75,8 +75,8 @@ const char *megatron_lacks(struct arena *keep, const struct model_shape *s)
                : NULL;
 }
 
-/* What its decoders, which are those of Llama 3, Qwen 3, DeepSeek V3 and gpt-oss, have not. */
-const char *torchtitan_lacks(struct arena *keep, const struct model_shape *s)
+/* What its decoders, which are those of Llama 3, Qwen 3, DeepSeek V3, gpt-oss and in 0.2.2 Llama 4, have not. */
+static const char *titan_decoders_lack(const struct model_shape *s, bool has_llama4)
 {
     if (s->family != SHAPE_LLAMA && s->family != SHAPE_MOE)
         return s->family == SHAPE_HYBRID ? BY_PATTERN : "no RMSNorm and no gates";
@@ -85,8 +85,18 @@ const char *torchtitan_lacks(struct arena *keep, const struct model_shape *s)
         return s->qkv_bias ? "biases of queries, keys and values" : shape_rarity(s);
     if (s->kv_lora && !s->experts)
         return "latent attention without experts";
-    if (s->experts && !s->kv_lora && !s->qk_norm && !gpt_oss)
-        return "experts without latent attention or norms of queries and keys";
+    const char *model = titan_model_of(s);
+    bool llama4 = strcmp(model, "llama4") == 0;
+    return s->experts && (strcmp(model, "llama3") == 0 || (llama4 && !has_llama4))
+               ? "experts without latent attention or norms of queries and keys"
+               : NULL;
+}
+
+static const char *titan_lacks(struct arena *keep, const struct model_shape *s, bool has_llama4)
+{
+    const char *lacks = titan_decoders_lack(s, has_llama4);
+    if (lacks)
+        return lacks;
     const struct titan_flavor *flavor = titan_flavor_of(s);
     if (!flavor)
         return arena_printf(keep, "sizes other than those of %s",
@@ -97,6 +107,26 @@ const char *torchtitan_lacks(struct arena *keep, const struct model_shape *s)
     return llama3 || same ? NULL
                           : arena_printf(keep, "rotary positions stretched by %s",
                                          ROPE_WORDS[s->stretch.kind]);
+}
+
+const char *torchtitan02_lacks(struct arena *keep, const struct model_shape *s)
+{
+    return titan_lacks(keep, s, true);
+}
+
+const char *torchtitan_lacks(struct arena *keep, const struct model_shape *s)
+{
+    return titan_lacks(keep, s, false);
+}
+
+/* Its 17bx16e_irope and 17bx128e_irope: Attention.forward of models/llama4/model/model.py gives flex attention the masks
+ * of both kinds of layers, a dict, where it takes one ("'dict' object has no attribute 'BLOCK_SIZE'"). */
+const char *torchtitan02_fails(const struct model_shape *s)
+{
+    return s->unrotated && s->chunked && s->experts
+               ? "its llama4 has such flavors (17bx16e_irope, 17bx128e_irope), but they fail in "
+                 "the first step: each layer's attention is given two masks where it takes one"
+               : NULL;
 }
 
 /* What the decoder of the exported script has not. */
@@ -293,6 +323,22 @@ static const char *who_has(struct arena *keep, const struct model *model,
     return targets_where(keep, has_shaped, &(struct shaped_model){model, shape});
 }
 
+static weft_status refuse_lack(const struct target *target, const struct shaped_model *m,
+                               const char *lacks, const char *hint)
+{
+    bool images = m->shape->images.layers && target->images;
+    const char *fails = target->fails ? target->fails(m->shape) : NULL, *name = m->model->name;
+    weft_status status = images ? WEFT_OK : own_program(target, m->model, hint);
+    if (status)
+        return status;
+    if (fails)
+        return bad_argument(hint, "%s has %s, which %s cannot run: %s", name, lacks, target->title,
+                            fails);
+    return bad_argument(hint, "%s has %s, which %s of %s %s", name, lacks,
+                        images ? target->images->program : "no model", target->title,
+                        images ? "does not build" : "has");
+}
+
 weft_status target_has_model(const struct target *target, const struct model *model)
 {
     struct arena *scratch = arena_new();
@@ -324,12 +370,7 @@ weft_status target_has_model(const struct target *target, const struct model *mo
     if (!lacks)
         goto done;
     const char *hint = others ? arena_printf(scratch, "%s can train it", others) : NULL;
-    bool images = shape.images.layers && target->images;
-    status = images ? WEFT_OK : own_program(target, model, hint);
-    if (!status)
-        status = bad_argument(hint, "%s has %s, which %s of %s %s", model->name, lacks,
-                              images ? target->images->program : "no model", target->title,
-                              images ? "does not build" : "has");
+    status = refuse_lack(target, &(struct shaped_model){model, &shape}, lacks, hint);
 done:
     arena_free(scratch);
     return status;

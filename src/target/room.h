@@ -11,8 +11,9 @@ bool has_bias(const struct op *op);
 
 /* What a model of this shape has that no model of the framework has, in words; NULL: nothing (models.c). */
 typedef const char *lacking(struct arena *keep, const struct model_shape *shape);
-lacking megatron_lacks, megatron16_lacks, torchtitan_lacks, fsdp_lacks, dtensor_lacks, aceso_lacks,
-    galvatron2_lacks, galvatron3_lacks;
+lacking megatron_lacks, megatron16_lacks, torchtitan_lacks, torchtitan02_lacks, fsdp_lacks,
+    dtensor_lacks, aceso_lacks, galvatron2_lacks, galvatron3_lacks;
+const char *torchtitan02_fails(const struct model_shape *shape);
 /* What several rows lack, in the same words (models.c). */
 extern const char IMAGES[], INDEXED_KEYS[], STREAMS[], UNKNOWN_OP[], WIDE_NORMS[], SHARED_GATE[],
     ADAPTERS[];

@@ -213,6 +213,8 @@ struct target {
     /* What a model of this shape has that no model of the framework has, in words; NULL: nothing. A row
      * without it takes any model. */
     const char *(*lacks)(struct arena *keep, const struct model_shape *shape);
+    /* What of the shape it has in a model that fails in every run, and why; NULL: there is no such. */
+    const char *(*fails)(const struct model_shape *shape);
     const char *const
         *other_families; /* it also has, though there is no shape of them; NULL: none */
     const struct own_program *programs; /* the last has no family; NULL: none */
@@ -341,7 +343,7 @@ struct titan_flavor {
 /* The flavor of these sizes; NULL: there is none. */
 const struct titan_flavor *titan_flavor_of(const struct model_shape *shape);
 const struct titan_flavor *titan_flavor_named(const char *model, const char *flavor);
-/* The model whose code has what the shape has: llama3, qwen3 or deepseek_v3. */
+/* The model whose code has what the shape has: llama3, qwen3, deepseek_v3, gpt_oss or 0.2.2's llama4. */
 const char *titan_model_of(const struct model_shape *shape);
 /* "llama3 8B, 70B, 405B": all of a model. */
 const char *titan_flavors_text(struct arena *keep, const char *model);

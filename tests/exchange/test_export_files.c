@@ -232,6 +232,24 @@ static void the_program_says_what_it_cannot_write(void **state)
          "policy mixed-fp32-gradients in fp16 with state sharding 0: deepspeed has none of it"},
         {"export qwen3-8b dgx-h100 --pp 2 --zero 2 --to torchtitan",
          "pp 2: torchtitan 0.2.2 has no stages for such models (megatron"},
+        {"export llama4-scout dgx-h100:8 --zero 3 --to torchtitan",
+         "llama4-scout has layers without positions, which torchtitan 0.2.2 cannot run: its llama4 "
+         "has such flavors (17bx16e_irope, 17bx128e_irope), but they fail in the first step: each "
+         "layer's attention is given two masks where it takes one\nhint: deepspeed, weft can"},
+        {"export llama4-maverick dgx-h100:8 --zero 3 --to torchtitan@main",
+         "layers without positions, which no model of torchtitan's main branch of August 2026 has"},
+#define LLAMA4                                                                                     \
+    "export mixtral-8x7b dgx-h100:16 --set layers=48 --set hidden=5120 --set heads=40 --set "      \
+    "kv_heads=8 --set head_dim=128 --set ffn=16384 --set expert_ffn=8192 --set top_k=1 --set "     \
+    "shared_experts=1 --set vocab=202048 --set experts=16 --zero 3 "
+        {LLAMA4 "--to torchtitan@main",
+         "experts without latent attention or norms of queries and keys, which no model of "
+         "torchtitan's main branch of August 2026 has\nhint: megatron, torchtitan, deepspeed"},
+        {LLAMA4 "--set moe_every=2 --to torchtitan",
+         "has sizes other than those of llama4 17bx16e, 17bx128e, which no model of"},
+#undef LLAMA4
+        {"export " WEFT_SOURCE_DIR "/tests/data/hf/smollm3-3b dgx-h100 --zero 3 --to torchtitan",
+         "layers without positions, which no model of torchtitan 0.2.2 has"},
         {"export llama2-7b dgx-h100 --zero 3 --to torchtitan",
          "llama2-7b has sizes other than those of llama3 8B, 70B, 405B, which no model of"},
         {"export deepseek-v3 dgx-h100:32 --tp 2 --sp --zero 3 --to torchtitan@main",

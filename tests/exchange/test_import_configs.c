@@ -293,6 +293,26 @@ static void sequences_are_as_long_as_said(void **state)
     }
 }
 
+/* Parameters as torchtitan 0.2.2's own Transformer of models/llama4 has them on the meta device. */
+static void llama4_has_the_parameters_of_its_class(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *flavor;
+        double parameters;
+    } ROWS[] = {{"17bx16e", 107769861120.0}, {"17bx128e", 400711848960.0}};
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan opened;
+        const char *text = arena_printf(arena,
+                                        "[model]\nname = \"llama4\"\nflavor = \"%s\"\n"
+                                        "[activation_checkpoint]\nmode = \"none\"\n",
+                                        ROWS[i].flavor);
+        assert_int_equal(import_text("torchtitan", text, NULL, &opened), WEFT_OK);
+        assert_true(model_totals(opened.model, DTYPE_BF16).parameters == ROWS[i].parameters);
+        plan_close(&opened);
+    }
+}
+
 /* ---- the three forms ------------------------------------------------------------------------- */
 
 /* A tree in one line: {a: 1, b: {c: [x, y]}}. */
@@ -359,6 +379,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deepspeed_in_few_words),
         cmocka_unit_test(torchtitan_in_few_words),
+        cmocka_unit_test(llama4_has_the_parameters_of_its_class),
         cmocka_unit_test(sequences_are_as_long_as_said),
         cmocka_unit_test(forms_are_trees),
     };

@@ -241,11 +241,11 @@ static void the_program_says_what_it_cannot_write(void **state)
 #define LLAMA4                                                                                     \
     "export mixtral-8x7b dgx-h100:16 --set layers=48 --set hidden=5120 --set heads=40 --set "      \
     "kv_heads=8 --set head_dim=128 --set ffn=16384 --set expert_ffn=8192 --set top_k=1 --set "     \
-    "shared_experts=1 --set vocab=202048 --set experts=16 --zero 3 "
-        {LLAMA4 "--to torchtitan@main",
+    "shared_experts=1 --set vocab=202048 --zero 3 "
+        {LLAMA4 "--set experts=16 --to torchtitan@main",
          "experts without latent attention or norms of queries and keys, which no model of "
          "torchtitan's main branch of August 2026 has\nhint: megatron, torchtitan, deepspeed"},
-        {LLAMA4 "--set moe_every=2 --to torchtitan",
+        {LLAMA4 "--set experts=128 --set moe_every=4 --to torchtitan",
          "has sizes other than those of llama4 17bx16e, 17bx128e, which no model of"},
 #undef LLAMA4
         {"export " WEFT_SOURCE_DIR "/tests/data/hf/smollm3-3b dgx-h100 --zero 3 --to torchtitan",

@@ -22,11 +22,15 @@ static const struct {
 
 static int64_t field_of(const struct gemm *gemm, size_t i)
 {
+    const char *from = (const char *)gemm + FIELDS[i].offset;
     int64_t wide;
     int32_t narrow;
-    memcpy(&wide, (const char *)gemm + FIELDS[i].offset, sizeof wide);
-    memcpy(&narrow, (const char *)gemm + FIELDS[i].offset, sizeof narrow);
-    return FIELDS[i].bytes == sizeof wide ? wide : narrow;
+    if (FIELDS[i].bytes == sizeof wide) {
+        memcpy(&wide, from, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, from, sizeof narrow);
+    return narrow;
 }
 
 static void set_field(struct gemm *gemm, size_t i, int64_t value)

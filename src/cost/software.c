@@ -183,7 +183,8 @@ _Static_assert(COUNT_OF(FACTS) == SOFTWARE_FACTS, "a fact without a row");
  * gradient_accumulation_fusion, and distributed/param_and_grad_buffer.py, which keeps them; buckets:
  * distributed/distributed_data_parallel.py; scores: transformer/moe/experts.py, TEGroupedMLP, which hands permuted_probs
  * to its activation (fusions/fused_bias_swiglu.py, weighted_bias_swiglu_impl); gathers: arguments.py, align_param_gather, off without interleaving;
- * checkpoints: tensor_parallel/random.py, CheckpointFunction; optimizer/__init__.py: FusedAdam. */
+ * checkpoints: tensor_parallel/random.py, CheckpointFunction; optimizer/__init__.py: FusedAdam; its log: training.py,
+ * num_floating_point_operations, which halves the products of causal attention. */
 #define MEGATRON_CORE                                                                              \
     [FACT_FP8_RECIPE] = RECIPE_DELAYED, [FACT_WEIGHT_CASTS] = WEIGHT_CASTS_ONCE,                   \
     [FACT_FUSED_CASTS] = FUSED_CASTS_NORMS, [FACT_ACCUMULATION] = ACCUMULATION_FUSED,              \
@@ -205,22 +206,22 @@ static const struct software_profile PROFILES[] = {
     [NUMBER_CORE_15] =
     {"megatron-core-0.15", "Megatron-LM with Transformer Engine, late 2025",
      "Megatron-LM core_v0.15.3, megatron/core and megatron/training/arguments.py",
-     {NUMBER_CORE_15, {MEGATRON_CORE}}},
+     .record = {NUMBER_CORE_15, {MEGATRON_CORE}}, .log_skips_masked = true},
     [NUMBER_CORE_16] =
     {"megatron-core-0.16", "Megatron-LM with Transformer Engine, early 2026",
      "Megatron-LM core_v0.16.1, megatron/core and megatron/training/arguments.py",
-     {NUMBER_CORE_16, {MEGATRON_CORE}}},
+     .record = {NUMBER_CORE_16, {MEGATRON_CORE}}, .log_skips_masked = true},
     [NUMBER_CORE_19] =
     {"megatron-core-0.19", "Megatron-LM with Transformer Engine, late 2026",
      "Megatron-LM core_v0.19.0, megatron/core and megatron/training/arguments.py",
-     {NUMBER_CORE_19, {MEGATRON_CORE}}},
+     .record = {NUMBER_CORE_19, {MEGATRON_CORE}}, .log_skips_masked = true},
     /* Without Apex and Transformer Engine gradients are added apart, and optimizer/__init__.py takes PyTorch's AdamW,
      * whose default on a GPU is foreach. */
     [NUMBER_LOCAL] =
     {"megatron-local", "Megatron-LM with its own modules (--transformer-impl local), without Apex",
      "Megatron-LM core_v0.16.1, megatron/core/optimizer/__init__.py",
-     {NUMBER_LOCAL, {[FACT_BUCKETS] = BUCKETS_MEGATRON, [FACT_GATHERS] = GATHERS_PIECES,
-                     [FACT_OPTIMIZER_STEP] = STEP_FOREACH}}},
+     .record = {NUMBER_LOCAL, {[FACT_BUCKETS] = BUCKETS_MEGATRON, [FACT_GATHERS] = GATHERS_PIECES,
+                               [FACT_OPTIMIZER_STEP] = STEP_FOREACH}}, .log_skips_masked = true},
     /* torchao casts weights in every micro-batch; distributed/activation_checkpoint.py: early_stop=False; components/
      * optimizer.py: fused; Optimizer.zero_grad sets gradients to None. */
     [NUMBER_TITAN] =
@@ -377,6 +378,11 @@ const char *software_assumes(struct arena *keep, const struct software *software
             text = arena_printf(keep, "%s%s%s %s", text, *text ? ", " : "", FACTS[i].key,
                                 FACTS[i].word[software->word[i]]);
     return text;
+}
+
+bool software_log_skips_masked(const struct software *software)
+{
+    return PROFILES[software->profile].log_skips_masked;
 }
 
 /* DeepEP's buffers take 20 by default (deep_ep/buffer.py, num_sms; Megatron-Core's moe_deepep_num_sms), DeepSeek-V3

@@ -96,6 +96,8 @@ struct software_profile {
     const char *name, *summary;
     const char *source; /* where its words stand in the framework's own text */
     struct software record;
+    /* the FLOP/s in its log leave out the keys that causal masks hide, half of a sequence's */
+    bool log_skips_masked;
 };
 size_t software_profiles(const struct software_profile **out);
 
@@ -112,6 +114,7 @@ const char *software_assumes(struct arena *keep, const struct software *software
 
 /* The host's time to issue something, to that of PyTorch, of which profiles and calibrations have it. */
 double software_issue(const struct software *software);
+bool software_log_skips_masked(const struct software *software);
 /* Multiprocessors that kernels which send tokens take from computation beside them. */
 int software_token_sms(const struct software *software);
 /* Bytes of gradients that are synchronised at once by `devices` devices, by the framework's own rule. */

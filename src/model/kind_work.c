@@ -137,6 +137,20 @@ void attention_work(const struct op *op, const int64_t *size, enum phase phase, 
     out->flops = (phase == PHASE_FORWARD ? 2 : 4) * pairs * (double)(depth + value);
 }
 
+/* Of w keys (all kv, or a window's) a query sees w, but for the first w queries of a sequence, which see w / 2 in the mean. */
+double masked_share(const struct op *op)
+{
+    bool whole = op->kind == OP_SCORE || op->kind == OP_CONTEXT;
+    if (!op->causal || (!whole && op->kind != OP_ATTENTION))
+        return 0;
+    double kv = (double)op->size[ATT_KV], each = kv, w;
+    if (op->document && (double)op->document < kv)
+        each = (double)op->document;
+    w = op->window && (double)op->window < each ? (double)op->window : each;
+    double seen = w - (op->chunked ? w / 2 : w * w / (2 * each));
+    return 1 - seen / (whole ? kv : w);
+}
+
 void conv_work(const struct op *op, const int64_t *size, enum phase phase, struct work *out)
 {
     (void)phase; /* all three phases are the same implicit product, over different operands */

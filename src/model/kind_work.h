@@ -11,4 +11,7 @@ op_work_rule conv_work, scan_work, delta_work, index_work, norm_work, gated_norm
 op_work_rule loss_work, batch_norm_work, embedding_work, bag_work, router_work;
 op_work_rule pooling_work, interaction_work, elementwise_work, dropout_work, copy_work;
 
+/* Of the FLOPs of an attention's products, the share whose keys its causal mask hides. */
+double masked_share(const struct op *op);
+
 #endif

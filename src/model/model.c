@@ -3,6 +3,7 @@
  *   elements of an operand under local dims = prod over axes of size * prod over its dims of
  *   local / full                                                                            (1)
  */
+#include "model/kind_work.h"
 #include "model/model.h"
 
 #include <stdio.h>
@@ -277,6 +278,8 @@ struct totals op_totals(const struct model *model, const struct op *op, enum dty
     totals.parameters = op_parameters(op) * copies;
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         totals.flops[phase] = op_work(op, op->size, dtype, (enum phase)phase).flops * copies;
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        totals.masked_flops += masked_share(op) * totals.flops[phase];
     totals.kept_bytes =
         operand_bytes(op, &op->output, op->size, dtype) * kept_copies(model, op) +
         (op_extra_bytes(op, op->size, dtype) + kept_inputs(model, op, op->size, dtype)) * copies;
@@ -288,6 +291,7 @@ static void add_totals(struct totals *sum, const struct totals *more)
     sum->parameters += more->parameters;
     sum->kept_bytes += more->kept_bytes;
     sum->ops += more->ops;
+    sum->masked_flops += more->masked_flops;
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         sum->flops[phase] += more->flops[phase];
 }

@@ -432,6 +432,7 @@ bool module_is_named(const struct module *module);
 struct totals {
     double parameters; /* tied weights count once */
     double flops[PHASE_COUNT];
+    double masked_flops; /* those of them, in all phases, whose keys causal masks hide */
     double kept_bytes; /* read again by the backward pass; a shared tensor counts once */
     int64_t ops;       /* operators, with all copies */
 };

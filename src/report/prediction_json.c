@@ -124,6 +124,10 @@ static void set_rates(json_t *json, const struct prediction *prediction)
     json_object_set_new(json, "samples_per_s", json_real(samples));
     json_object_set_new(json, "tokens_per_s", json_real(samples * (double)plan->model->seq));
     json_object_set_new(json, "tflops_per_device", json_real(tflops));
+    json_object_set_new(json, "causal_tflops_per_device",
+                        json_real(prediction_causal_tflops(prediction)));
+    json_object_set_new(json, "logged_tflops_per_device",
+                        json_real(prediction_logged_tflops(prediction)));
     json_object_set_new(json, "share_of_peak", peak > 0 ? json_real(tflops / peak) : json_null());
     json_object_set_new(json, "fits", json_boolean(prediction->fits));
 }

@@ -98,6 +98,23 @@ static const char *share_text(struct arena *keep, double share)
     return arena_printf(keep, share < 0.001 ? "%.2g %%" : "%.1f %%", 100 * share);
 }
 
+/* Where the framework's log will say so, or where much of what is counted is not computed. */
+static void print_causal(const struct prediction *prediction, FILE *out)
+{
+    const struct software *software = &prediction->plan->software;
+    double share = prediction_causal_tflops(prediction) / prediction_tflops(prediction);
+    bool logged = software_log_skips_masked(software);
+    const struct software_profile *profile;
+    software_profiles(&profile);
+    if (share > (logged ? 0.995 : 0.9))
+        return;
+    fprintf(out, "            %s without what causal masks hide",
+            show_flop_rate(1e12 * prediction_causal_tflops(prediction)).s);
+    if (logged)
+        fprintf(out, ", as %s logs it", profile[software->profile].name);
+    fputc('\n', out);
+}
+
 static void print_answer(struct arena *scratch, const struct prediction *prediction, FILE *out)
 {
     const struct plan *plan = prediction->plan;
@@ -112,6 +129,7 @@ static void print_answer(struct arena *scratch, const struct prediction *predict
         fprintf(out, ", %s of the peak of %s (%s)", share_text(scratch, flops / peak),
                 show_flop_rate(peak).s, plan->cluster->node.device.name);
     fputc('\n', out);
+    print_causal(prediction, out);
     if (peak > 0 && flops > peak)
         print_above_peak(scratch, plan, out);
     print_interval(scratch, prediction, out);

@@ -5,6 +5,8 @@
  *   T = B S / (tokens per second) = B / (samples per second)                                     (1)
  *   T = T predicted * (TFLOP/s per device predicted) / (measured)                                (2)
  *
+ * with the FLOPs that the run's software counts.
+ *
  *   I1  What a row leaves open is set as `weft simulate` sets it (follow_practice).
  */
 #include <string.h>
@@ -32,7 +34,7 @@ static double measured_s(const struct user_run *run, const struct prediction *pr
     const struct plan *plan = prediction->plan;
     double samples = (double)plan->global_batch, tokens = samples * (double)plan->model->seq;
     double devices = (double)cluster_devices(plan->cluster);
-    double tflops = SECONDS(prediction->iteration_ns) * prediction_tflops(prediction);
+    double tflops = SECONDS(prediction->iteration_ns) * prediction_logged_tflops(prediction);
     const double amount[] = {
         [SPEED_SECONDS] = 0,
         [SPEED_TOKENS] = tokens, /* (1) */

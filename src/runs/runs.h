@@ -25,7 +25,7 @@ enum run_speed {
     SPEED_DEVICE_TOKENS, /* of one device */
     SPEED_SAMPLES,
     SPEED_DEVICE_SAMPLES,
-    SPEED_DEVICE_TFLOPS, /* as prediction_tflops counts them */
+    SPEED_DEVICE_TFLOPS, /* as prediction_logged_tflops counts them */
     RUN_SPEEDS
 };
 struct run_result {

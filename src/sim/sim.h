@@ -91,7 +91,8 @@ struct prediction {
     const int64_t *lane_ns;     /* per item of each block, row by row: how long it takes alone */
     const int64_t *lane_first;  /* per block: its first entry in lane_ns */
     int64_t iteration_ns;       /* result.end, or extrapolated from it (continued.c) */
-    double flops;    /* of the model, forward and backward, all devices, no recomputation */
+    double flops;        /* of the model, forward and backward, all devices, no recomputation */
+    double masked_flops; /* those of them whose keys causal masks hide */
     int32_t busiest; /* the stage whose breakdown is the iteration's: the one that waits least */
     struct stage_prediction *stage; /* one per stage of the plan */
     /* Memory over time: the points of stage s are [point_first[s], point_first[s + 1]) of `point`,
@@ -135,6 +136,9 @@ weft_status simulate(const struct plan *plan, const struct simulate_options *opt
 void prediction_free(struct prediction *prediction);
 /* Model TFLOP/s of each device. */
 double prediction_tflops(const struct prediction *prediction);
+/* Without the keys that causal masks hide; and as the plan's software counts in its log (software_log_skips_masked). */
+double prediction_causal_tflops(const struct prediction *prediction);
+double prediction_logged_tflops(const struct prediction *prediction);
 
 const char *exchange_name(const struct exchange *exchange); /* "all_reduce", "to host" */
 /* "F3", "all_reduce", "optimizer" */

@@ -306,6 +306,7 @@ static weft_status run(struct simulation *s, struct prediction *p)
     struct totals totals = model_totals(plan->model, plan->dtype);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         p->flops += totals.flops[phase] * (double)plan->global_batch;
+    p->masked_flops = totals.masked_flops * (double)plan->global_batch;
     find_breakdown(p);
     p->simulate_s += wall_seconds() - start;
 done:
@@ -449,8 +450,24 @@ void prediction_free(struct prediction *prediction)
     arena_free(shorter);
 }
 
-double prediction_tflops(const struct prediction *prediction)
+static double tflops_of(const struct prediction *prediction, double flops)
 {
     double devices = (double)cluster_devices(prediction->plan->cluster);
-    return prediction->flops / devices / ((double)prediction->iteration_ns * 1e-9) * 1e-12;
+    return flops / devices / ((double)prediction->iteration_ns * 1e-9) * 1e-12;
+}
+
+double prediction_tflops(const struct prediction *prediction)
+{
+    return tflops_of(prediction, prediction->flops);
+}
+
+double prediction_causal_tflops(const struct prediction *prediction)
+{
+    return tflops_of(prediction, prediction->flops - prediction->masked_flops);
+}
+
+double prediction_logged_tflops(const struct prediction *prediction)
+{
+    bool skips = software_log_skips_masked(&prediction->plan->software);
+    return skips ? prediction_causal_tflops(prediction) : prediction_tflops(prediction);
 }

@@ -194,6 +194,36 @@ static void speeds_become_seconds(void **state)
     }
 }
 
+/* Megatron-Bridge's release 26.08 prints TFLOP/s and tokens/s of each run: one time, if masked attention is counted as it does.
+ * Rounded to four digits, and without what its formula leaves out; with all keys they would be 7 to 21 % longer. */
+static void rates_are_counted_as_in_the_log(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *degrees;
+        double seconds, tflops;
+    } RUNS[] = {{"qwen3-30b-a3b", "8,512,4096", 5.8851, 1029},
+                {"qwen3-235b-a22b", "256,8192,4096", 14.8675, 1306},
+                {"llama3.1-405b", "256,1536,8192", 50.7769, 2443}};
+    for (size_t i = 0; i < COUNT_OF(RUNS); i++) {
+        struct run_cases cases = {0};
+        struct user_runs runs =
+            parsed(arena_printf(arena,
+                                "model,cluster,gpus,batch,seq,framework,tflops,zero\n"
+                                "%s,gb300-nvl72,%s,NeMo,%.0f,3\n%s,gb300-nvl72,%s,,%.0f,3\n",
+                                RUNS[i].model, RUNS[i].degrees, RUNS[i].tflops, RUNS[i].model,
+                                RUNS[i].degrees, RUNS[i].tflops));
+        assert_int_equal(runs_predict(arena, &runs, &cases), WEFT_OK);
+        assert_int_equal(cases.len, 2);
+        print_message("%s: %.4f and %.4f of the printed time\n", RUNS[i].model,
+                      runs.data[0].measured.time_s / RUNS[i].seconds,
+                      runs.data[1].measured.time_s / RUNS[i].seconds);
+        assert_true(fabs(runs.data[0].measured.time_s / RUNS[i].seconds - 1) < 0.01);
+        assert_true(runs.data[1].measured.time_s > 1.02 * RUNS[i].seconds);
+        run_cases_close(&cases);
+    }
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void files_are_refused(void **state)
@@ -460,6 +490,7 @@ int main(void)
         cmocka_unit_test(machines_have_many_names),
         cmocka_unit_test(words_of_today),
         cmocka_unit_test(speeds_become_seconds),
+        cmocka_unit_test(rates_are_counted_as_in_the_log),
         cmocka_unit_test(files_are_refused),
         cmocka_unit_test(rows_are_refused),
         cmocka_unit_test(a_made_up_machine_is_found),

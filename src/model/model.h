@@ -348,8 +348,7 @@ struct work {
     enum phase phase;
     enum dtype dtype;
     int64_t shape[WORK_MAX_SHAPE];
-    /* of matrix products; causal attention counts the full square, or with a window so many keys
-     * for every query */
+    /* of matrix products; causal attention counts the full square, or with a window so many keys for every query */
     double flops;
     double read_bytes;  /* from device memory, each operand once */
     double write_bytes; /* to device memory */
@@ -432,9 +431,9 @@ bool module_is_named(const struct module *module);
 struct totals {
     double parameters; /* tied weights count once */
     double flops[PHASE_COUNT];
-    double masked_flops; /* those of them, in all phases, whose keys causal masks hide */
-    double kept_bytes; /* read again by the backward pass; a shared tensor counts once */
-    int64_t ops;       /* operators, with all copies */
+    double masked_flops; /* of all phases: those whose keys causal masks hide */
+    double kept_bytes;   /* read again by the backward pass; a shared tensor counts once */
+    int64_t ops;         /* operators, with all copies */
 };
 /* Totals of one sample in this dtype. A module's totals include its submodules and all its copies. */
 struct totals op_totals(const struct model *model, const struct op *op, enum dtype dtype);

@@ -111,9 +111,9 @@ class Network(reality.Bench):
         for ranks in sorted({row[0] for row in PLANS}):
             if not self.cluster(ranks).exists():
                 self.weft("profile", "measure", "--collectives", "--ranks", ranks, "--most", "1MiB",
-                          "--db", self.db, "-o", self.cluster(ranks))
+                          "--db", self.db(ranks), "-o", self.cluster(ranks))
         for hosts, rate, size, degrees in PLANS:
-            self.weft("profile", "measure", *self.words(hosts, rate, size, degrees), "--db", self.db,
+            self.weft("profile", "measure", *self.words(hosts, rate, size, degrees), "--db", self.db(hosts),
                       "--precision", self.options.precision)
 
     def words(self, hosts, rate, size, degrees):
@@ -139,7 +139,7 @@ class Network(reality.Bench):
         agent.chmod(0o755)
         within = "10.77.31.0/24"
         return ["ip", "netns", "exec", host(0), "unshare", "-u", "sh", "-c", 'hostname weft-host0; exec "$@"', "mpirun",
-                "mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "plm_rsh_agent", agent,
+                "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "plm_rsh_agent", agent,
                 "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", within, "--mca", "oob_tcp_if_include", within,
                 "--host", ",".join(f"{address(number)}:1" for number in range(hosts)), "-n", hosts,
                 self.options.weft, *words]
@@ -157,7 +157,7 @@ class Network(reality.Bench):
             sys.exit(f"{' '.join(map(str, words))}:\n" + "\n".join(said))
         tokens = int(degrees.split()[degrees.split().index("--global-batch") + 1]) * 128
         measured = tokens * statistics.median(self.step_seconds(log))
-        predicted = self.answer("simulate", *plan, "--profile", self.db)["iteration_s"]
+        predicted = self.answer("simulate", *plan, "--profile", self.db(hosts))["iteration_s"]
         return {"name": f"{hosts} hosts, {rate} Mbit/s, {size} {degrees}", "measured": measured, "predicted": predicted}
 
 

@@ -5,6 +5,8 @@ every plan of a table `weft train --trace` and `weft compare --measured`.
     bench/reality.py build/weft            everything: some minutes on an idle machine of two cores
     bench/reality.py build/weft measure    only what the predictions rest on, into --folder
     bench/reality.py build/weft run        only the plans, with what --folder has
+    bench/reality.py build/weft --rounds 3 measurements and plans three times in turn, and medians of the times: for a
+                                           machine that others share, which is slow for seconds at a time
     bench/reality.py build/weft overlap    only what a slow network costs with and without overlap, and 1f1b
                                            beside aiao: `weft train --slow-bandwidth`
 
@@ -68,9 +70,9 @@ CROWDED = [  # 4 ranks
 
 
 class Bench:
-    def __init__(self, options):
+    def __init__(self, options, number=0):
         self.options = options
-        self.folder = pathlib.Path(options.folder)
+        self.folder = pathlib.Path(options.folder) / (f"round{number}" if number else "")
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def db(self, ranks):
@@ -141,7 +143,8 @@ class Bench:
                   f"{waits['measured_s'] * 1e3:8.1f} ms {waits['predicted_s'] * 1e3:7.1f} ms  {variant}")
         return rows
 
-    def run(self, number, ranks, size, degrees):
+    def run(self, number, ranks, row):
+        size, degrees = row
         trace, log = self.folder / f"{number}.json", self.folder / f"{number}.tsv"
         log.unlink(missing_ok=True)
         plan = self.plan(size, degrees, ranks)
@@ -155,10 +158,19 @@ class Bench:
             (self.folder / f"{number}.told").write_text(json.dumps(told))
         told = json.loads((self.folder / f"{number}.told").read_text())
         laid = self.answer("compare", *plan, "--measured", trace, "--profile", self.db(ranks))
-        return {"name": f"{size} {degrees}", "measured": told["step_s"], "laid": laid,
+        return {"name": f"{size} {degrees}", "ranks": ranks, "measured": told["step_s"], "laid": laid,
                 "predicted": laid["iteration"]["predicted_s"],
                 "memory": max((r["peak"] / r["predicted"] for r in told["ranks"]),
                               key=lambda ratio: abs(ratio - 1))}
+
+
+def combined(rounds):
+    """A plan's row of several rounds: medians of its times, and the memory that is furthest off."""
+    row = dict(rounds[0])
+    for time in ("measured", "predicted"):
+        row[time] = statistics.median(one[time] for one in rounds)
+    row["memory"] = max((one["memory"] for one in rounds), key=lambda ratio: abs(ratio - 1))
+    return row
 
 
 def ranks_of(values):
@@ -204,29 +216,32 @@ def main():
     parser.add_argument("--folder", default="/tmp/weft-reality")
     parser.add_argument("--steps", default=8, type=int)
     parser.add_argument("--precision", default="5%")
+    parser.add_argument("--rounds", default=1, type=int, help="of measurements and plans")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of plans")
     parser.add_argument("--again", action="store_true", help="predict again, with the runs that are there")
     parser.add_argument("--purposes", action="store_true", help="times by purpose, too")
     options = parser.parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    bench = Bench(options)
-    if options.what in (None, "measure"):
-        bench.measure()
-    if options.what in (None, "run"):
-        run_plans(bench, options)
+    chosen = [number for number in range(len(PLANS) + len(CROWDED)) if options.only is None or number in options.only]
+    rounds = []
+    for number in range(options.rounds):
+        bench = Bench(options, number)
+        if options.what in (None, "measure"):
+            bench.measure()
+        if options.what in (None, "run"):
+            rounds.append([bench.run(plan, *bench.rows()[plan]) for plan in chosen])
+    if rounds:
+        tell_all([combined(rows) for rows in zip(*rounds)], options.purposes)
     if options.what in (None, "overlap"):
         for what in SLOW:
-            bench.run_slow(what)
+            Bench(options).run_slow(what)
 
 
-def run_plans(bench, options):
-    told = {2: [], 4: []}
-    for number, (ranks, row) in enumerate(bench.rows()):
-        if options.only is None or number in options.only:
-            told[ranks].append(bench.run(number, ranks, *row))
-    for ranks, rows in told.items():
+def tell_all(told, purposes):
+    for ranks in (2, 4):
+        rows = [row for row in told if row["ranks"] == ranks]
         if rows:
-            tell(f"{ranks} ranks", rows, options.purposes)
+            tell(f"{ranks} ranks", rows, purposes)
 
 
 if __name__ == "__main__":

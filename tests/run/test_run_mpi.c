@@ -1,6 +1,7 @@
 /* test_run_mpi.c - the same runs over MPI: under mpirun this program is a rank, else it starts them.
  *
- * Every rank also runs the plan's one-rank form by itself, and compares the losses and its own weights.
+ * Every rank also runs the plan's one-rank form by itself, and compares the losses and its own weights. Three ranks check
+ * every kind of transfer against sums by hand.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +16,7 @@
 #include "mpirun.h"
 #include "random_plan.h"
 #include "run_lab.h"
+#include "three_ranks.h"
 
 void openblas_set_num_threads(int threads);
 
@@ -150,6 +152,8 @@ static int be_a_rank(void)
         fprintf(stderr, "%s\n", weft_last_error()->message);
         return 1;
     }
+    for (size_t i = 0; transport->ranks == RANKS && i < COUNT_OF(TRANSFER_CHECKS); i++)
+        TRANSFER_CHECKS[i](transport, &wrong);
     snprintf(name, sizeof name, "piz-daint:%d", transport->ranks);
     struct cluster *clusters[] = {open_named("piz-daint:1"), open_named(name)};
     size_t step = rounds_of(100) < 100 ? 3 : 1; /* what sanitizers see is alike in many rows */
@@ -198,6 +202,7 @@ static void test_runs_over_mpi(void **state)
     if (!WEFT_WITH_MPI || run_command("mpirun --version 2>/dev/null", text, sizeof text) != 0)
         skip();
     run_ranks(2);
+    run_ranks(RANKS);
     run_ranks(4);
 }
 

@@ -3,8 +3,15 @@
  *   I1  MPI is asked for MPI_THREAD_SERIALIZED: one thread at a time makes its calls.
  *   I2  A transfer has at most INT_MAX elements at once: MPI 3 counts in int. Larger ones are refused;
  *       gradient buckets are sliced below that (bucket_transfers.c, I1).
- *   I4  MPI is opened when a run asks for it (mpi_library.h).
  *   I3  A rank that gives up ends all ranks by MPI_Abort, so no other rank has to be told.
+ *   I4  MPI is opened when a run asks for it (mpi_library.h).
+ *   I5  Sums are made of messages: each member's chunk goes to it, and of an all-reduce the sums go to all. Open MPI's own
+ *       nonblocking ones bring everything to one rank and back wherever a group has two members or the numbers stay in place,
+ *       which takes twice as long (all-reduce) or three times (reduce-scatter) on a network of 100 Mbit/s. Messages of a
+ *       sum have its number in the group as their tag, since its second part begins whenever the first is over.
+ *   I6  Over TCP, Open MPI asks before it sends a message of more than 64 KiB, and the answer has to wait for whatever the
+ *       other has given to the same connection: two ranks that send to each other then do so one after the other. Longer
+ *       messages are sent at once, unless whoever starts the run has set these parameters.
  */
 #include "run/transport/transport.h"
 
@@ -19,12 +26,28 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "run/transport/chunks.h"
 #include "run/transport/mpi_library.h"
 
 struct mpi_request {
     struct pending_transfer base;
     MPI_Request handle;
     int *counts; /* of an all-to-all: both sides' counts and places */
+    struct sum *sum;
+};
+
+/* A sum on its way (I5). */
+struct sum {
+    const struct mpi_group *group;
+    int tag, messages;
+    float *rooms;          /* what others add; NULL: it has been added */
+    MPI_Request message[]; /* to and from every other member */
+};
+
+struct mpi_group {
+    MPI_Comm comm;
+    int32_t members, self;
+    int64_t sums; /* so many were started */
 };
 
 struct mpi_transport {
@@ -37,7 +60,7 @@ struct mpi_transport {
     pthread_cond_t woken;
     int64_t wakes, seen;
     int32_t groups, room;
-    MPI_Comm *group;
+    struct mpi_group **group;
 };
 
 static struct mpi_transport *own(struct transport *t)
@@ -85,14 +108,24 @@ static weft_status mpi_group(struct transport *t, const int32_t *member, int32_t
     (void)channel; /* every call makes a communicator of its own */
     if (m->groups == m->room) {
         m->room = m->room ? 2 * m->room : 16;
-        MPI_Comm *more = realloc(m->group, (size_t)m->room * sizeof *more);
+        struct mpi_group **more = realloc(m->group, (size_t)m->room * sizeof *more);
         if (!more)
             return failure("out of memory");
         m->group = more;
     }
-    weft_status status = make(member, count, &m->group[m->groups]);
-    if (status == WEFT_OK)
+    struct mpi_group *group = calloc(1, sizeof *group);
+    if (!group)
+        return failure("out of memory");
+    group->members = count;
+    while (member[group->self] != t->rank)
+        group->self++;
+    weft_status status = make(member, count, &group->comm);
+    if (status == WEFT_OK) {
+        m->group[m->groups] = group;
         *out = m->groups++;
+    } else {
+        free(group);
+    }
     return status;
 }
 
@@ -118,16 +151,15 @@ static weft_status lay_out(const struct transfer *x, int members, struct mpi_req
                                          : WEFT_OK;
 }
 
-static weft_status start_all_to_all(const struct transfer *x, MPI_Comm comm,
+static weft_status start_all_to_all(const struct transfer *x, const struct mpi_group *group,
                                     struct mpi_request *request)
 {
-    int members;
+    int members = group->members;
     weft_status status;
-    TRY(check(MPI_Comm_size(comm, &members), "the size of a group"));
     TRY(lay_out(x, members, request));
     int *c = request->counts;
     TRY(check(MPI_Ialltoallv(x->from, c, c + members, MPI_FLOAT, x->to, c + 2 * members,
-                             c + 3 * members, MPI_FLOAT, comm, &request->handle),
+                             c + 3 * members, MPI_FLOAT, group->comm, &request->handle),
               "all-to-all"));
 done:
     return status;
@@ -143,29 +175,94 @@ static weft_status start_broadcast(const struct transfer *x, MPI_Comm comm,
                  "broadcast");
 }
 
-static weft_status start_collective(const struct transfer *x, MPI_Comm comm,
+static weft_status begin_receive(struct sum *s, int from, float *to, int64_t count)
+{
+    if (count == 0)
+        return WEFT_OK;
+    return check(MPI_Irecv(to, (int)count, MPI_FLOAT, from, s->tag, s->group->comm,
+                           &s->message[s->messages++]),
+                 "receiving a part of a sum");
+}
+
+static weft_status begin_send(struct sum *s, int to, const float *from, int64_t count)
+{
+    if (count == 0)
+        return WEFT_OK;
+    return check(MPI_Isend(from, (int)count, MPI_FLOAT, to, s->tag, s->group->comm,
+                           &s->message[s->messages++]),
+                 "sending a part of a sum");
+}
+
+/* Each member's chunk to it, and what they add to the own one. */
+static weft_status exchange_addends(struct sum *s, const struct transfer *x)
+{
+    const struct mpi_group *g = s->group;
+    struct float_span own = chunk_of(x, g->members, g->self);
+    weft_status status = WEFT_OK;
+    for (int32_t m = 0; m < g->members; m++) {
+        struct float_span theirs = chunk_of(x, g->members, m);
+        if (m == g->self)
+            continue;
+        TRY(begin_receive(s, m, s->rooms + m * own.count, own.count));
+        TRY(begin_send(s, m, (const float *)x->from + theirs.first, theirs.count));
+    }
+done:
+    return status;
+}
+
+/* The sum of the own chunk to all, and theirs. */
+static weft_status exchange_sums(struct sum *s, const struct transfer *x)
+{
+    const struct mpi_group *g = s->group;
+    struct float_span own = chunk_of(x, g->members, g->self);
+    float *to = x->to;
+    weft_status status = WEFT_OK;
+    s->tag++;
+    s->messages = 0;
+    for (int32_t m = 0; m < g->members; m++) {
+        struct float_span theirs = chunk_of(x, g->members, m);
+        if (m == g->self)
+            continue;
+        TRY(begin_receive(s, m, to + theirs.first, theirs.count));
+        TRY(begin_send(s, m, to + own.first, own.count));
+    }
+done:
+    return status;
+}
+
+static weft_status start_sum(const struct transfer *x, struct mpi_group *group, int largest_tag,
+                             struct mpi_request *request)
+{
+    size_t messages = 2 * ((size_t)group->members - 1);
+    struct float_span own = chunk_of(x, group->members, group->self);
+    struct sum *s = calloc(1, sizeof *s + messages * sizeof s->message[0]);
+    request->sum = s;
+    if (s)
+        s->rooms = malloc((size_t)(group->members * own.count + 1) * sizeof *s->rooms);
+    if (!s || !s->rooms)
+        return failure("out of memory");
+    s->group = group;
+    s->tag = (int)(2 * (group->sums++ % (largest_tag / 2)));
+    return exchange_addends(s, x);
+}
+
+static weft_status start_collective(struct mpi_transport *m, const struct transfer *x,
                                     struct mpi_request *request)
 {
-    const MPI_Op OPS[] = {[REDUCE_SUM] = MPI_SUM, [REDUCE_MAX] = MPI_MAX};
+    struct mpi_group *group = m->group[x->group];
     int count = (int)x->count;
-    const void *from = x->from == x->to ? MPI_IN_PLACE : x->from;
     switch (x->kind) {
     case TRANSFER_ALL_REDUCE:
-        return check(
-            MPI_Iallreduce(from, x->to, count, MPI_FLOAT, OPS[x->op], comm, &request->handle),
-            "all-reduce");
     case TRANSFER_REDUCE_SCATTER:
-        return check(MPI_Ireduce_scatter_block(x->from, x->to, count, MPI_FLOAT, OPS[x->op], comm,
-                                               &request->handle),
-                     "reduce-scatter");
+        return start_sum(x, group, m->largest_tag, request);
     case TRANSFER_ALL_GATHER:
-        return check(MPI_Iallgather(x->from, count, MPI_FLOAT, x->to, count, MPI_FLOAT, comm,
+        return check(MPI_Iallgather(x->from, count, MPI_FLOAT, x->to, count, MPI_FLOAT, group->comm,
                                     &request->handle),
                      "all-gather");
     case TRANSFER_BROADCAST:
-        return start_broadcast(x, comm, request);
+        return start_broadcast(x, group->comm, request);
     default:
-        return start_all_to_all(x, comm, request);
+        return start_all_to_all(x, group, request);
     }
 }
 
@@ -184,6 +281,17 @@ static weft_status start_pair(struct transport *t, const struct transfer *x,
                  "receive");
 }
 
+static void free_request(struct mpi_request *request)
+{
+    if (!request)
+        return;
+    if (request->sum)
+        free(request->sum->rooms);
+    free(request->sum);
+    free(request->counts);
+    free(request);
+}
+
 static weft_status mpi_start(struct transport *t, const struct transfer *x,
                              struct pending_transfer **out)
 {
@@ -195,26 +303,42 @@ static weft_status mpi_start(struct transport *t, const struct transfer *x,
     request->base.transfer = *x;
     if (x->count > INT_MAX) /* I2 */
         TRY(failure("a transfer of %lld elements, expected fewer than 2^31", (long long)x->count));
-    TRY(pair ? start_pair(t, x, request) : start_collective(x, own(t)->group[x->group], request));
+    TRY(pair ? start_pair(t, x, request) : start_collective(own(t), x, request));
     own(t)->active++;
     *out = &request->base;
     request = NULL;
 done:
-    if (request)
-        free(request->counts);
-    free(request);
+    free_request(request);
     return status;
+}
+
+/* What is left to do when the messages are there; false: there are more. */
+static bool sum_is_over(struct sum *s, const struct transfer *x)
+{
+    int over = 0;
+    if (MPI_Testall(s->messages, s->message, &over, MPI_STATUSES_IGNORE) != MPI_SUCCESS || !over)
+        return false;
+    if (!s->rooms)
+        return true;
+    sum_addends(x, s->group->members, s->group->self, s->rooms);
+    free(s->rooms);
+    s->rooms = NULL;
+    return x->kind == TRANSFER_REDUCE_SCATTER ||
+           (exchange_sums(s, x) == WEFT_OK && sum_is_over(s, x));
 }
 
 static bool mpi_test(struct transport *t, struct pending_transfer *of)
 {
     struct mpi_request *request = (struct mpi_request *)of;
     int over = 0;
-    if (MPI_Test(&request->handle, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS || !over)
+    if (request->sum)
+        over = sum_is_over(request->sum, &of->transfer);
+    else if (MPI_Test(&request->handle, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+        return false;
+    if (!over)
         return false;
     own(t)->active--;
-    free(request->counts);
-    free(request);
+    free_request(request);
     return true;
 }
 
@@ -267,8 +391,10 @@ static const char *mpi_failed(struct transport *t)
 static void mpi_close(struct transport *t)
 {
     struct mpi_transport *m = own(t);
-    for (int32_t i = 0; i < m->groups; i++)
-        MPI_Comm_free(&m->group[i]);
+    for (int32_t i = 0; i < m->groups; i++) {
+        MPI_Comm_free(&m->group[i]->comm);
+        free(m->group[i]);
+    }
     free(m->group);
     pthread_cond_destroy(&m->woken);
     pthread_mutex_destroy(&m->lock);
@@ -296,6 +422,24 @@ done:
     return status;
 }
 
+#ifdef OPEN_MPI
+/* I6 */
+static const char *const SETTINGS[] = {"OMPI_MCA_btl_tcp_eager_limit",
+                                       "OMPI_MCA_btl_tcp_rndv_eager_limit",
+                                       "OMPI_MCA_btl_tcp_max_send_size"};
+static const char EAGER_BYTES[] = "2097152"; /* two slices (rank.h, DEFAULT_SLICE_BYTES) */
+#else
+static const char *const SETTINGS[] = {NULL};
+static const char EAGER_BYTES[] = "";
+#endif
+
+static void send_at_once(void)
+{
+    for (size_t i = 0; i < COUNT_OF(SETTINGS); i++)
+        if (SETTINGS[i])
+            setenv(SETTINGS[i], EAGER_BYTES, 0);
+}
+
 weft_status transport_mpi(struct transport **out)
 {
     struct mpi_transport *m = calloc(1, sizeof *m);
@@ -305,6 +449,7 @@ weft_status transport_mpi(struct transport **out)
         return failure("out of memory");
     TRY(mpi_library_open());
     TRY(check(MPI_Initialized(&started), "whether it has started"));
+    send_at_once();
     m->initialised = !started;
     if (!started)
         TRY(check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "starting"));

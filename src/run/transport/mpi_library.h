@@ -27,16 +27,15 @@
     X(MPI_Group_free)                                                                              \
     X(MPI_Group_incl)                                                                              \
     X(MPI_Iallgather)                                                                              \
-    X(MPI_Iallreduce)                                                                              \
     X(MPI_Ialltoallv)                                                                              \
     X(MPI_Ibcast)                                                                                  \
     X(MPI_Init_thread)                                                                             \
     X(MPI_Initialized)                                                                             \
     X(MPI_Irecv)                                                                                   \
-    X(MPI_Ireduce_scatter_block)                                                                   \
     X(MPI_Isend)                                                                                   \
     X(MPI_Query_thread)                                                                            \
-    X(MPI_Test)
+    X(MPI_Test)                                                                                    \
+    X(MPI_Testall)
 
 #ifdef OPEN_MPI
 #define MPI_OBJECTS(X)                                                                             \
@@ -44,9 +43,7 @@
     X(ompi_mpi_comm_null)                                                                          \
     X(ompi_mpi_group_null)                                                                         \
     X(ompi_mpi_info_null)                                                                          \
-    X(ompi_mpi_float)                                                                              \
-    X(ompi_mpi_op_max)                                                                             \
-    X(ompi_mpi_op_sum)
+    X(ompi_mpi_float)
 static const char *const MPI_LIBRARIES[] = {"libmpi.so.40", "libmpi.so", NULL}; /* 3 to 5 */
 #else
 #define MPI_OBJECTS(X)
@@ -83,37 +80,34 @@ static weft_status mpi_library_open(void)
     return missing ? failure("%s has no %s", MPI_LIBRARIES[0], missing) : WEFT_OK;
 }
 
-#define MPI_Abort                 mpi_library.MPI_Abort_
-#define MPI_Comm_create_group     mpi_library.MPI_Comm_create_group_
-#define MPI_Comm_free             mpi_library.MPI_Comm_free_
-#define MPI_Comm_get_attr         mpi_library.MPI_Comm_get_attr_
-#define MPI_Comm_group            mpi_library.MPI_Comm_group_
-#define MPI_Comm_rank             mpi_library.MPI_Comm_rank_
-#define MPI_Comm_size             mpi_library.MPI_Comm_size_
-#define MPI_Comm_split_type       mpi_library.MPI_Comm_split_type_
-#define MPI_Error_string          mpi_library.MPI_Error_string_
-#define MPI_Finalize              mpi_library.MPI_Finalize_
-#define MPI_Group_free            mpi_library.MPI_Group_free_
-#define MPI_Group_incl            mpi_library.MPI_Group_incl_
-#define MPI_Iallgather            mpi_library.MPI_Iallgather_
-#define MPI_Iallreduce            mpi_library.MPI_Iallreduce_
-#define MPI_Ialltoallv            mpi_library.MPI_Ialltoallv_
-#define MPI_Ibcast                mpi_library.MPI_Ibcast_
-#define MPI_Init_thread           mpi_library.MPI_Init_thread_
-#define MPI_Initialized           mpi_library.MPI_Initialized_
-#define MPI_Irecv                 mpi_library.MPI_Irecv_
-#define MPI_Ireduce_scatter_block mpi_library.MPI_Ireduce_scatter_block_
-#define MPI_Isend                 mpi_library.MPI_Isend_
-#define MPI_Query_thread          mpi_library.MPI_Query_thread_
-#define MPI_Test                  mpi_library.MPI_Test_
+#define MPI_Abort             mpi_library.MPI_Abort_
+#define MPI_Comm_create_group mpi_library.MPI_Comm_create_group_
+#define MPI_Comm_free         mpi_library.MPI_Comm_free_
+#define MPI_Comm_get_attr     mpi_library.MPI_Comm_get_attr_
+#define MPI_Comm_group        mpi_library.MPI_Comm_group_
+#define MPI_Comm_rank         mpi_library.MPI_Comm_rank_
+#define MPI_Comm_size         mpi_library.MPI_Comm_size_
+#define MPI_Comm_split_type   mpi_library.MPI_Comm_split_type_
+#define MPI_Error_string      mpi_library.MPI_Error_string_
+#define MPI_Finalize          mpi_library.MPI_Finalize_
+#define MPI_Group_free        mpi_library.MPI_Group_free_
+#define MPI_Group_incl        mpi_library.MPI_Group_incl_
+#define MPI_Iallgather        mpi_library.MPI_Iallgather_
+#define MPI_Ialltoallv        mpi_library.MPI_Ialltoallv_
+#define MPI_Ibcast            mpi_library.MPI_Ibcast_
+#define MPI_Init_thread       mpi_library.MPI_Init_thread_
+#define MPI_Initialized       mpi_library.MPI_Initialized_
+#define MPI_Irecv             mpi_library.MPI_Irecv_
+#define MPI_Isend             mpi_library.MPI_Isend_
+#define MPI_Query_thread      mpi_library.MPI_Query_thread_
+#define MPI_Test              mpi_library.MPI_Test_
+#define MPI_Testall           mpi_library.MPI_Testall_
 #ifdef OPEN_MPI
 #define ompi_mpi_comm_world (*(char *)mpi_library.ompi_mpi_comm_world_)
 #define ompi_mpi_comm_null  (*(char *)mpi_library.ompi_mpi_comm_null_)
 #define ompi_mpi_group_null (*(char *)mpi_library.ompi_mpi_group_null_)
 #define ompi_mpi_info_null  (*(char *)mpi_library.ompi_mpi_info_null_)
 #define ompi_mpi_float      (*(char *)mpi_library.ompi_mpi_float_)
-#define ompi_mpi_op_max     (*(char *)mpi_library.ompi_mpi_op_max_)
-#define ompi_mpi_op_sum     (*(char *)mpi_library.ompi_mpi_op_sum_)
 #endif
 
 #endif

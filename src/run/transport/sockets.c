@@ -14,7 +14,6 @@
  *
  *   I1  Messages of a group have its key, which is the same on all members, and the number of the transfer in the
  *       group; those of a pair the tag.
- *   I2  Sums are in the order of the members, so that runs repeat bit for bit (transport.h, I4).
  */
 #include "run/transport/transport.h"
 
@@ -22,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "run/transport/chunks.h"
 #include "run/transport/lookout.h"
 #include "run/transport/sockets_room.h"
 
@@ -91,32 +91,6 @@ static weft_status sockets_group(struct transport *t, const int32_t *member, int
     return WEFT_OK;
 }
 
-static void add_up(enum reduce op, const float *from, int64_t count, float *to)
-{
-    for (int64_t i = 0; i < count; i++)
-        to[i] = op == REDUCE_SUM ? to[i] + from[i] : to[i] > from[i] ? to[i] : from[i];
-}
-
-/* A part of a buffer of floats. */
-struct float_span {
-    int64_t first, count;
-};
-
-/* Of a broadcast the chunks are those of all but the member that has it, which has the last, empty one. */
-static struct float_span chunk_of(const struct transfer *x, int32_t members, int32_t m)
-{
-    int64_t each = x->count, all = each * members;
-    if (x->kind == TRANSFER_ALL_REDUCE || x->kind == TRANSFER_BROADCAST) {
-        bool one_has_all = x->kind == TRANSFER_BROADCAST;
-        each = ceil_div(x->count, one_has_all && members > 1 ? members - 1 : members);
-        all = x->count;
-        if (one_has_all)
-            m = m == x->peer ? members : m > x->peer ? m - 1 : m;
-    }
-    int64_t first = m * each < all ? m * each : all;
-    return (struct float_span){first, first + each < all ? each : all - first};
-}
-
 static struct message_head head_of(const struct socket_group *g, const struct socket_transfer *w,
                                    int64_t count)
 {
@@ -138,19 +112,6 @@ static void exchange_addends(struct sockets *s, struct socket_group *g, struct s
         ask_for(&s->connections, g->member[m], head_of(g, w, own.count), w->rooms + m * own.count,
                 &w->left);
     }
-}
-
-/* I2 */
-static void sum_addends(struct socket_group *g, struct socket_transfer *w)
-{
-    const struct transfer *x = &w->base.transfer;
-    struct float_span own = chunk_of(x, g->members, g->self);
-    size_t bytes = (size_t)own.count * sizeof(float);
-    float *to = (float *)x->to + (x->kind == TRANSFER_ALL_REDUCE ? own.first : 0);
-    memcpy(w->rooms + g->self * own.count, (const float *)x->from + own.first, bytes);
-    for (int32_t m = 1; m < g->members; m++)
-        add_up(x->op, w->rooms + m * own.count, own.count, w->rooms);
-    memcpy(to, w->rooms, bytes);
 }
 
 /* Own numbers to all, and those of all. */
@@ -282,7 +243,7 @@ static bool finish(struct sockets *s, struct socket_transfer *w)
         share_chunks(s, g, w);
         return w->left == 0;
     }
-    sum_addends(g, w);
+    sum_addends(&w->base.transfer, g->members, g->self, w->rooms);
     free(w->rooms);
     w->rooms = NULL;
     if (w->base.transfer.kind != TRANSFER_ALL_REDUCE)

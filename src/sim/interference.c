@@ -127,6 +127,15 @@ static void add_devices(struct simulation *s, const struct exchange *e)
     }
 }
 
+/* The same for every block and for the whole graph: found once. */
+static const double *slowdowns_of_flows(struct simulation *s)
+{
+    if (!s->knows_flow_slowdown)
+        s->flow_slowdown = token_slowdowns(s->keep, s->graph);
+    s->knows_flow_slowdown = true;
+    return s->flow_slowdown;
+}
+
 void tell_interference(struct simulation *s, struct engine_graph *g)
 {
     const struct graph *graph = s->graph;
@@ -142,7 +151,7 @@ void tell_interference(struct simulation *s, struct engine_graph *g)
     for (int32_t d = 0; d < graph->devices; d++)
         slowdowns[d] = slowdown;
     g->device_slowdown = slowdowns;
-    g->flow_slowdown = token_slowdowns(s->keep, graph);
+    g->flow_slowdown = slowdowns_of_flows(s);
     g->flow_device_first = first;
     g->flow_device = s->flow_device.data;
     if (cost_tells_kernels(s->cost))
@@ -176,7 +185,7 @@ void tell_block_interference(struct simulation *s, struct arena *scratch, struct
     for (size_t i = 0; i < flows; i++)
         first[i + 1] = (int64_t)i + 1;
     g->device_slowdown = slowdown;
-    g->flow_slowdown = token_slowdowns(scratch, s->graph);
+    g->flow_slowdown = slowdowns_of_flows(s);
     g->flow_device_first = first;
     g->flow_device = ARENA_ARRAY(scratch, int32_t, flows + 1);
     if (cost_tells_kernels(s->cost))

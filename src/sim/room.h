@@ -17,8 +17,11 @@ struct simulation {
     struct item_costs costs;
     int64_t *item_first, *item_ns; /* per block, per item */
     int64_t *whole_ns;             /* per block, all of it as one run; -1: not known yet */
+    struct lone_block *lone;       /* blocks that were run alone (alone.c) */
     ARRAY(struct reliance) reliance;
     ARRAY(int32_t) flow_device;
+    const double *flow_slowdown; /* engine_graph, if it is known; NULL: none */
+    bool knows_flow_slowdown;
 };
 
 /* Simulates every micro-batch of the iteration, however many there are. */
@@ -30,6 +33,12 @@ void tell_interference(struct simulation *s, struct engine_graph *g);
 struct block_runs;
 void tell_block_interference(struct simulation *s, struct arena *scratch, struct engine_graph *g,
                              const struct block *block, const struct block_runs *runs);
+/* The flows of the graph. */
+void tell_flows(const struct simulation *s, struct engine_graph *g);
+/* How long a block with steps inside takes when nothing from outside slows it down (alone.c). */
+weft_status find_alone_ns(struct simulation *s, int32_t block, int64_t *out);
+/* Forgets the blocks that were run alone. */
+void lone_blocks_free(struct simulation *s);
 /* Work of devices that are one processor, as flows (shared_processor.c). */
 void tell_shared_processors(struct simulation *s, struct engine_graph *g);
 /* Where each stage's time goes (breakdown.c). */

@@ -1,7 +1,7 @@
 /* simulate.c - executes a plan's graph with costs.
  *
- * A run of operators takes the sum of its items (item_cost.h); a whole block with steps inside is
- * run by the engine once, with two streams for its two lanes, and takes the time found there.
+ * A run of operators takes the sum of its items (item_cost.h); a whole block with steps inside takes what it takes alone
+ * (alone.c).
  *
  *   I1  Collectives and computation slow each other down (interference.c).
  *   I2  Sends take precedence over gradients and copies to the host if the schedule folds (Fold3D
@@ -87,92 +87,7 @@ static void cost_blocks(struct simulation *s)
         qsort(s->reliance.data, s->reliance.len, sizeof *s->reliance.data, by_share);
 }
 
-/* ---- what the engine is told ----------------------------------------------------------------- */
-
-static void tell_flows(struct simulation *s, struct engine_graph *g)
-{
-    g->flows = s->flows.flows;
-    g->links = s->flows.links;
-    g->link_bytes_per_s = s->flows.link_bytes_per_s;
-    g->flow_least_ns = s->flows.least_ns;
-    g->flow_use_first = s->flows.use_first;
-    g->flow_use = s->flows.use;
-}
-
-/* ---- a block alone --------------------------------------------------------------------------- */
-
-enum lane { LANE_OPS, LANE_STEPS, LANE_COUNT };
-
-struct lanes {
-    int32_t *stream, *flow, *depends, *order;
-    int64_t *ns, *depends_first, *order_first;
-};
-
-static struct lanes lanes_new(struct arena *scratch, size_t runs)
-{
-    return (struct lanes){
-        ARENA_ARRAY(scratch, int32_t, runs),          ARENA_ARRAY(scratch, int32_t, runs),
-        ARENA_ARRAY(scratch, int32_t, runs),          ARENA_ARRAY(scratch, int32_t, runs),
-        ARENA_ARRAY(scratch, int64_t, runs),          ARENA_ARRAY(scratch, int64_t, runs + 1),
-        ARENA_ARRAY(scratch, int64_t, LANE_COUNT + 1)};
-}
-
-/* The items of a run as tasks of their own: when slowed down, they end with whole nanoseconds. */
-static struct lanes lanes_of(struct simulation *s, struct arena *scratch, const struct block *block,
-                             const struct block_runs *runs, const int64_t *ns)
-{
-    struct lanes l = lanes_new(scratch, (size_t)runs->count);
-    int64_t depends = 0, placed = 0;
-    for (int32_t i = 0; i < runs->count; i++) {
-        const struct block_run *run = &runs->run[i];
-        l.stream[i] = run->step ? LANE_STEPS : LANE_OPS;
-        l.flow[i] = run->step ? block->item[run->first].exchange : -1;
-        for (int32_t k = run->first; k < run->first + run->items; k++)
-            l.ns[i] += run->step || block->item[k].kind == ITEM_OP ? ns[k] : 0;
-        if (l.flow[i] >= 0)
-            l.ns[i] = s->flows.latency_ns[l.flow[i]];
-        if (run->after >= 0)
-            l.depends[depends++] = run->after;
-        l.depends_first[i + 1] = depends;
-    }
-    for (int lane = 0; lane < LANE_COUNT; lane++) {
-        for (int32_t i = 0; i < runs->count; i++)
-            if (l.stream[i] == lane)
-                l.order[placed++] = i;
-        l.order_first[lane + 1] = placed;
-    }
-    return l;
-}
-
-static weft_status run_block(struct simulation *s, int32_t number)
-{
-    static const int32_t LANE_DEVICE[] = {0, -1};
-    const struct block *block = &s->graph->block[number];
-    struct arena *scratch = arena_new();
-    const int64_t *ns = s->item_ns + s->item_first[number];
-    struct block_runs runs = cut_block(scratch, block, CUT_STEPS);
-    struct lanes l = lanes_of(s, scratch, block, &runs, ns);
-    struct engine_graph g = {.tasks = runs.count,
-                             .streams = LANE_COUNT,
-                             .devices = 1,
-                             .task_stream = l.stream,
-                             .task_ns = l.ns,
-                             .task_flow = l.flow,
-                             .depends_first = l.depends_first,
-                             .depends = l.depends,
-                             .order_first = l.order_first,
-                             .order = l.order};
-    struct engine_result result;
-    weft_status status;
-    tell_flows(s, &g);
-    g.stream_device = LANE_DEVICE;
-    tell_block_interference(s, scratch, &g, block, &runs);
-    TRY(engine_run(scratch, &g, &result));
-    s->whole_ns[number] = result.end;
-done:
-    arena_free(scratch);
-    return status;
-}
+/* ---- how long tasks take ---------------------------------------------------------------------- */
 
 static bool has_steps(const struct task *task, const struct block *block)
 {
@@ -190,7 +105,7 @@ static weft_status run_ns(struct simulation *s, const struct task *task, int64_t
     bool whole = task->items == block->items;
     weft_status status = WEFT_OK;
     if (whole && s->whole_ns[task->block] < 0 && has_steps(task, block))
-        status = run_block(s, task->block);
+        status = find_alone_ns(s, task->block, &s->whole_ns[task->block]);
     if (whole && s->whole_ns[task->block] >= 0) {
         *out = s->whole_ns[task->block];
         return status;
@@ -293,7 +208,9 @@ static weft_status run(struct simulation *s, struct prediction *p)
     s->whole_ns = ARENA_ARRAY(s->keep, int64_t, (size_t)graph->blocks);
     memset(s->whole_ns, -1, (size_t)graph->blocks * sizeof *s->whole_ns);
     cost_blocks(s);
-    TRY(tell_engine(s, &p->engine));
+    status = tell_engine(s, &p->engine);
+    lone_blocks_free(s);
+    TRY(status);
     p->engine.stop = s->stop;
     TRY(engine_run(s->keep, &p->engine, &p->result));
     p->engine.stop = NULL; /* the caller's flag may be gone before the prediction is */

@@ -6,6 +6,7 @@
  *       compute and memory bandwidth are those of another one is also answered from that one's
  *       file.
  *   I3  It is no error if no database is found; a damaged one is an error.
+ *   I4  Times on the device are kept (work_times.h): neither databases nor the device change while they are open.
  */
 #include <ctype.h>
 #include <math.h>
@@ -14,6 +15,7 @@
 
 #include "cost/calibration.h"
 #include "cost/profile.h"
+#include "cost/work_times.h"
 
 enum { MAX_SOURCES = 3 };
 
@@ -31,6 +33,7 @@ struct cost {
     struct profile_source source[MAX_SOURCES];
     size_t sources;
     struct interference interference[KERNEL_COUNT]; /* as measured; 0: not */
+    struct work_times *times;                       /* what cost_on_device has found */
     struct cost *next;                              /* of the next pool; NULL: there is none */
 };
 
@@ -132,6 +135,7 @@ weft_status cost_open(const struct device *device, const char *profile_path, str
     *out = NULL;
     cost->arena = arena;
     cost->device = *device;
+    cost->times = work_times_new(arena);
     cost->calibration = calibration_for(device);
     cost->sustained = *cost->calibration;
     cost->sustained.power_fraction = cost->calibration->sustained_fraction;
@@ -250,7 +254,7 @@ struct kernel_cost cost_on_device(struct cost *cost, const struct work *work)
 {
     struct kernel_cost found = {0};
     bool own;
-    if (no_work(work))
+    if (no_work(work) || work_times_find(cost->times, work, &found))
         return found;
     found = look_up(cost, work, &own);
     if (found.provenance == FROM_NOTHING)
@@ -259,6 +263,7 @@ struct kernel_cost cost_on_device(struct cost *cost, const struct work *work)
         found.ns = (int64_t)((double)found.ns / cost->sustained.attention_sustained);
     if (!own)
         found.ns = paced_ns(cost, work, found.ns);
+    work_times_keep(cost->times, work, &found);
     return found;
 }
 

@@ -348,6 +348,12 @@ static double usual_price(const struct layer_table *t, const struct stage_class 
     return most;
 }
 
+/* Of two numbers: without fmin's care for what is no number, processors do several at once. */
+static double lesser(double a, double b)
+{
+    return a < b ? a : b;
+}
+
 static void price_kind(const struct layer_table *t, struct stage_class *c, size_t kind)
 {
     size_t strategies = t->strategies->len;
@@ -360,9 +366,9 @@ static void price_kind(const struct layer_table *t, struct stage_class *c, size_
             continue;
         double bytes = (double)(c->kept_bytes[s] + c->place->state_bytes[s]);
         double steady_ns = (double)c->place->steady_ns[s], time_ns = (double)c->place->time_ns[s];
-        for (int i = 0; i < PRICES; i++) { /* several at once */
-            steady[i] = fmin(steady[i], steady_ns + c->price[i] * bytes);
-            time[i] = fmin(time[i], time_ns + c->price[i] * bytes);
+        for (int i = 0; i < PRICES; i++) {
+            steady[i] = lesser(steady_ns + c->price[i] * bytes, steady[i]);
+            time[i] = lesser(time_ns + c->price[i] * bytes, time[i]);
         }
     }
     memcpy(steady_at, steady, sizeof steady);

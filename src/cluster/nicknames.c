@@ -2,7 +2,7 @@
  *
  *   hgx-h100:2     the preset of the same machine: dgx-h100:2
  *   h100, H100:16  so many devices of a kind, in whole nodes or in a part of one: dgx-h100:2
- *   8xH100, "8 H100", H100*8
+ *   8xH100, "8 H100", "8 x H100", H100*8
  *                  the same: dgx-h100:1x8
  *   64xA100-40G, 64xH100-SXM5-80GB
  *                  a device by the beginnings of words of its own name
@@ -17,6 +17,7 @@
 #include "cluster/machine.h"
 #include "cluster/topology.h"
 
+#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
@@ -158,10 +159,15 @@ static const char *with_unit(struct arena *keep, const char *preset, const char 
                                                          : with_devices(keep, preset, devices);
 }
 
-static bool begins_with_count(const char *name)
+/* Where the name begins after a count: "8xH100", "8 x H100", "8 H100"; NULL: there is no count. */
+static const char *after_count(const char *name)
 {
-    size_t digits = strspn(name, "0123456789");
-    return digits && name[digits] && strchr("xX* ", name[digits]);
+    const char *end = name + strspn(name, "0123456789"), *times = end + strspn(end, " ");
+    if (end == name || !*times)
+        return NULL;
+    if (strchr("xX*", *times))
+        return times + 1 + strspn(times + 1, " ");
+    return times > end ? times : NULL;
 }
 
 /* "8xH100", "8 H100", "H100*8": the number, and the name. The name of a device may end in an x or a number itself, so
@@ -169,8 +175,8 @@ static bool begins_with_count(const char *name)
 static bool counts_devices(struct arena *keep, const char *name, int64_t *count, const char **rest)
 {
     size_t len = strlen(name), digits = strspn(name, "0123456789"), last = len;
-    if (begins_with_count(name)) {
-        *rest = name + digits + 1;
+    if (after_count(name)) {
+        *rest = after_count(name);
         return parse_int(arena_copy_bytes(keep, name, digits), count) && *count > 0;
     }
     while (last && name[last - 1] >= '0' && name[last - 1] <= '9')
@@ -191,13 +197,22 @@ static bool is_nodes_by_devices(const char *size)
     return digits > 0 && size[digits] == 'x';
 }
 
+/* Presets are written in small letters: DGX-H100 is dgx-h100. */
+static const char *in_small(struct arena *keep, const char *name, size_t len)
+{
+    char *small = arena_copy_bytes(keep, name, len);
+    for (char *c = small; *c; c++)
+        *c = (char)tolower((unsigned char)*c);
+    return small;
+}
+
 const char *cluster_meant(struct arena *keep, const char *name)
 {
     int64_t devices = 0;
     const char *rest = name, *meant = NULL;
     bool counted = counts_devices(keep, name, &devices, &rest);
     const char *colon = strchr(rest, ':');
-    char *alone = arena_copy_bytes(keep, rest, colon ? (size_t)(colon - rest) : strlen(rest));
+    const char *alone = in_small(keep, rest, colon ? (size_t)(colon - rest) : strlen(rest));
     int at = nickname_index(alone);
     const char *preset = cluster_preset_find(alone) ? alone : at >= 0 ? NICKNAMES[at].preset : NULL;
     if (!preset || (counted && (colon || at < 0)))
@@ -205,7 +220,9 @@ const char *cluster_meant(struct arena *keep, const char *name)
     if (colon && (meant = with_unit(keep, preset, colon + 1)))
         return meant;
     if (preset == alone && !counted)
-        return name;
+        return strncmp(name, alone, strlen(alone)) == 0
+                   ? name
+                   : arena_printf(keep, "%s%s", preset, colon ? colon : "");
     bool as_preset = !colon || !NICKNAMES[at].counts_devices || is_nodes_by_devices(colon + 1);
     if (!counted && as_preset)
         return arena_printf(keep, "%s%s", preset, colon ? colon : "");
@@ -232,10 +249,10 @@ static const char *device_names(struct arena *keep)
 
 bool hint_devices(const char *name)
 {
-    if (!begins_with_count(name))
+    const char *rest = after_count(name);
+    if (!rest)
         return false;
     struct arena *scratch = arena_new();
-    const char *rest = name + strspn(name, "0123456789") + 1;
     int at = nickname_index(rest);
     if (cluster_preset_find(rest))
         error_hint("%.100s:N is N nodes of it", rest);

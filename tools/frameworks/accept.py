@@ -26,8 +26,8 @@ def output(weft, *words):
 
 
 def devices_of(weft, words):
-    """A plan says how many it is for, and so does a cluster."""
-    if words[0].endswith((".yaml", ".json")):
+    """A plan says how many it is for, and so does the cluster that comes after a model, which may be a file, too."""
+    if words[1].startswith("-"):
         return int(re.search(r"on (\d+) devices", output(weft, "check", words[0])[0])[1])
     return int(re.search(r'"devices": (\d+)', output(weft, "clusters", words[1], "--json")[0])[1])
 

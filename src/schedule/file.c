@@ -263,8 +263,9 @@ done:
 
 static bool is_communication(const char *text)
 {
-    static const char *const WORDS[] = {"UNSHARD", "RESHARD", "REDUCE_GRAD", "SEND_F",
-                                        "RECV_F",  "SEND_B",  "RECV_B"};
+    static const char *const WORDS[] = {
+        "UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD", "SEND_F",
+        "RECV_F",  "SEND_B",  "RECV_B",      "WAIT_SEND_F",      "WAIT_SEND_B"};
     for (size_t i = 0; i < COUNT_OF(WORDS); i++)
         if (strncmp(text, WORDS[i], strlen(WORDS[i])) == 0)
             return text[strlen(WORDS[i])] == '\0' || isdigit((unsigned char)text[strlen(WORDS[i])]);

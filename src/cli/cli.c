@@ -222,6 +222,25 @@ void take_page_format(struct argp_state *state, struct page_options *options, co
         argp_error(state, "--format is '%s', expected html, md, text, json or svg", arg);
 }
 
+void take_omitted(struct argp_state *state, struct omitted *omitted, const char *arg)
+{
+    struct {
+        const char *name;
+        bool *omitted;
+    } parts[] = {{"sharing", &omitted->sharing}, {"slowdown", &omitted->slowdown}};
+    struct arena *scratch = arena_new();
+    for (char *rest = arena_copy_text(scratch, arg), *item; (item = strsep(&rest, ","));) {
+        size_t i = 0;
+        while (i < COUNT_OF(parts) && strcmp(parts[i].name, item) != 0)
+            i++;
+        if (i < COUNT_OF(parts))
+            *parts[i].omitted = true;
+        else
+            argp_error(state, "--without is '%s', expected sharing, slowdown or both", arg);
+    }
+    arena_free(scratch);
+}
+
 weft_status report_write(const struct page_options *options, struct page *page)
 {
     page->format = options->format;

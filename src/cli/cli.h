@@ -58,6 +58,12 @@ struct page_options {
     bool has_format;
 };
 void take_page_format(struct argp_state *state, struct page_options *options, const char *arg);
+/* The value of --without LIST. */
+void take_omitted(struct argp_state *state, struct omitted *omitted, const char *arg);
+#define OMITTED_HELP                                                                               \
+    "simulate without what makes tasks change each other, to see how much it matters: sharing "    \
+    "(of "                                                                                         \
+    "links: every transfer takes as long as alone), slowdown (of computation beside transfers)"
 /* Writes a report in the format that was given, or in that of the file's name; HTML if neither says. */
 weft_status report_write(const struct page_options *options, struct page *page);
 

@@ -24,6 +24,11 @@ static void take_format(struct argp_state *state, void *input, char *arg)
     take_page_format(state, &options->report, arg);
 }
 
+static void take_without(struct argp_state *state, void *input, char *arg)
+{
+    take_omitted(state, &((struct simulate_command *)input)->simulate.omitted, arg);
+}
+
 static const struct cli_option OPTIONS[] = {
     {"timeline", NULL, "draw what each stage does at what time", OPTION_FLAG, AT(timeline)},
     {"trace", "FILE", "write every task and operator as a trace for Perfetto or chrome://tracing",
@@ -42,6 +47,7 @@ static const struct cli_option OPTIONS[] = {
      "memory, "
      "such as network=2,memory=0.5",
      OPTION_TEXT, AT(what_if)},
+    {"without", "LIST", OMITTED_HELP, OPTION_TAKE, .take = take_without},
     {"unfold", NULL, "simulate every device, also those that do the same", OPTION_FLAG, AT(unfold)},
     PROFILE_OPTION(AT(simulate.profile)),
     JSON_OPTION(AT(json)),

@@ -141,7 +141,8 @@ weft_status published_settle(struct arena *keep, struct published *row);
 /* Settles and plans a row, and simulates the plan. */
 weft_status published_predict(struct arena *keep, struct published *row);
 /* The same for the row `at`, when those before it have been predicted: what ran the same plan is not simulated again. */
-weft_status published_predict_next(struct arena *keep, struct published_rows *rows, size_t at);
+weft_status published_predict_next(struct arena *keep, struct published_rows *rows, size_t at,
+                                   struct omitted omitted);
 
 /* ---- results --------------------------------------------------------------------------------- */
 

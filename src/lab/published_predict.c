@@ -124,10 +124,11 @@ static const struct published *twin_of(const struct published *row, const struct
     return NULL;
 }
 
-static weft_status simulate_row(struct arena *keep, const struct plan *plan, struct published *row)
+static weft_status simulate_row(struct arena *keep, const struct plan *plan, struct omitted omitted,
+                                struct published *row)
 {
     struct prediction *prediction = NULL;
-    struct simulate_options options = {.fold = FOLD_AUTO, .returning = true};
+    struct simulate_options options = {.fold = FOLD_AUTO, .returning = true, .omitted = omitted};
     weft_status status = simulate(plan, &options, &prediction);
     if (status == WEFT_OK) {
         take_outcome(keep, prediction, row);
@@ -141,7 +142,7 @@ static weft_status simulate_row(struct arena *keep, const struct plan *plan, str
 }
 
 static weft_status predict_after(struct arena *keep, const struct published *before, size_t count,
-                                 struct published *row)
+                                 struct omitted omitted, struct published *row)
 {
     struct opened_plan opened;
     weft_status status = published_settle(keep, row);
@@ -158,7 +159,7 @@ static weft_status predict_after(struct arena *keep, const struct published *bef
         row->like = twin->like;
         row->done = true;
     } else {
-        status = simulate_row(keep, opened.plan, row);
+        status = simulate_row(keep, opened.plan, omitted, row);
     }
     plan_close(&opened);
     return status;
@@ -166,10 +167,11 @@ static weft_status predict_after(struct arena *keep, const struct published *bef
 
 weft_status published_predict(struct arena *keep, struct published *row)
 {
-    return predict_after(keep, NULL, 0, row);
+    return predict_after(keep, NULL, 0, (struct omitted){0}, row);
 }
 
-weft_status published_predict_next(struct arena *keep, struct published_rows *rows, size_t at)
+weft_status published_predict_next(struct arena *keep, struct published_rows *rows, size_t at,
+                                   struct omitted omitted)
 {
-    return predict_after(keep, rows->data, at, &rows->data[at]);
+    return predict_after(keep, rows->data, at, omitted, &rows->data[at]);
 }

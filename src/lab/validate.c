@@ -28,6 +28,11 @@ static void take_half(struct argp_state *state, void *input, char *arg)
         argp_error(state, "--half is '%s', expected fit, held-out or both", arg);
 }
 
+static void take_without(struct argp_state *state, void *input, char *arg)
+{
+    take_omitted(state, &((struct options *)input)->validation.omitted, arg);
+}
+
 static const struct cli_option OPTIONS[] = {
     {"rows", NULL, "list every row: measured, predicted, error", OPTION_FLAG,
      AT(validation.list_rows)},
@@ -43,6 +48,7 @@ static const struct cli_option OPTIONS[] = {
     {"plan", NULL, "plan every run anew, on its model, cluster and batch, and list what is gained",
      OPTION_FLAG, AT(validation.plan)},
     {"half", "HALF", "fit, held-out or both (default both)", OPTION_TAKE, .take = take_half},
+    {"without", "LIST", OMITTED_HELP, OPTION_TAKE, .take = take_without},
     {"residuals", "FILE",
      "write how far off the held-out half is, which says how sure predictions are", OPTION_TEXT,
      AT(residuals), .writes = true},
@@ -214,6 +220,19 @@ static weft_status choose_datasets(struct options *options)
     return WEFT_OK;
 }
 
+/* Searches and fits are made with everything, and so are margins. */
+static weft_status check_omitted(const struct options *options)
+{
+    const struct validation *v = &options->validation;
+    if ((v->omitted.sharing || v->omitted.slowdown) &&
+        (v->plan || v->refitted || v->searches || options->residuals))
+        return bad_argument(
+            "with --without, name datasets of runs, and add --rows or --groups",
+            "--without changes predictions of runs; --plan, --refit, --residuals and published "
+            "searches cannot be had with it");
+    return WEFT_OK;
+}
+
 static weft_status read_search(struct validation *v, const struct search_table *table)
 {
     switch (table->form) {
@@ -271,7 +290,7 @@ static weft_status predict(struct validation *v)
     for (size_t i = 0; i < v->rows.len && status == WEFT_OK; i++) {
         if (terminal && i % 8 == 0)
             fprintf(cli_terminal(), "\r%zu of %zu runs", i, v->rows.len);
-        status = published_predict_next(v->arena, &v->rows, i);
+        status = published_predict_next(v->arena, &v->rows, i, v->omitted);
     }
     if (v->plan && status == WEFT_OK)
         status = replan(v, terminal);
@@ -344,6 +363,7 @@ int cmd_validate(int argc, char **argv)
         goto done;
     }
     TRY(choose_datasets(&options));
+    TRY(check_omitted(&options));
     TRY(read_datasets(v));
     TRY(predict(v));
     TRY(full_runs_make(v, &v->full));

@@ -65,6 +65,7 @@ struct validation {
     size_t datasets;
     bool half[HALF_COUNT]; /* which halves were run */
     bool list_rows, list_groups, plan, refitted;
+    struct omitted omitted;          /* from predictions of runs */
     struct published_rows rows;      /* of these datasets and halves */
     struct peer_predictions peers;   /* for some of them */
     struct replanned_list replanned; /* with `plan`: for rows that are predicted */

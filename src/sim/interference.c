@@ -71,11 +71,11 @@ static void set_factors(const struct factors *f, int32_t task, const struct fact
     f->slows[task] = fmax(slowed / (to->moved - from->moved), 1); /* (2) */
 }
 
-/* The largest factor of all (I2). */
+/* The largest factor of all (I2); 1 where none is to count. */
 static double bound(const struct simulation *s)
 {
     double most = 1;
-    for (int k = 0; k < KERNEL_COUNT; k++) {
+    for (int k = 0; k < KERNEL_COUNT && !s->omitted.slowdown; k++) {
         struct interference of = cost_interference(s->cost, (enum kernel)k);
         most = fmax(most, fmax(of.work, of.transfer));
     }

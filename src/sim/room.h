@@ -13,6 +13,7 @@ struct simulation {
     struct flow_cache *kept_flows; /* NULL: none */
     bool shared_network;           /* simulate_options */
     bool sends_apart;              /* compile_options */
+    struct omitted omitted;
     struct flows flows;
     struct item_costs costs;
     int64_t *item_first, *item_ns; /* per block, per item */

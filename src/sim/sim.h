@@ -107,6 +107,12 @@ struct prediction {
     double compile_s, simulate_s; /* wall clock */
 };
 
+/* What a simulation leaves out of how tasks change each other, to show how much it matters. */
+struct omitted {
+    bool sharing;  /* of links: every transfer takes as long as alone */
+    bool slowdown; /* of computation beside transfers, and of these */
+};
+
 struct simulate_options {
     enum fold fold;
     const char *profile; /* a database that takes precedence over the shipped ones, NULL: none */
@@ -124,6 +130,7 @@ struct simulate_options {
     /* also what is reserved when a full device gets free segments back (stage_peak) */
     bool returning;
     bool shared_network; /* others use it, too (compile_options); with FOLD_NEVER */
+    struct omitted omitted;
     /* when it asks to stop there is no prediction: WEFT_NO_ANSWER; NULL: never */
     const struct stop *stop;
 };

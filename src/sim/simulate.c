@@ -270,6 +270,15 @@ done:
     return status;
 }
 
+/* Flows without links meet nobody, and take their own time (flows.h, I1). */
+static void unshare(struct simulation *s)
+{
+    struct flows *flows = &s->flows;
+    flows->use_first = ARENA_ARRAY(s->keep, int64_t, (size_t)flows->flows + 1);
+    for (int32_t i = 0; i < flows->flows; i++)
+        flows->together_ns[i] = flows->latency_ns[i] + flows->least_ns[i];
+}
+
 static weft_status find_flows(struct simulation *s, const struct graph *graph)
 {
     const struct cluster *cluster = s->plan->cluster;
@@ -294,6 +303,8 @@ static weft_status begin(struct simulation *s, struct prediction *p, enum fold f
     p->compile_s += compiled - start;
     const struct graph *graph = s->graph = p->graph;
     TRY(find_flows(s, graph));
+    if (s->omitted.sharing)
+        unshare(s);
     p->simulate_s += wall_seconds() - compiled;
 done:
     return status;
@@ -329,7 +340,8 @@ weft_status simulate_all(const struct plan *plan, const struct simulate_options 
                            .stop = options->stop,
                            .kept_flows = options->flows,
                            .shared_network = options->shared_network,
-                           .sends_apart = options->briefly};
+                           .sends_apart = options->briefly,
+                           .omitted = options->omitted};
     weft_status status;
     *p = (struct prediction){.arena = arena, .plan = plan};
     s.cost = options->cost;

@@ -235,8 +235,16 @@ struct task {
     int32_t about;
     uint8_t stream; /* enum stream_kind */
     uint8_t purpose;
+    /* a sum of a tied weight's gradients over two stages, which counts as pipelining (task_counts_as) */
+    bool across;
     bool idle; /* its device does not have these items (I6): nothing is done, in no time */
 };
+
+/* What a task's time counts as: its purpose, but for sums over two stages, which one stage would not need. */
+static inline enum purpose task_counts_as(const struct task *task)
+{
+    return task->across ? PURPOSE_PIPELINE : (enum purpose)task->purpose;
+}
 
 struct graph {
     struct arena *arena; /* owns everything below, and itself */

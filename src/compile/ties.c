@@ -115,6 +115,7 @@ void tie_gradients(struct assembly *a)
     for (int64_t i = 0; i < b->plan->instances; i++) {
         struct tie t = {owner_of(b, i), i, plain_task(STREAM_GRADIENT, NONE)};
         t.task.reader = i;
+        t.task.across = stage_of_part(b, b->part_of[t.owner]) != stage_of_part(b, b->part_of[i]);
         if (t.owner != i && holds_weights(b, i))
             tie(a, &t);
     }

@@ -130,7 +130,7 @@ static void add_task(const struct prediction *prediction, int32_t number, double
     const struct graph *graph = prediction->graph;
     const struct task *task = &graph->task[number];
     int32_t stage = graph->device[task->device].stage;
-    figure[FIGURE_PURPOSE + task->purpose] += seconds / graph->devices; /* I2 */
+    figure[FIGURE_PURPOSE + (int)task_counts_as(task)] += seconds / graph->devices; /* I2 */
     if (task->stream == STREAM_COMPUTE)
         figure[FIGURE_STAGE + stage] += seconds / (double)prediction->plan->stage[stage].devices;
 }
@@ -238,7 +238,7 @@ static const char *first_operator(struct arena *scratch, const struct graph *gra
 static const char *kind_of_task(struct arena *keep, const struct graph *graph,
                                 const struct task *task)
 {
-    const char *purpose = purpose_name((enum purpose)task->purpose);
+    const char *purpose = purpose_name(task_counts_as(task));
     const char *operator= task->exchange<0 ? first_operator(keep, graph, task) : NULL;
     int32_t stage = graph->device[task->device].stage;
     if (operator)
@@ -325,7 +325,7 @@ weft_status overlay_read(struct arena *keep, const char *path, const struct pred
     for (int p = 0; p < PURPOSE_COUNT; p++)
         out->purpose[p].time = pair[FIGURE_PURPOSE + p];
     for (int32_t i = 0; i < prediction->graph->tasks; i++)
-        out->purpose[prediction->graph->task[i].purpose].tasks++;
+        out->purpose[task_counts_as(&prediction->graph->task[i])].tasks++;
     for (int32_t s = 0; s < plan->stages; s++)
         out->stage[s] = (struct measured_stage){pair[FIGURE_STAGE + s],
                                                 rest_of(out->iteration, pair[FIGURE_STAGE + s])};

@@ -101,7 +101,7 @@ void task_times(const struct prediction *p, int32_t number, int64_t time_ns[PURP
         struct run_sum sum = sum_items(p, task);
         count_run(p, task, &sum, took, time_ns);
     } else
-        time_ns[task->purpose] = took;
+        time_ns[task_counts_as(task)] = took;
 }
 
 /* ---- waits ----------------------------------------------------------------------------------- */
@@ -126,7 +126,7 @@ static void count_wait(struct waits *w, int32_t task, int64_t from, int64_t unti
         int64_t begin = cause < 0 ? from : p->result.start_ns[cause];
         int time = TIME_BUBBLE;
         if (cause >= 0 && p->graph->task[cause].exchange >= 0)
-            time = p->graph->task[cause].purpose;
+            time = (int)task_counts_as(&p->graph->task[cause]);
         begin = begin > from ? begin : from;
         w->time_ns[time] += until - begin;
         until = begin;

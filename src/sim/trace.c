@@ -235,8 +235,7 @@ static void put_task_on(struct trace *trace, int32_t number, const struct graph_
                         int64_t start_ns, int64_t end_ns)
 {
     const struct task *task = &trace->graph->task[number];
-    put_slice(trace, device->device, trace_track(task), start_ns, end_ns,
-              (enum purpose)task->purpose);
+    put_slice(trace, device->device, trace_track(task), start_ns, end_ns, task_counts_as(task));
     fprintf(trace->file, ",\"name\":\"%s\",\"args\":{\"stage\":%d",
             task_label(trace->prediction, task).s, device->stage);
     put_micro_batch(trace, task);

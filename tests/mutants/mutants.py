@@ -11,6 +11,9 @@
                                   noticed, and that are the same in the list, are not tried again
   mutants.py --list other.txt     another list
   mutants.py --percent 50         so many of the tests' random cases
+  mutants.py --draw 60 --seed 7 --resume lot.txt
+                                  writes a list of so many faults drawn by lot from all of src/ (draw.py has the rule), for
+                                  --list lot.txt
 
 A list is plain text, one block per fault, blocks apart by an empty line:
 
@@ -51,6 +54,8 @@ import sys
 import threading
 import time
 
+import draw
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = pathlib.Path(__file__).with_name("faults.txt")
 AT_LEAST = 0.95  # of the faults, noticed
@@ -61,6 +66,8 @@ FEW = 10  # percent of the random cases, first
 WAITS = 6  # times as long may pass, on a machine that does other things, too
 MEMORY_BYTES = 8 << 30  # a fault may ask for all there is
 LEAKED = 23  # the exit status of a program that lost memory
+WHOLE = ("test_recorded", "test_cli", "python")  # ask the whole program or library
+NEAR = 6  # programs of one kind that are asked of a fault that is drawn by lot
 CHECKS = ("explorer", "python", "page", "trace")  # tests of CTest that ask the built program or library
 LIBRARY = "src/libweft_program.so"
 FAILED = r"\[  FAILED  \] (?:\d+ test\(s\)|(\w+))"  # as cmocka writes it
@@ -320,7 +327,8 @@ class Worker:
             entry, made = self.copy.commands[output], self.folder / f"{len(objects)}.o"
             command = entry["command"].replace(str(self.copy.root / "src") + "/", f"{self.source}/")
             command = command.replace(f"-I{self.copy.root}/src", f"-I{self.source}").replace(output, str(made))
-            done = self.shell(f"{command} -Wno-error")  # what a fault leaves unused, tests must notice
+            # What a fault leaves unused, tests must notice; pointers of other types are no C.
+            done = self.shell(f"{command} -Wno-error -Werror=incompatible-pointer-types -Werror=int-conversion")
             if done.returncode:
                 return {}, next((line for line in done.stdout.split("\n") if "error:" in line), done.stdout[-300:])
             objects[output] = made
@@ -415,6 +423,54 @@ def processor_seconds(begin, end):
     return end.children_user + end.children_system - begin.children_user - begin.children_system
 
 
+# ---- drawing faults ----
+
+
+def callers(file):
+    """The programs that name a function that others see of this file."""
+    names = re.findall(r"^(?!static\b)\w[\w *]*?\b(\w+)\([^;]*?\)\n\{", (ROOT / file).read_text(), re.M | re.S)
+    pattern = re.compile(rf"\b(?:{'|'.join(names)})\(") if names else None
+    return [name for name, path in sorted(test_programs().items()) if pattern and pattern.search(path.read_text())]
+
+
+def tests_for(fault, known):
+    """The programs that call a function of the fault's file, those that faults of its file or its folder have in the list, and
+    those that ask the whole program."""
+    near = [test for other in known if other.file == fault.file for test in other.tests]
+    folder = collections.Counter(test for other in known if other.room == fault.room for test in other.tests)
+    usual = [test for test, _ in folder.most_common(NEAR)]
+    return list(dict.fromkeys([*near[:NEAR], *callers(fault.file)[:NEAR], *WHOLE, *usual]))
+
+
+def changes_something(worker, fault):
+    """Whether the fault compiles, and into an object that is not the one without it."""
+    objects, refused = worker.in_place(fault, worker.folder / fault.file, lambda: worker.compiled(fault))
+    same = all((worker.copy.build / output).read_bytes() == made.read_bytes() for output, made in objects.items())
+    return not refused and not same
+
+
+def draw_list(wanted, seed, known, copy, folder, jobs, out):
+    copy.prepare(jobs)
+    worker, lot, found = Worker(copy, folder / "drawer"), draw.Lot(ROOT, random.Random(seed)), 0
+    listed = {(f.file, " ".join(f.old.split()), " ".join(f.new.split())) for f in known}
+    with out.open("w") as file:
+        while found < wanted:
+            path, number, line, changed, kind = lot.draw()
+            block = lot.block(path, number, line, changed)
+            if not block or (str(path), *(" ".join(text.split()) for text in block)) in listed:
+                continue
+            fault = Fault({"fault": f"lot-{seed}-{found + 1}", "file": str(path), "-": block[0], "+": block[1]}, 0)
+            if not changes_something(worker, fault):
+                continue
+            found += 1
+            lines = [f"fault   {fault.name}", f"file    {path}", f"tests   {' '.join(tests_for(fault, known))}",
+                     f"breaks  Drawn by lot, line {number + 1}: {kind}.",
+                     *(f"-       {text}" for text in block[0].split("\n")), *(f"+       {text}" for text in block[1].split("\n"))]
+            file.write("\n".join(lines) + "\n\n")
+            file.flush()
+    print(f"{found} faults are in {out}")
+
+
 # ---- outcomes, which a later run may go on from ----
 
 
@@ -505,6 +561,7 @@ def main():
     about.add_argument("--only", default="")
     about.add_argument("--sample", type=int, default=0)
     about.add_argument("--seed", type=int, default=1)
+    about.add_argument("--draw", type=int, default=0)
     about.add_argument("--part", default="1/1")
     about.add_argument("--resume", type=pathlib.Path)
     about.add_argument("--jobs", type=int, default=2)
@@ -524,11 +581,14 @@ def main():
     faults = [f for f in faults if any(w in f.name or w in f.file for w in wanted)]
     if 0 < given.sample < len(faults):
         faults = random.Random(given.seed).sample(faults, given.sample)
-    part, parts = (int(word) for word in given.part.split("/"))
-    faults = faults[len(faults) * (part - 1) // parts : len(faults) * part // parts]
     folder = given.copies.resolve()
     copy = Copy(folder)
     copy.percent = given.percent
+    if given.draw:
+        out = given.resume or pathlib.Path(f"lot-{given.seed}.txt")
+        return draw_list(given.draw, given.seed, faults, copy, folder, given.jobs, out)
+    part, parts = (int(word) for word in given.part.split("/"))
+    faults = faults[len(faults) * (part - 1) // parts : len(faults) * part // parts]
     return tell(faults, try_all(faults, copy, folder, max(1, min(given.jobs, len(faults))), Outcomes(given.resume)))
 
 

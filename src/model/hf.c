@@ -161,7 +161,7 @@ static const struct hf_row QWEN3_NEXT[] = {
     {"linear_value_head_dim", "delta_dim", RULE_COUNT, "128"},
     {"linear_key_head_dim", "delta_key_dim", RULE_COUNT, "128"},
     {"linear_conv_kernel_dim", "conv", RULE_COUNT, "4"},
-    {"full_attention_interval", "full_every", RULE_COUNT, "4"},
+    {"full_attention_interval", "full_every", RULE_TURN, "4"},
     {NULL, "qk_norm", RULE_FIXED, "true"},
     {NULL, "output_gate", RULE_FIXED, "true"},
 };
@@ -180,13 +180,14 @@ static const struct hf_row LLAMA4_TEXT[] = {
     HEAD_DIM("128"),
     {"num_local_experts", "experts", RULE_COUNT, "16"},
     {"num_experts_per_tok", "top_k", RULE_COUNT, "1"},
-    {"interleave_moe_layer_step", "moe_every", RULE_COUNT, "1"},
+    {"moe_layers", "moe_every", RULE_LISTED, NULL},
+    {"interleave_moe_layer_step", "moe_every", RULE_OLDER, "1"},
     {NULL, "shared_experts", RULE_FIXED, "1"},
     {NULL, "router", RULE_FIXED, "sigmoid"},
-    {"attention_chunk_size", "window", RULE_COUNT, "8192"},
-    {NULL, "chunked", RULE_FIXED, "true"},
-    {"no_rope_layer_interval", "full_every", RULE_COUNT, "4"},
-    {NULL, "full_rotary", RULE_FIXED, "false"},
+    {"attention_chunk_size", "window", RULE_WINDOW, "8192"},
+    {NULL, "chunked", RULE_WINDOWED, "true"},
+    {"layer_types", "full_every", RULE_FULL, NULL},
+    {"no_rope_layer_interval", "full_every", RULE_TURNED, "4"},
     {"use_qk_norm", "qk_norm", RULE_BOOL, "true"},
     ATTENTION_BIAS("false"),
     TIED("false"),
@@ -312,7 +313,7 @@ static const struct hf_row GEMMA3_TEXT[] = {
     {"final_logit_softcapping", NULL, RULE_EXPECTED, "null"},
     TIED("true"),
     ROPE("1000000"),
-    {"rope_local_base_freq", "local_rope_base", RULE_SHARE, "10000"},
+    {"rope_local_base_freq", "local_rope_base", RULE_LOCAL, "10000"},
 };
 
 static const struct hf_row PHI3[] = {
@@ -320,6 +321,7 @@ static const struct hf_row PHI3[] = {
     {"attention_bias", NULL, RULE_EXPECTED, "false"},
     KV_HEADS(NULL),
     WINDOW(NULL),
+    {"partial_rotary_factor", "rotary_share", RULE_SHARE, "1"},
     TIED("false"),
     ROPE("10000"),
 };

@@ -29,8 +29,13 @@ enum hf_rule {
     RULE_WINDOW,  /* the keys of a sliding window, unless it is null or no layer has one */
     /* every how many layers with a window one sees all keys: a list of types, or a number */
     RULE_FULL,
+    RULE_WINDOWED, /* always the default where there is a window */
+    RULE_LISTED,   /* every how many layers one is in a list of their numbers, from 0 */
+    RULE_TURN,     /* every how many layers one is full attention: layer_types, or a number */
+    RULE_TURNED, /* every how many layers one has no rotary positions: no_rope_layers, or a number */
+    RULE_DENSE, /* how many layers are dense before those with experts: mlp_layer_types, or a number */
     RULE_COMPRESS, /* how many tokens a compressed key stands for: a list, two numbers in turn after zeros */
-    RULE_ROPE,    /* the base of rotary positions, here or under rope_parameters */
+    RULE_LOCAL,   /* the base of rotary positions in layers with a window */
     RULE_ROTATED, /* how many of a head's numbers are rotated: a share of them */
     RULE_STRETCH, /* a mapping: the factor of Llama 3.1's positions; a warning if they are stretched otherwise */
     RULE_NORMED, /* whether the weights of the chosen experts add up to one */
@@ -67,9 +72,9 @@ struct hf_rows {
 bool hf_vision(const struct doc *root, const struct doc *vision, struct hf_rows *encoder,
                struct hf_rows *join);
 /* hf_deepseek.c */
-extern const struct hf_row DEEPSEEK_V2[32], DEEPSEEK_V3[35], DEEPSEEK_V32[38], DEEPSEEK_V4[40];
+extern const struct hf_row DEEPSEEK_V2[32], DEEPSEEK_V3[36], DEEPSEEK_V32[39], DEEPSEEK_V4[42];
 /* hf_decoders.c */
-extern const struct hf_row SMOLLM3[23], OLMO2[18], GRANITE[20], GRANITE_MOE[22], GLM4_MOE[30],
+extern const struct hf_row SMOLLM3[20], OLMO2[18], GRANITE[20], GRANITE_MOE[22], GLM4_MOE[30],
     OLMO3[20], SEED_OSS[18], OLMOE[21], MINIMAX_M2[28];
 size_t hf_architectures(const struct hf_architecture **out);
 /* Whether a key without a row need not be mentioned. */

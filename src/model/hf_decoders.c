@@ -9,10 +9,7 @@ const struct hf_row SMOLLM3[] = {
     ATTENTION_BIAS("false"),
     {"mlp_bias", NULL, RULE_EXPECTED, "false"},
     NO_WINDOW,
-    {"no_rope_layer_interval", "full_every", RULE_COUNT, "4"},
-    {NULL, "full_rotary", RULE_FIXED, "false"},
-    SILENT("no_rope_layers"),
-    SILENT("layer_types"),
+    {"no_rope_layer_interval", "full_every", RULE_TURNED, "4"},
     TIED("true"),
     ROPE("2000000"),
 };

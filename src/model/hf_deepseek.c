@@ -33,8 +33,9 @@ const struct hf_row DEEPSEEK_V2[] = {
         {"n_shared_experts", "shared_experts", RULE_NUMBER, "1"},                                  \
         {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},                                         \
         {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "2048"},                               \
-        {"first_k_dense_replace", "first_dense", RULE_NUMBER, "3"}, TIED("false"),                 \
-        {NULL, "router", RULE_FIXED, "sigmoid"}, {NULL, "balance_bias", RULE_FIXED, "true"},       \
+        {"first_k_dense_replace", "first_dense", RULE_DENSE, "3"}, SILENT("mlp_layer_types"),      \
+        TIED("false"), {NULL, "router", RULE_FIXED, "sigmoid"},                                    \
+        {NULL, "balance_bias", RULE_FIXED, "true"},                                                \
         {NULL, "balance_weight", RULE_FIXED, "0.0001"},                                            \
         {"n_group", "router_groups", RULE_COUNT, "8"},                                             \
         {"topk_group", "router_group_top_k", RULE_COUNT, "4"},                                     \
@@ -79,6 +80,8 @@ const struct hf_row DEEPSEEK_V4[] = {
     SILENT("num_key_value_heads"),
     SILENT("norm_topk_prob"),
     SILENT("num_hash_layers"),
+    SILENT("mlp_layer_types"),
+    SILENT("compress_rates"),
     SILENT("hc_sinkhorn_iters"),
     SILENT("expert_dtype"),
 };

@@ -23,7 +23,7 @@
     {                                                                                              \
         "rope_parameters", "rope_scaling", RULE_STRETCH, NULL                                      \
     }
-#define ROPE(otherwise)   {"rope_theta", "rope_base", RULE_ROPE, otherwise}, STRETCH
+#define ROPE(otherwise)   {"rope_theta", "rope_base", RULE_SHARE, otherwise}, STRETCH
 #define TIED(otherwise)   {"tie_word_embeddings", "tied", RULE_BOOL, otherwise}
 #define WINDOW(otherwise) {"sliding_window", "window", RULE_WINDOW, otherwise}
 #define FULL(otherwise)   {"layer_types", "full_every", RULE_FULL, otherwise}

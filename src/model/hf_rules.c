@@ -25,15 +25,15 @@ void hf_add(struct hf_reading *r, const char *option, struct doc value)
 }
 
 /* Adds an option whose value is not literally in the file; errors point at `at` (I1). */
-static void add_text(struct hf_reading *r, const char *option, const struct doc *at,
-                     enum doc_kind kind, const char *text)
+void hf_add_text(struct hf_reading *r, const char *option, const struct doc *at, enum doc_kind kind,
+                 const char *text)
 {
     hf_add(r, option, (struct doc){.kind = kind, .line = at->line, .file = at->file, .text = text});
 }
 
 void hf_add_number(struct hf_reading *r, const char *option, const struct doc *at, int64_t number)
 {
-    add_text(r, option, at, DOC_NUMBER, arena_printf(r->scratch, "%lld", (long long)number));
+    hf_add_text(r, option, at, DOC_NUMBER, arena_printf(r->scratch, "%lld", (long long)number));
 }
 
 int64_t hf_made(const struct hf_reading *r, const char *option)
@@ -43,8 +43,8 @@ int64_t hf_made(const struct hf_reading *r, const char *option)
     return value && value->text && parse_int(value->text, &number) ? number : 0;
 }
 
-static weft_status checked(struct hf_reading *r, const struct hf_row *row, const struct doc *value,
-                           enum field_type type)
+weft_status hf_checked(struct hf_reading *r, const struct hf_row *row, const struct doc *value,
+                       enum field_type type)
 {
     double unused = 0;
     int64_t whole = 0;
@@ -62,31 +62,31 @@ static weft_status checked(struct hf_reading *r, const struct hf_row *row, const
 static weft_status rule_count(struct hf_reading *r, const struct hf_row *row,
                               const struct doc *value)
 {
-    return checked(r, row, value, FIELD_COUNT);
+    return hf_checked(r, row, value, FIELD_COUNT);
 }
 
 static weft_status rule_older(struct hf_reading *r, const struct hf_row *row,
                               const struct doc *value)
 {
-    return doc_get(r->options, row->option) ? WEFT_OK : checked(r, row, value, FIELD_COUNT);
+    return doc_get(r->options, row->option) ? WEFT_OK : hf_checked(r, row, value, FIELD_COUNT);
 }
 
 static weft_status rule_number(struct hf_reading *r, const struct hf_row *row,
                                const struct doc *value)
 {
-    return checked(r, row, value, FIELD_INT);
+    return hf_checked(r, row, value, FIELD_INT);
 }
 
 static weft_status rule_share(struct hf_reading *r, const struct hf_row *row,
                               const struct doc *value)
 {
-    return checked(r, row, value, FIELD_REAL);
+    return hf_checked(r, row, value, FIELD_REAL);
 }
 
 static weft_status rule_bool(struct hf_reading *r, const struct hf_row *row,
                              const struct doc *value)
 {
-    return checked(r, row, value, FIELD_BOOL);
+    return hf_checked(r, row, value, FIELD_BOOL);
 }
 
 static weft_status rule_as_is(struct hf_reading *r, const struct hf_row *row,
@@ -144,7 +144,7 @@ static weft_status rule_classes(struct hf_reading *r, const struct hf_row *row,
 {
     const struct doc *count = doc_get(r->root, "num_labels");
     if (count)
-        return checked(r, row, count, FIELD_COUNT);
+        return hf_checked(r, row, count, FIELD_COUNT);
     if (!doc_get(r->root, row->key)) /* without the key, the default */
         return rule_count(r, row, value);
     if (value->kind != DOC_MAP || value->count == 0)
@@ -165,7 +165,7 @@ static weft_status translate(struct hf_reading *r, const struct hf_row *row,
     for (size_t i = 0; i < count; i++) {
         if (strcmp(words[i].theirs, value->text) != 0)
             continue;
-        add_text(r, row->option, value, DOC_TEXT, words[i].ours);
+        hf_add_text(r, row->option, value, DOC_TEXT, words[i].ours);
         return WEFT_OK;
     }
     const char *text = arena_printf(r->scratch, "'%s' is '%.40s', which counts as the default",
@@ -182,7 +182,7 @@ static weft_status rule_dtype(struct hf_reading *r, const struct hf_row *row,
         return WEFT_OK; /* given under its older name */
     if (!dtype_from_word(value->text, &dtype))
         return translate(r, row, value, NULL, 0);
-    add_text(r, row->option, value, DOC_TEXT, dtype_name(dtype));
+    hf_add_text(r, row->option, value, DOC_TEXT, dtype_name(dtype));
     return WEFT_OK;
 }
 
@@ -204,108 +204,7 @@ static weft_status rule_pooler(struct hf_reading *r, const struct hf_row *row,
     for (const struct doc *d = value->first; d; d = d->next)
         if (strcmp(d->text, "BertForMaskedLM") == 0)
             pooled = false;
-    add_text(r, row->option, value, DOC_BOOL, pooled ? "true" : "false");
-    return WEFT_OK;
-}
-
-/* "M-M*", or [mamba, mlp, mamba, attention], whichever is found first. */
-static weft_status rule_pattern(struct hf_reading *r, const struct hf_row *row,
-                                const struct doc *value)
-{
-    static const struct words WORDS[] = {
-        {"mamba", "M"}, {"attention", "*"}, {"mlp", "-"}, {"moe", "E"}};
-    if (doc_get(r->options, row->option))
-        return WEFT_OK; /* given under its other name */
-    if (value->kind != DOC_LIST)
-        return rule_as_is(r, row, value);
-    char *letters = arena_alloc(r->scratch, 1, value->count + 1);
-    size_t used = 0;
-    for (const struct doc *d = value->first; d; d = d->next) {
-        size_t at = 0;
-        while (at < COUNT_OF(WORDS) && strcmp(WORDS[at].theirs, d->text) != 0)
-            at++;
-        if (at == COUNT_OF(WORDS))
-            return doc_error(d, NULL, "'%s' holds '%.40s', expected mamba, attention, mlp or moe",
-                             row->key, d->text);
-        letters[used++] = WORDS[at].ours[0];
-    }
-    letters[used] = '\0';
-    add_text(r, row->option, value, DOC_TEXT, letters);
-    return WEFT_OK;
-}
-
-/* ---- sliding windows ------------------------------------------------------------------------- */
-
-static bool is_full(const struct doc *type)
-{
-    return type->kind == DOC_TEXT && strcmp(type->text, "full_attention") == 0;
-}
-
-static bool all_full(const struct doc *types)
-{
-    const struct doc *d = types && types->kind == DOC_LIST ? types->first : NULL;
-    bool any = d != NULL;
-    while (d && is_full(d))
-        d = d->next;
-    return any && !d;
-}
-
-static weft_status rule_window(struct hf_reading *r, const struct hf_row *row,
-                               const struct doc *value)
-{
-    const struct doc *own = doc_get(r->root, row->key);
-    if ((own && own->kind == DOC_NULL) || all_full(doc_get(r->root, "layer_types")))
-        return WEFT_OK;
-    return checked(r, row, value, FIELD_COUNT);
-}
-
-/* The number of the first layer that sees all keys, counted from 1; 0: none does. */
-static int64_t first_full(const struct doc *types)
-{
-    int64_t number = 1;
-    for (const struct doc *d = types->first; d; d = d->next, number++)
-        if (is_full(d))
-            return number;
-    return 0;
-}
-
-static weft_status rule_full(struct hf_reading *r, const struct hf_row *row,
-                             const struct doc *value)
-{
-    const struct doc *pattern = doc_get(r->root, "sliding_window_pattern");
-    if (!doc_get(r->options, "window"))
-        return WEFT_OK;
-    if (value->kind != DOC_LIST)
-        return checked(r, row, pattern ? pattern : value, FIELD_COUNT);
-    int64_t every = first_full(value), number = 1;
-    for (const struct doc *d = value->first; d; d = d->next, number++)
-        if (is_full(d) != (every && number % every == 0))
-            return doc_error(d,
-                             "write the model down as operators: see docs/reference/model-file.md",
-                             "'%s' breaks its order at layer %lld, expected one layer in %lld, the "
-                             "last, to be 'full_attention'",
-                             row->key, (long long)number - 1, (long long)every);
-    if (every)
-        hf_add_number(r, row->option, value, every);
-    return WEFT_OK;
-}
-
-/* None, then two numbers in turn; the last may be that of a layer which predicts another token. */
-static weft_status rule_compress(struct hf_reading *r, const struct hf_row *row,
-                                 const struct doc *value)
-{
-    static const char *const OPTIONS[] = {"compress", "compress_heavy", "compress_first"};
-    int64_t found[] = {0, 0, 0}, number = 0, own = 0;
-    for (const struct doc *d = value->first; d; d = d->next, number++) {
-        int64_t *turn = &found[number % 2];
-        bool whole = d->text && parse_int(d->text, &own);
-        found[2] += own == 0 && found[2] == number;
-        *turn = *turn ? *turn : own;
-        if (!whole || (own != *turn && d->next))
-            return doc_error(d, NULL, "'%s' does not have two numbers in turn", row->key);
-    }
-    for (size_t i = 0; i < COUNT_OF(OPTIONS); i++)
-        hf_add_number(r, OPTIONS[i], value, found[i]);
+    hf_add_text(r, row->option, value, DOC_BOOL, pooled ? "true" : "false");
     return WEFT_OK;
 }
 
@@ -328,15 +227,6 @@ static weft_status rule_expected(struct hf_reading *r, const struct hf_row *row,
                    arena_printf(r->scratch, "'%s' is %.40s, the model is built as if it were %s",
                                 row->key, list ? "not empty" : value->text, row->otherwise));
     return WEFT_OK;
-}
-
-/* Since transformers 5 it stands in a mapping of its own. */
-static weft_status rule_rope(struct hf_reading *r, const struct hf_row *row,
-                             const struct doc *value)
-{
-    const struct doc *nested = doc_get(doc_get(r->root, "rope_parameters"), row->key);
-    bool own = doc_get(r->root, row->key) != NULL;
-    return checked(r, row, nested && !own ? nested : value, FIELD_REAL);
 }
 
 static double real_under(const struct doc *map, const char *key)
@@ -378,8 +268,8 @@ static void add_yarn(struct hf_reading *r, const struct doc *value)
                      *learned = doc_get(value, "original_max_position_embeddings");
     bool unrounded = whole && whole->text && strcmp(whole->text, "false") == 0;
     learned = learned ? learned : doc_get(r->root, "max_position_embeddings");
-    add_text(r, "rope_type", value, DOC_TEXT,
-             ROPE_WORDS[unrounded ? ROPE_YARN_UNROUNDED : ROPE_YARN]);
+    hf_add_text(r, "rope_type", value, DOC_TEXT,
+                ROPE_WORDS[unrounded ? ROPE_YARN_UNROUNDED : ROPE_YARN]);
     if (learned)
         hf_add(r, "rope_learned", *learned);
     if (mscale)
@@ -389,6 +279,8 @@ static void add_yarn(struct hf_reading *r, const struct doc *value)
 static weft_status rule_stretch(struct hf_reading *r, const struct hf_row *row,
                                 const struct doc *value)
 {
+    const struct doc *full = doc_get(value, "full_attention");
+    value = full && full->kind == DOC_MAP ? full : value;
     const struct doc *type = doc_get(value, "rope_type"), *factor = doc_get(value, "factor");
     type = type ? type : doc_get(value, "type");
     if (value->kind != DOC_MAP || !type || !type->text || strcmp(type->text, "default") == 0 ||
@@ -400,10 +292,10 @@ static weft_status rule_stretch(struct hf_reading *r, const struct hf_row *row,
         if (doc_get(r->options, row->option))
             return WEFT_OK;
         if (linear)
-            add_text(r, "rope_type", value, DOC_TEXT, ROPE_WORDS[ROPE_LINEAR]);
+            hf_add_text(r, "rope_type", value, DOC_TEXT, ROPE_WORDS[ROPE_LINEAR]);
         if (yarn)
             add_yarn(r, value);
-        return checked(r, row, factor, FIELD_REAL);
+        return hf_checked(r, row, factor, FIELD_REAL);
     }
     array_push(r->scratch, &r->warnings,
                arena_printf(r->scratch,
@@ -423,8 +315,8 @@ static weft_status rule_rotated(struct hf_reading *r, const struct hf_row *row,
     if (rotated > depth)
         return doc_error(value, NULL, "'%s' is %lld, expected at most the %lld of a head",
                          value->key, (long long)rotated, (long long)depth);
-    add_text(r, row->option, value, DOC_NUMBER,
-             arena_printf(r->scratch, "%.17g", (double)rotated / (double)depth));
+    hf_add_text(r, row->option, value, DOC_NUMBER,
+                arena_printf(r->scratch, "%.17g", (double)rotated / (double)depth));
     return WEFT_OK;
 }
 
@@ -434,8 +326,8 @@ static weft_status rule_normed(struct hf_reading *r, const struct hf_row *row,
     bool normed;
     weft_status status = doc_scalar(value, FIELD_BOOL, &normed);
     if (status == WEFT_OK)
-        add_text(r, row->option, value, DOC_TEXT,
-                 ROUTER_WORDS[normed ? ROUTER_SOFTMAX : ROUTER_SOFTMAX_OF_ALL]);
+        hf_add_text(r, row->option, value, DOC_TEXT,
+                    ROUTER_WORDS[normed ? ROUTER_SOFTMAX : ROUTER_SOFTMAX_OF_ALL]);
     return status;
 }
 
@@ -447,12 +339,13 @@ static weft_status (*const RULES[])(struct hf_reading *, const struct hf_row *,
     [RULE_PLUS_TWO] = rule_plus_two, [RULE_CLASSES] = rule_classes, [RULE_DTYPE] = rule_dtype,
     [RULE_ACT] = rule_act,           [RULE_POOLER] = rule_pooler,   [RULE_PATTERN] = rule_pattern,
     [RULE_OLDER] = rule_older,       [RULE_WINDOW] = rule_window,   [RULE_FULL] = rule_full,
-    [RULE_COMPRESS] = rule_compress, [RULE_ROPE] = rule_rope,       [RULE_NORMED] = rule_normed,
+    [RULE_COMPRESS] = rule_compress, [RULE_TURN] = rule_turn,       [RULE_NORMED] = rule_normed,
     [RULE_STRETCH] = rule_stretch,   [RULE_PIXELS] = rule_pixels,   [RULE_EVERY] = rule_every,
     [RULE_ROTATED] = rule_rotated,   [RULE_SIDE] = rule_side,       [RULE_SHRINK] = rule_shrink,
     [RULE_MERGED] = rule_merged,     [RULE_TABLE] = rule_table,     [RULE_AFTER] = rule_after,
-    [RULE_SHAPES] = rule_shapes,     [RULE_CROSS] = rule_cross,     [RULE_SILENT] = rule_silent,
-    [RULE_EXPECTED] = rule_expected,
+    [RULE_SHAPES] = rule_shapes,     [RULE_CROSS] = rule_cross,     [RULE_DENSE] = rule_dense,
+    [RULE_TURNED] = rule_turned,     [RULE_LOCAL] = rule_local,     [RULE_WINDOWED] = rule_windowed,
+    [RULE_LISTED] = rule_listed,     [RULE_SILENT] = rule_silent,   [RULE_EXPECTED] = rule_expected,
 };
 _Static_assert(COUNT_OF(RULES) == RULE_EXPECTED + 1, "a rule without a function");
 

@@ -29,9 +29,26 @@ void hf_add_number(struct hf_reading *r, const char *option, const struct doc *a
 /* An option that a row before this one has made, as a whole number; 0: none has. */
 int64_t hf_made(const struct hf_reading *r, const char *option);
 
-/* hf_rules_vision.c */
+/* Adds an option with text that is not in the file; a number or a word as it is, if it is one of the type. */
+void hf_add_text(struct hf_reading *r, const char *option, const struct doc *at, enum doc_kind kind,
+                 const char *text);
+weft_status hf_checked(struct hf_reading *r, const struct hf_row *row, const struct doc *value,
+                       enum field_type type);
+
 #define HF_RULE(name)                                                                              \
     weft_status name(struct hf_reading *r, const struct hf_row *row, const struct doc *value)
+/* hf_rules_layers.c */
+HF_RULE(rule_pattern);
+HF_RULE(rule_window);
+HF_RULE(rule_windowed);
+HF_RULE(rule_full);
+HF_RULE(rule_turn);
+HF_RULE(rule_turned);
+HF_RULE(rule_dense);
+HF_RULE(rule_listed);
+HF_RULE(rule_compress);
+HF_RULE(rule_local);
+/* hf_rules_vision.c */
 HF_RULE(rule_pixels);
 HF_RULE(rule_every);
 HF_RULE(rule_side);

@@ -8,6 +8,8 @@
  * I3  Where a text model has a mapping of its own (`text_config`), a key that the mapping lacks may stand outside it.
  * I4  A mapping `vision_config` of a known encoder (hf_vision.c) becomes a tower; another, or one of sound, is left out
  *     with a warning.
+ * I5  What positions are like stands in the text model's mapping or, since transformers 5, in `rope_parameters` there; if
+ *     that has a mapping for each kind of layer, the one of layers that see everything counts.
  */
 #include "model/import.h"
 
@@ -35,9 +37,19 @@ static weft_status default_of(struct hf_reading *r, const struct hf_row *row,
     return WEFT_OK;
 }
 
+/* I5 */
+static const struct doc *positions_of(const struct doc *root)
+{
+    const struct doc *all = doc_get(root, "rope_parameters");
+    const struct doc *full = doc_get(all, "full_attention");
+    return full ? full : all;
+}
+
 static weft_status read_row(struct hf_reading *r, const struct hf_row *row)
 {
     const struct doc *value = row->key ? doc_get(r->root, row->key) : NULL;
+    if (!value && row->key) /* I5 */
+        value = doc_get(positions_of(r->root), row->key);
     if (!value && row->key && r->outer) /* I3 */
         value = doc_get(r->outer, row->key);
     bool labels = row->rule == RULE_CLASSES && doc_get(r->root, "num_labels");

@@ -168,6 +168,9 @@ static int run(struct import_command *options)
     input.model = options->model;
     input.options = options->set;
     input.cluster = options->name[options->names - 1];
+    status = source_software(options->from, &input.software);
+    if (status)
+        return cli_fail(status);
     status = source->read(arena, &input, &opened, &notes);
     if (status)
         return cli_fail(status);

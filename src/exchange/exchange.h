@@ -66,6 +66,8 @@ struct import_input {
     const char *model, *options; /* that the user named; NULL: the input describes the model */
     const char *cluster;
     const struct schedule *order; /* that the input names, where it is at hand; NULL: it is read */
+    /* That runs it, where the input does not say; 0: no framework in particular. */
+    struct software software;
 };
 struct source {
     const char *name, *summary;
@@ -75,6 +77,8 @@ struct source {
 };
 /* The source of this name, which may have a release, as "megatron@0.16"; the first one if the name is NULL. */
 const struct source *source_find(const char *name);
+/* The software that a source's framework is of itself, in the release of the name; `default` where Weft knows none. */
+weft_status source_software(const char *name, struct software *out);
 /* Adds what the framework that a plan was read from does not run of it: in the release of the name, or in none
  * where it names no release. */
 weft_status source_note(struct arena *keep, const char *name, const struct plan *plan,

@@ -118,7 +118,7 @@ static weft_status set_own(struct export_job *job, json_t *json)
     plan_differences(scratch, plan, again, &differences);
     if (differences.len)
         TRY(failure("the file does not read back as the plan: %s", differences.data[0]));
-    const char *settings = settings_text(scratch, plan, again);
+    const char *settings = settings_written(job, plan, again);
     if (*settings)
         json_object_set_new(own, "settings", json_string(settings));
     const char *decided = settings_decided(job, plan, again);

@@ -82,7 +82,7 @@ weft_status write_galvatron(struct export_job *job)
     if (status)
         return status;
     const struct plan *plan = job->found.plan;
-    const char *all = settings_text(job->keep, plan, made);
+    const char *all = settings_written(job, plan, made);
     made->dtype = plan->dtype; /* a flag of the launch script says it */
     made->policy = policy_for(plan->dtype);
     const char *settings = settings_decided(job, plan, made);

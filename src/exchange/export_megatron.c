@@ -330,7 +330,7 @@ static weft_status read_back(struct export_job *job, const char *text, const cha
     plan_differences(scratch, plan, again, &differences);
     if (differences.len)
         TRY(failure("the arguments do not read back as the plan: %s", differences.data[0]));
-    *settings = settings_text(job->keep, plan, again);
+    *settings = settings_written(job, plan, again);
     *decided = settings_decided(job, plan, again);
 done:
     plan_free(again);

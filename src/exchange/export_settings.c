@@ -83,6 +83,19 @@ const char *settings_text(struct arena *keep, const struct plan *plan, const str
     return *text ? text + 1 : text;
 }
 
+const char *settings_written(struct export_job *job, const struct plan *plan,
+                             const struct plan *other)
+{
+    const char *text = settings_text(job->keep, plan, other);
+    struct software own;
+    bool unsaid = job->target->software && software_same(&plan->software, &other->software) &&
+                  target_software(job->target, plan->cluster, plan->dtype, &own) == WEFT_OK &&
+                  !software_same(&plan->software, &own);
+    return unsaid ? arena_printf(job->keep, "%s%ssoftware=%s", text, *text ? " " : "",
+                                 software_text(job->keep, &plan->software))
+                  : text;
+}
+
 const char *settings_decided(struct export_job *job, const struct plan *plan, struct plan *other)
 {
     struct software own;

@@ -376,7 +376,7 @@ static weft_status add_settings(struct export_job *job, struct titan_text *t)
     weft_status status = torchtitan_import(scratch, &input, &again, &notes);
     if (status == WEFT_OK && again.plan->instances == plan->instances)
         plan_differences(scratch, plan, again.plan, &differences);
-    const char *settings = status == WEFT_OK ? settings_text(scratch, plan, again.plan) : "";
+    const char *settings = status == WEFT_OK ? settings_written(job, plan, again.plan) : "";
     if (*settings) {
         t->text =
             arena_printf(t->keep, "%s%s# weft: %s\n", t->text, t->python ? "\n\n" : "\n", settings);

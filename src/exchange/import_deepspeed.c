@@ -214,7 +214,8 @@ weft_status deepspeed_plan(struct arena *scratch, const struct import_input *inp
                            const struct model *model, const struct cluster *cluster,
                            struct plan **out, struct texts *notes)
 {
-    struct deepspeed_reading r = {.scratch = scratch, .notes = notes};
+    struct deepspeed_reading r = {
+        .scratch = scratch, .d.software = input->software, .notes = notes};
     struct doc *root = NULL;
     struct plan *plan = NULL;
     weft_status status;

@@ -355,7 +355,8 @@ weft_status megatron_plan(struct arena *scratch, const struct import_input *inpu
                           struct texts *notes, const char **unread)
 {
     struct arguments arguments;
-    struct megatron_reading r = {.scratch = scratch, .a = &arguments, .notes = notes};
+    struct megatron_reading r = {
+        .scratch = scratch, .a = &arguments, .d.software = input->software, .notes = notes};
     struct plan *made = NULL;
     const char *name, *options;
     weft_status status;

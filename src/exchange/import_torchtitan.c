@@ -367,7 +367,8 @@ done:
 weft_status torchtitan_import(struct arena *scratch, const struct import_input *input,
                               struct opened_plan *out, struct texts *notes)
 {
-    struct titan_reading r = {.scratch = scratch, .input = input, .notes = notes};
+    struct titan_reading r = {
+        .scratch = scratch, .input = input, .d.software = input->software, .notes = notes};
     weft_status status;
     *out = (struct opened_plan){0};
     TRY(read_form(&r));

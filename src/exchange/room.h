@@ -154,6 +154,10 @@ weft_status deepspeed_plan(struct arena *scratch, const struct import_input *inp
 /* The settings in which the plan differs from the other, such as "overlap=tensor,pipeline bucket=26214400";
  * "" if there are none. A setting for communication that the plan does not have is no difference. */
 const char *settings_text(struct arena *keep, const struct plan *plan, const struct plan *other);
+/* The same for a file of the job's target, which names all software but the target's own: that is what `weft import` takes
+ * where a file says none. */
+const char *settings_written(struct export_job *job, const struct plan *plan,
+                             const struct plan *other);
 /* Of these what the target decides otherwise: not the limits of memory, nor the software and its buckets if it is the target's own. The
  * other plan is given what does not count. */
 const char *settings_decided(struct export_job *job, const struct plan *plan, struct plan *other);

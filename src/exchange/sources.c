@@ -67,6 +67,29 @@ static void note_release(struct arena *keep, const struct target *target, const 
         add_text(keep, notes, arena_printf(keep, "%s does not run this: %s", target->title, why));
 }
 
+/* The framework of a source that has one, in the release of the name; NULL: it has no such release. */
+static const struct target *target_of(const struct source *source, const char *release)
+{
+    struct arena *scratch = arena_new();
+    const struct target *target =
+        target_find(arena_printf(scratch, "%s%s", source->framework, release ? release : ""));
+    arena_free(scratch);
+    return target;
+}
+
+weft_status source_software(const char *name, struct software *out)
+{
+    const struct source *source = source_find(name);
+    const char *release = name ? strchr(name, '@') : NULL;
+    *out = (struct software){0};
+    if (!source || !source->framework)
+        return source ? WEFT_OK : WEFT_BAD_INPUT;
+    const struct target *target = target_of(source, release);
+    if (!target)
+        return WEFT_BAD_INPUT;
+    return target->software ? software_from_text(target->software, out) : WEFT_OK;
+}
+
 weft_status source_note(struct arena *keep, const char *name, const struct plan *plan,
                         struct texts *notes)
 {
@@ -74,8 +97,7 @@ weft_status source_note(struct arena *keep, const char *name, const struct plan 
     const char *release = name ? strchr(name, '@') : NULL, *why = NULL;
     if (!source || !source->framework)
         return source && !release ? WEFT_OK : WEFT_BAD_INPUT;
-    const struct target *target =
-        target_find(arena_printf(keep, "%s%s", source->framework, release ? release : ""));
+    const struct target *target = target_of(source, release);
     if (!target)
         return WEFT_BAD_INPUT;
     why = refused(keep, target, plan);

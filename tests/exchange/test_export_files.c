@@ -552,6 +552,46 @@ static void groups_of_micro_batches_are_written(void **state)
     free(late);
 }
 
+/* A launch is predicted as its framework runs it, unless a comment names other software; so a plan for that framework and
+ * its own launch take as long. Weft knows no software of Galvatron's. */
+static void imports_have_the_software_of_their_framework(void **state)
+{
+    (void)state;
+    static const char GPT[] =
+        "--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 "
+        "--max-position-embeddings 2048 --vocab-size 50304 --micro-batch-size 1 "
+        "--global-batch-size 64 --bf16";
+    static const struct {
+        const char *line, *text, *software;
+    } ROWS[] = {
+        {"--from megatron", "", "megatron-core-0.19"},
+        {"--from megatron@0.16", "", "megatron-core-0.16"},
+        {"", "# weft: software=default\n", NULL},
+        {"", "# weft: software=pytorch-eager\n", "pytorch-eager"},
+    };
+    const char *file = arena_printf(arena, "/tmp/weft-test-launch-%d", (int)getpid());
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        int code;
+        assert_int_equal(
+            file_write_text(file, arena_printf(arena, "pretrain_gpt.py %s\n%s", GPT, ROWS[i].text)),
+            0);
+        char *said = output_of(arena_printf(arena, "'%s' import '%s' dgx-a100 %s --json 2>&1",
+                                            WEFT_PROGRAM, file, ROWS[i].line),
+                               &code);
+        json_t *json = json_loads(said, 0, NULL);
+        const char *software =
+            json_string_value(json_object_get(json_object_get(json, "plan"), "software"));
+        assert_int_equal(code, WEFT_OK);
+        if (ROWS[i].software)
+            assert_string_equal(software, ROWS[i].software);
+        else
+            assert_null(software);
+        json_decref(json);
+        free(said);
+    }
+    unlink(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -564,6 +604,7 @@ int main(void)
         cmocka_unit_test(nearest_compares_predictions),
         cmocka_unit_test(nearest_is_predicted_as_it_is_written),
         cmocka_unit_test(lines_predict_again),
+        cmocka_unit_test(imports_have_the_software_of_their_framework),
         cmocka_unit_test(files_read_back),
         cmocka_unit_test(every_case_reads_back),
     };

@@ -257,7 +257,7 @@ static void products_are_told(void **state)
         assert_int_equal(opened.plan->overlap, ROWS[i].overlap);
         assert_int_equal(plan_export(arena, opened.plan, "megatron", false, &result), WEFT_OK);
         assert_int_equal(strstr(result.text, "--tp-comm-overlap") != NULL, ROWS[i].told);
-        assert_null(strstr(result.text, "# weft"));
+        assert_non_null(strstr(result.text, "# weft: software=default\n")); /* and nothing else */
         plan_free(result.written);
         assert_int_equal(plan_export(arena, opened.plan, "galvatron", false, &result), WEFT_OK);
         assert_int_equal(result.decided.len, ROWS[i].told ? 2 : 1); /* and what else overlaps */

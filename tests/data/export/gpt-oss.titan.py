@@ -48,3 +48,6 @@ def train():
     config.compile.enable_async_tensor_parallel = False
     config.activation_checkpoint = FullAC.Config()
     return config
+
+
+# weft: software=default

@@ -3,9 +3,9 @@
  * A line of the file that does not begin with a space is what follows `weft` on the shell's command line, at the root
  * of the tree ($WEFT is the program, $T a folder for files), or what the explorer is asked: its path and its body.
  * Below it stand the exit code, if it is not 0, or the status, and the answer: a line for each member of a JSON object,
- * or for each paragraph of a text, each as its digest (digest.h). The file does not say that an answer is right; other
- * tests do. It says that every answer is as it was: a fault in code that these go through shows here even if no other
- * test asks for the number that it changes.
+ * or for each paragraph of a text, each as its digest (digest.h); last, what the program said beside it: errors, hints
+ * and warnings. The file does not say that an answer is right; other tests do. It says that every answer is as it was: a
+ * fault in code that these go through shows here even if no other test asks for the number that it changes.
  *
  * After an intended change, `WEFT_RECORD=tests/data/recorded.txt build/tests/test_recorded` writes the answers as they
  * are now. The difference should have no line that was not meant to change; to see what a line is about, ask the
@@ -25,7 +25,7 @@ static const char *const LEFT_OUT[] = {"compile_s", "simulate_s", "wall_s",
 /* How many plans a search looked at, which has a line of its own: processors that round apart may differ by a few, a
  * bound or an order that is another does by many. Searches of more than one thread are not asked. */
 static const char *const LOOKED_AT[] = {"evaluated", "simulated"};
-static const double FEW = 0.01;
+static const double FEW = 0.001;
 
 /* The same in a text: digits of lines with one of these are left out. */
 static const char *const COUNTED[] = {"how sure ",    "held out",     " events",
@@ -111,17 +111,28 @@ static const char *paragraph_lines(char *answer)
     return lines;
 }
 
-/* The program's answer; names in the folder of the test are as if that were T. */
-static char *told_by_program(const char *arguments, int *code)
+/* Names in the folder of the test are as if that were T. */
+static char *as_if_in_t(char *text)
 {
     size_t len = strlen(folder);
-    char *text = output_of(
-        arena_printf(arena, "cd '%s' && '%s' %s", WEFT_SOURCE_DIR, WEFT_PROGRAM, arguments), code);
     for (char *at = text; (at = strstr(at, folder)) != NULL;) {
         *at = 'T';
         memmove(at + 1, at + len, strlen(at + len) + 1);
     }
     return text;
+}
+
+/* The program's answer, and what it said beside it: errors, hints and warnings. */
+static char *told_by_program(const char *arguments, int *code, char **said)
+{
+    size_t len;
+    const char *aside = arena_printf(arena, "%s/said", folder);
+    char *text = output_of(arena_printf(arena, "cd '%s' && { '%s' %s\n} 2>'%s'", WEFT_SOURCE_DIR,
+                                        WEFT_PROGRAM, arguments, aside),
+                           code);
+    assert_int_equal(file_read(arena, aside, 1 << 20, said, &len), WEFT_OK);
+    as_if_in_t(*said);
+    return as_if_in_t(text);
 }
 
 /* The explorer's answer to "/api/v1/CALL {...}". */
@@ -134,17 +145,28 @@ static char *told_by_explorer(const char *question, int *code)
     return text ? text : strdup(""); /* to a path that nobody knows */
 }
 
+/* What a run says beside its answer names what this machine has. */
+static bool is_run(const char *question)
+{
+    return strncmp(question, "train ", strlen("train ")) == 0;
+}
+
 /* What is answered now, in lines as the file has them. */
 static const char *ask_now(const char *question)
 {
     int code;
-    char *text =
-        *question == '/' ? told_by_explorer(question, &code) : told_by_program(question, &code);
+    char *said = NULL;
+    char *text = *question == '/' ? told_by_explorer(question, &code)
+                                  : told_by_program(question, &code, &said);
     json_t *json = json_loads(text, 0, NULL);
     const char *lines = json_is_object(json) ? object_lines(json) : paragraph_lines(text);
     if (code)
         lines =
             arena_printf(arena, "  %s %d\n%s", *question == '/' ? "status" : "exit", code, lines);
+    if (said && *said && !is_run(question)) {
+        leave_out_digits(said);
+        lines = arena_printf(arena, "%s%s", lines, digest_line("said", said));
+    }
     json_decref(json);
     free(text);
     return lines;

@@ -126,8 +126,8 @@ static void both_formats_say_the_same(void **state)
     static const char *const SAME[] = {
         "placement: zigzag\norder:\n  - F0a F0b B0b B0a\n  - F0a F0b B0b B0a\n",
         "0F0,,,3F0,3B0,,,0B0\n,1F0,2F0,,,2B0,1B0\n",
-        "0UNSHARD,0F0,0SEND_F0,3RECV_F0,(3F0;3B0)OVERLAP_F_B,0WAIT_SEND_F0,0B0,0REDUCE_GRAD,"
-        "0WAIT_REDUCE_GRAD\n1F0,2F0,2B0,1B0\n",
+        ("0UNSHARD,0F0,0SEND_F0,3RECV_F0,(3F0;3B0)OVERLAP_F_B,0WAIT_SEND_F0,0B0,0REDUCE_GRAD,"
+         "0WAIT_REDUCE_GRAD\n1F0,2F0,2B0,1B0\n"),
     };
     struct arena *keep = arena_new();
     (void)state;

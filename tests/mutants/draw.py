@@ -3,7 +3,7 @@
 The rule:
   1. A line is drawn from all lines of src/ in which a statement, a condition or a row of a table stands, each with the
      same chance, so that a room has faults by its lines. Comments, declarations without a value, includes, macros and
-     braces are no such lines. Rooms that need a GPU (NEED_A_GPU) are left out, for what no machine here runs.
+     braces are no such lines. Rooms that need a GPU (NEED_A_GPU) are left out: most machines cannot run them.
   2. KINDS says what a tired author could write instead. A kind is drawn from those that change something in the line, each
      with the same chance, and then one of the places in the line where it does.
   3. It is left out if the line has been drawn before, if the list has that change, if it is no C (other errors than warnings, and

@@ -20,10 +20,13 @@ static weft_status check_row(const struct plan *plan)
     struct plan *nearest = NULL;
     weft_status status;
     TRY(target_differences(scratch, target_find("weft"), plan, &differences, &nearest));
+    bool stored = nearest && nearest->dtype == plan->dtype && nearest->policy == plan->policy;
     if (nearest)
-        TRY(bad_argument(arena_printf(scratch, "plan it with --dtype %s --policy %s",
-                                      dtype_name(nearest->dtype), policy_name(nearest->policy)),
-                         "this plan cannot be run: %s", differences.data[0]));
+        TRY(bad_argument(
+            stored ? "`weft export --to weft --nearest` writes the nearest plan that can"
+                   : arena_printf(scratch, "plan it with --dtype %s --policy %s",
+                                  dtype_name(nearest->dtype), policy_name(nearest->policy)),
+            "this plan cannot be run: %s", differences.data[0]));
 done:
     plan_free(nearest);
     arena_free(scratch);

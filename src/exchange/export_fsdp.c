@@ -124,6 +124,7 @@ weft_status write_fsdp(struct export_job *job)
     put_model(&s, &shape);
     put_int(&s, "devices", job->found.degrees.dp);
     put_int(&s, "dp", job->found.degrees.dp);
+    put_int(&s, "copies", job->found.degrees.replicate > 1 ? job->found.degrees.replicate : 1);
     put_training(&s, &job->found);
     script_end(&s, FSDP_SCRIPT);
     if (shape.geglu)

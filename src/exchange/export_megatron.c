@@ -153,8 +153,10 @@ static void add_sharding(struct lines *a, const struct plan *plan, const struct 
         add_flag(a, "use-distributed-optimizer");
     if (muon)
         add_word(a, "optimizer", d->shard >= 1 ? "dist_muon" : "muon");
-    if (plan->optimizer == UPDATE_MOMENTUM)
+    if (plan->optimizer == UPDATE_MOMENTUM || plan->optimizer == UPDATE_SGD)
         add_word(a, "optimizer", "sgd");
+    if (plan->optimizer == UPDATE_SGD)
+        add_word(a, "sgd-momentum", "0.0"); /* whose default is 0.9 */
     if (d->shard >= 1 && d->replicate > 1)
         add_int(a, "num-distributed-optimizer-instances", d->replicate);
     add_host_step(a, plan);
@@ -309,11 +311,12 @@ static void add_plan(struct lines *a, const struct recognised *r, const struct m
 
 /* ---- what has no argument -------------------------------------------------------------------- */
 
-/* Holds I1. `settings` returns, as text, the settings that only Weft reads, `decided` those that Megatron-LM decides. */
-static weft_status read_back(struct export_job *job, const char *text, const char **settings,
-                             const char **decided)
+/* Holds I1. `settings` returns, as text, the settings that only Weft reads, `decided` those that Megatron-LM decides. Where
+ * tokens go, which the software may say, was told as the model's own. */
+static weft_status read_back(struct export_job *job, const struct model_shape *shape,
+                             const char *text, const char **settings, const char **decided)
 {
-    struct model *model = NULL;
+    struct model *model = NULL, *told = NULL;
     struct plan *again = NULL;
     struct texts differences = {0}, notes = {0};
     struct arena *scratch = arena_new();
@@ -324,17 +327,20 @@ static weft_status read_back(struct export_job *job, const char *text, const cha
     TRY(megatron_plan(scratch, &input, plan->cluster, &model, &again, &notes, &unread));
     if (unread)
         TRY(failure("--%s is written and not read: import_megatron.c has to know it", unread));
-    const char *first = model_difference(scratch, plan->model, model);
+    TRY(model_open(shape_preset(shape), shape_options(scratch, shape), &told));
+    const char *first = model_difference(scratch, told, model);
     if (first)
         TRY(failure("the arguments do not read back as the model: %s", first));
     plan_differences(scratch, plan, again, &differences);
     if (differences.len)
         TRY(failure("the arguments do not read back as the plan: %s", differences.data[0]));
+    again->software.word[FACT_DISPATCH] = plan->software.word[FACT_DISPATCH];
     *settings = settings_written(job, plan, again);
     *decided = settings_decided(job, plan, again);
 done:
     plan_free(again);
     model_free(model);
+    model_free(told);
     arena_free(scratch);
     return status;
 }
@@ -347,23 +353,27 @@ static const char *join(struct arena *keep, const struct texts *lines)
     return text;
 }
 
-/* Says how the model implements operators for which Megatron-LM has no argument. */
+/* Says how the model implements operators, and what its data is like, for which Megatron-LM has no argument. */
 static const char *implementation_comment(struct arena *keep, const struct model_shape *shape)
 {
     bool version = strncmp(shape->attention, "flash-", 6) == 0;
     bool compiled = strcmp(shape->loss, "compiled") == 0, eager = strcmp(shape->loss, "eager") == 0;
-    if (!version && !compiled && !eager && !shape->apart)
-        return "";
-    return arena_printf(keep, "    # weft-model:%s%s%s%s%s\n", version ? " " : "",
-                        version ? shape->attention : "", compiled ? " compiled-loss" : "",
-                        eager ? " eager-loss" : "", shape->apart ? " apart" : "");
+    const char *text = arena_printf(
+        keep, "%s%s%s%s%s%s", version ? " " : "", version ? shape->attention : "",
+        compiled ? " compiled-loss" : "", eager ? " eager-loss" : "", shape->apart ? " apart" : "",
+        shape->copies == COPIES_DEVICES ? " dispatch=devices" : "");
+    if (shape->document)
+        text = arena_printf(keep, "%s document=%lld", text, (long long)shape->document);
+    if (shape->skew > 0)
+        text = arena_printf(keep, "%s expert_skew=%.17g", text, shape->skew);
+    return *text ? arena_printf(keep, "    # weft-model:%s\n", text) : "";
 }
 
 weft_status megatron_lines(struct export_job *job, const char **out)
 {
     struct lines a = {.keep = job->keep};
     struct model_shape shape;
-    const char *settings, *decided;
+    const char *settings = "", *decided = "";
     weft_status status;
     TRY(shape_of_model(job->plan->model, &shape));
     if (shape.experts && shape.copies == COPIES_EXPERTS)
@@ -374,7 +384,7 @@ weft_status megatron_lines(struct export_job *job, const char **out)
     add_training(&a);
     const char *lines = arena_printf(job->keep, "%s%s", join(job->keep, &a.lines),
                                      implementation_comment(job->keep, &shape));
-    TRY(read_back(job, lines, &settings, &decided));
+    TRY(read_back(job, &shape, lines, &settings, &decided));
     if (*settings)
         lines = arena_printf(job->keep, "%s    # weft: %s\n", lines, settings);
     if (*decided && !job->out->decided.len)

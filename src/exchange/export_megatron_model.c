@@ -233,8 +233,8 @@ static void add_experts(struct lines *a, const struct model_shape *s)
     }
     if (s->first_dense || s->moe_every > 1)
         add_word(a, "moe-layer-freq", frequency(a->keep, s));
-    add_word(a, "moe-token-dispatcher-type", s->copies == COPIES_EXPERTS ? "alltoall" : "flex");
-    if (s->copies != COPIES_EXPERTS)
+    add_word(a, "moe-token-dispatcher-type", s->copies == COPIES_NODES ? "flex" : "alltoall");
+    if (s->copies == COPIES_NODES)
         add_flag(a, "moe-enable-deepep");
 }
 

@@ -51,6 +51,17 @@ static unsigned overlaps_of(const struct plan *plan)
     return bits;
 }
 
+/* The distributed optimizer's policy says of state that is divided among replicas what the other one says. */
+static bool stores_alike(const struct plan *plan, const struct plan *other)
+{
+    const unsigned ALIKE = 1U << POLICY_MIXED_FP32_GRADIENTS | 1U << POLICY_DISTRIBUTED;
+    bool alike = plan->policy == other->policy ||
+                 (ALIKE & 1U << plan->policy && ALIKE & 1U << other->policy);
+    for (int64_t i = 0; alike && plan->policy != other->policy && i < plan->instances; i++)
+        alike = plan_choice(plan, i)->shard >= 1;
+    return alike;
+}
+
 const char *settings_text(struct arena *keep, const struct plan *plan, const struct plan *other)
 {
     const char *text = "";
@@ -73,7 +84,7 @@ const char *settings_text(struct arena *keep, const struct plan *plan, const str
         text = arena_printf(keep, "%s whole_sends=%d", text, plan->whole_sends);
     if (plan->dtype != other->dtype)
         text = arena_printf(keep, "%s dtype=%s", text, dtype_name(plan->dtype));
-    if (plan->policy != other->policy)
+    if (!stores_alike(plan, other))
         text = arena_printf(keep, "%s policy=%s", text, policy_name(plan->policy));
     if (plan->memory.limit_bytes != other->memory.limit_bytes)
         text = arena_printf(keep, "%s memory=%lld", text, (long long)plan->memory.limit_bytes);
@@ -96,13 +107,25 @@ const char *settings_written(struct export_job *job, const struct plan *plan,
                   : text;
 }
 
-const char *settings_decided(struct export_job *job, const struct plan *plan, struct plan *other)
+/* Whether the plan's software is the target's own, but for facts that the file says: those that are no longer the default's in
+ * the plan that was read from it. */
+static bool has_target_software(const struct export_job *job, const struct plan *plan,
+                                const struct plan *read)
 {
     struct software own;
+    if (!job->target->software ||
+        target_software(job->target, plan->cluster, plan->dtype, &own) != WEFT_OK)
+        return false;
+    for (int fact = 0; fact < SOFTWARE_FACTS; fact++)
+        if (read->software.word[fact])
+            own.word[fact] = read->software.word[fact];
+    return software_same(&own, &plan->software);
+}
+
+const char *settings_decided(struct export_job *job, const struct plan *plan, struct plan *other)
+{
     other->memory = plan->memory;
-    if (job->target->software &&
-        target_software(job->target, plan->cluster, plan->dtype, &own) == WEFT_OK &&
-        software_same(&own, &plan->software)) {
+    if (has_target_software(job, plan, other)) {
         other->software = plan->software;
         if (plan->bucket_bytes == BUCKET_BY_RULE) /* written as the size that the rule gives */
             other->bucket_bytes = plan->bucket_bytes;

@@ -155,14 +155,18 @@ static int shard_of(const struct megatron_reading *r)
     return distributed ? 1 : 0;
 }
 
-static enum update_rule optimizer_of(const char *word)
+static enum update_rule optimizer_of(const struct arguments *a)
 {
+    const char *word = argument_word(a, "optimizer", "adam");
+    double momentum;
     static const struct {
         const char *name;
         enum update_rule rule;
     } WORDS[] = {{"sgd", UPDATE_MOMENTUM}, {"muon", UPDATE_MUON}, {"dist_muon", UPDATE_MUON}};
     int at = NAME_INDEX(word, WORDS);
-    return at < 0 ? UPDATE_ADAMW : WORDS[at].rule;
+    bool plain = at >= 0 && WORDS[at].rule == UPDATE_MOMENTUM &&
+                 parse_real(argument_word(a, "sgd-momentum", "0.9"), &momentum) && momentum == 0;
+    return at < 0 ? UPDATE_ADAMW : plain ? UPDATE_SGD : WORDS[at].rule;
 }
 
 /* A number from 0 to 1; all where it is none. */
@@ -172,11 +176,11 @@ static double share_of(const char *text)
     return parse_real(text, &share) && share >= 0 && share <= 1 ? share : 1;
 }
 
-/* The first recipe that is written with this word; Megatron-LM's default is a scale of earlier steps. */
+/* The recipe of Transformer Engine that is written with this word; Megatron-LM's default is a scale of earlier steps. */
 static void read_recipe(struct megatron_reading *r, const struct cluster *cluster)
 {
     const char *word = argument_word(r->a, "fp8-recipe", "delayed");
-    for (int recipe = RECIPE_DEVICE; recipe <= RECIPE_BLOCKS; recipe++)
+    for (int recipe = RECIPE_BLOCKS; recipe > RECIPE_DEVICE; recipe--)
         if (strcmp(word, megatron_recipe(cluster, recipe)) == 0) {
             r->d.software.word[FACT_FP8_RECIPE] = (uint8_t)recipe;
             return;
@@ -208,7 +212,7 @@ static void read_state(struct megatron_reading *r, const struct cluster *cluster
                 : fp8 && has(r, "fp8-param-gather") && d->shard ? POLICY_FP8_WEIGHTS
                 : d->shard == 1                                 ? POLICY_DISTRIBUTED
                                                                 : POLICY_MIXED_FP32_GRADIENTS;
-    d->optimizer = optimizer_of(argument_word(r->a, "optimizer", "adam"));
+    d->optimizer = optimizer_of(r->a);
     int64_t instances = argument_int(r->a, "num-distributed-optimizer-instances", 1);
     d->replicate = d->shard && instances > 1 ? instances : 0;
     int64_t limit = argument_int(r->a, "wgrad-deferral-limit", 0);

@@ -200,6 +200,23 @@ static const char *version_of(const struct shape_reading *r)
     return word ? arena_copy_bytes(r->keep, word, strcspn(word, " ")) : "flash";
 }
 
+/* What follows this key in the same comment: "document=2048"; "" if it is not there. */
+static const char *told_after(const struct shape_reading *r, const char *key)
+{
+    const char *word = r->a->model ? strstr(r->a->model, key) : NULL;
+    return word ? arena_copy_bytes(r->keep, word + strlen(key), strcspn(word + strlen(key), " "))
+                : "";
+}
+
+/* Numbers that a model cannot have are refused where it is made. */
+static void read_data(struct shape_reading *r)
+{
+    if (!parse_int(told_after(r, " document="), &r->s->document))
+        r->s->document = 0;
+    if (!r->s->experts || !parse_real(told_after(r, " expert_skew="), &r->s->skew))
+        r->s->skew = 0;
+}
+
 static const char *loss_of(const struct shape_reading *r)
 {
     const char *told = has(r, "cross-entropy-loss-fusion") ? "fused" : "plain";
@@ -404,7 +421,8 @@ static weft_status read_experts(struct shape_reading *r)
     s->shared_ffn = argument_int(r->a, "moe-shared-expert-intermediate-size", 0);
     s->shared_gate = s->family == SHAPE_MOE && s->shared_ffn && has(r, "moe-shared-expert-gate");
     bool flex = strcmp(argument_word(r->a, "moe-token-dispatcher-type", "allgather"), "flex") == 0;
-    s->copies = flex ? COPIES_NODES : COPIES_EXPERTS;
+    bool by_devices = r->a->model && strstr(r->a->model, " dispatch=devices");
+    s->copies = flex ? COPIES_NODES : by_devices ? COPIES_DEVICES : COPIES_EXPERTS;
     if (!s->experts)
         return WEFT_OK;
     s->capacity = s->family == SHAPE_MOE ? real_of(r, "moe-expert-capacity-factor", 0) : 0;
@@ -434,6 +452,7 @@ weft_status shape_of_arguments(struct arena *keep, const struct arguments *argum
     read_latent(&r);
     out->mtp = argument_int(arguments, "mtp-num-layers", out->mtp);
     TRY(read_experts(&r));
+    read_data(&r);
     if (out->family == SHAPE_HYBRID)
         TRY(pattern_blocks_read(arguments, out));
     TRY(read_window(&r));

@@ -99,6 +99,36 @@ static bool has_products_apart(const struct decided_plan *of)
     return of->shape->apart;
 }
 
+/* ---- data ------------------------------------------------------------------------------------ */
+
+static bool keeps_documents_apart(const struct decided_plan *of)
+{
+    return of->shape->document;
+}
+
+static bool has_popular_experts(const struct decided_plan *of)
+{
+    return of->shape->skew > 0;
+}
+
+/* Attention over packed sequences takes their borders from the data, and launch arguments do not say what these are like. */
+#define THE_DATA_DECIDES                                                                           \
+    {keeps_documents_apart,                                                                        \
+     "which documents share a sequence is the data's, and whether attention goes across them the " \
+     "loader's; the plan keeps documents apart"},                                                  \
+        {has_popular_experts,                                                                      \
+         "which experts tokens choose is what the router learns; the plan has a power law"}
+
+/* The library behind --moe-enable-deepep sends over the network once to each node. */
+static bool sends_once_to_each_device(const struct decided_plan *of)
+{
+    enum token_copies own = of->shape->copies;
+    return of->shape->experts &&
+           (own == COPIES_DEVICES ||
+            (own == COPIES_EXPERTS &&
+             software_word(&of->plan->software, FACT_DISPATCH) == DISPATCH_DEVICES));
+}
+
 /* ---- encoders of images ---------------------------------------------------------------------- */
 
 static bool divides_images(const struct decided_plan *of)
@@ -133,6 +163,10 @@ static bool gathers_from_masters(const struct decided_plan *of)
 /* megatron/core: tensor_parallel/layers.py, pipeline_parallel/schedules.py, transformer/transformer_config.py,
  * distributed/distributed_data_parallel.py. */
 const struct decision MEGATRON_DECIDES[] = {
+    THE_DATA_DECIDES,
+    {sends_once_to_each_device,
+     "Megatron-LM sends a token to each of its experts, or with DeepEP once to each of their "
+     "nodes; the plan once to each of their devices"},
     {names_flash_version,
      "a version of flash attention: Megatron-LM takes the one that is installed"},
     {compiles_loss, "a compiled loss: Megatron-LM's fused one writes over the logits"},
@@ -160,12 +194,14 @@ const struct decision MEGATRON_DECIDES[] = {
      "torchtitan's async TP overlaps as `tensor` and `products` do; the plan has one"}
 /* components/lora.py: each Linear has one of its own; models have wqkv, w1, w2 and w3 (fuse_qkv of models/llama3). */
 const struct decision TITAN_DECIDES[] = {
+    THE_DATA_DECIDES,
     ASYNC_TP,
     {adapts_otherwise, "torchtitan has one adapter for queries, keys and values, and one for each "
                        "product of an MLP; the plan has others"},
     {0},
 };
 const struct decision TITAN_0_2_DECIDES[] = {
+    THE_DATA_DECIDES,
     ASYNC_TP,
     {overlaps_tp_beside_sinks,
      "torchtitan 0.2.2 has no async TP for gpt-oss; the plan overlaps `tensor` and `products`"},
@@ -173,6 +209,7 @@ const struct decision TITAN_0_2_DECIDES[] = {
 };
 /* The script that is written (src/exchange/scripts/fsdp.py). */
 const struct decision FSDP_DECIDES[] = {
+    THE_DATA_DECIDES,
     {trains_in_fp16, "fp16 needs a scaled loss, which the script does not have; bf16 does not"},
     {has_16_bit_gradients, "the script keeps gradients in fp32: --policy fsdp predicts it"},
     {keeps_scores, "the script's attention keeps no scores: --set attention=flash predicts it"},
@@ -188,6 +225,7 @@ const struct decision RUNTIME_DECIDES[] = {
 };
 /* galvatron/core/runtime/tensor_parallel. */
 const struct decision GALVATRON_DECIDES[] = {
+    THE_DATA_DECIDES,
     {overlaps_products,
      "Galvatron does not overlap products with their own collectives; the plan does"},
     {0},

@@ -23,10 +23,12 @@ static bool same_op(const struct op *a, const struct op *b)
            a->kept_fp32 == b->kept_fp32 && a->frozen == b->frozen && a->causal == b->causal &&
            a->flash == b->flash && a->value_depth == b->value_depth && a->top_k == b->top_k &&
            a->copies == b->copies && a->window == b->window && a->chunked == b->chunked &&
-           a->capacity == b->capacity && a->shared_depth == b->shared_depth &&
-           a->sinks == b->sinks && a->gate == b->gate && a->squared == b->squared &&
-           a->scan_heads == b->scan_heads && a->scan_state == b->scan_state &&
-           a->scan_chunk == b->scan_chunk && same_weights(a, b);
+           a->capacity == b->capacity && a->document == b->document &&
+           a->skewed_experts == b->skewed_experts &&
+           (!a->skewed_experts || a->routing.skew == b->routing.skew) &&
+           a->shared_depth == b->shared_depth && a->sinks == b->sinks && a->gate == b->gate &&
+           a->squared == b->squared && a->scan_heads == b->scan_heads &&
+           a->scan_state == b->scan_state && a->scan_chunk == b->scan_chunk && same_weights(a, b);
 }
 
 static bool same_free(const struct op *a, const struct op *b)

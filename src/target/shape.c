@@ -146,6 +146,24 @@ static void read_experts(struct arena *scratch, const struct model *model, struc
     read_period(scratch, model, s);
 }
 
+static void read_data(const struct model *model, struct model_shape *s)
+{
+    for (int32_t i = 0; i < model->ops; i++) {
+        const struct op *op = &model->op[i];
+        if (op->kind == OP_ATTENTION && op->place != PLACE_TOWER && op->document)
+            s->document = op->document;
+        if (op->skewed_experts)
+            s->skew = op->routing.skew;
+    }
+}
+
+static const char *data_options(struct arena *keep, const struct model_shape *s)
+{
+    const char *text =
+        s->document ? arena_printf(keep, ", document: %lld", (long long)s->document) : "";
+    return s->skew > 0 ? arena_printf(keep, "%s, expert_skew: %.17g", text, s->skew) : text;
+}
+
 static const char *ungated_word(const struct model *model)
 {
     const struct op *relu = op_of_kind(model, OP_RELU);
@@ -350,7 +368,7 @@ const char *shape_options(struct arena *keep, const struct model_shape *s)
     };
     _Static_assert(COUNT_OF(REST) == SHAPE_COUNT, "a family without its options");
     if (s->family == SHAPE_HYBRID)
-        return hybrid_options(keep, s);
+        return arena_printf(keep, "%s%s", hybrid_options(keep, s), data_options(keep, s));
     const char *text =
         arena_printf(keep,
                      "layers: %lld, hidden: %lld, heads: %lld, seq: %lld, vocab: %lld, "
@@ -363,9 +381,10 @@ const char *shape_options(struct arena *keep, const struct model_shape *s)
         text = arena_printf(keep, "%s, tied: %s", text, word(s->tied));
     if (s->family == SHAPE_GPT || s->family == SHAPE_BERT)
         text = arena_printf(keep, "%s, dropout: %s", text, s->dropout ? "0.1" : "0");
-    return arena_printf(keep, "%s%s%s%s%s%s", text, REST[s->family](keep, s),
+    return arena_printf(keep, "%s%s%s%s%s%s%s", text, REST[s->family](keep, s),
                         latent_options(keep, s), shape_free_options(keep, s),
-                        shape_adapters(keep, s), shape_image_options(keep, s));
+                        shape_adapters(keep, s), shape_image_options(keep, s),
+                        data_options(keep, s));
 }
 
 /* In words, what of a model no framework has launch arguments for; NULL: nothing is known. */
@@ -411,6 +430,7 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out)
     read_layers(scratch, model, out);
     read_adapters(model, out);
     read_images(model, out);
+    read_data(model, out);
     if (out->family == SHAPE_HYBRID)
         TRY(read_hybrid(scratch, model, out));
     TRY(model_open(shape_preset(out), shape_options(scratch, out), &again));

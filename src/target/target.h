@@ -77,6 +77,10 @@ struct model_shape {
     struct rope_stretch stretch;
     struct routing routing;
     double capacity; /* of an expert, in even shares of the tokens; 0: no token is dropped */
+    /* What the data is like: positions of one of the documents that share a sequence; the exponent of the power law by which
+     * experts are chosen (struct op has both). */
+    int64_t document;
+    double skew;
     /* Layers by a pattern: a letter for each (family_hybrid.c), those of one depth of mtp; the state space of M; the width
      * that experts work in, if it is not the hidden size. */
     char pattern[MOST_LETTERS], mtp_pattern[MOST_DEPTH_LETTERS];

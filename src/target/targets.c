@@ -123,7 +123,7 @@ static const struct target TARGETS[] = {
      .software = "deepspeed-0.19"},
     /* The script that is written keeps masters and gradients in fp32. */
     {"fsdp", "2", "PyTorch's FSDP2",
-     {.shards = SHARD_0 | SHARD_2 | SHARD_3, .dtypes = WIDE | HALF,
+     {.replicates = true, .shards = SHARD_0 | SHARD_2 | SHARD_3, .dtypes = WIDE | HALF,
       .schedules = SIMPLE_SCHEDULES, .policies = 1U << POLICY_FSDP | 1U << POLICY_MIXED,
       .usual_policy = POLICY_FSDP,
       .overlaps = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},

@@ -109,16 +109,16 @@ static void recipes_of_fp8_are_read(void **state)
     } ROWS[] = {
         {"megatron", "dgx-h100", SMALL "--bf16 --fp8-format hybrid", RECIPE_DELAYED},
         {"megatron", "dgx-h100", SMALL "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
-         RECIPE_DEVICE},
+         RECIPE_CURRENT},
         {"megatron", "hgx-b200", SMALL "--bf16 --fp8-format hybrid --fp8-recipe tensorwise",
          RECIPE_CURRENT},
         {"megatron", "dgx-h100", SMALL "--bf16 --fp8-format e4m3 --fp8-recipe blockwise",
          RECIPE_BLOCKS},
         {"megatron", "hgx-b200", SMALL "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8",
-         RECIPE_DEVICE},
+         RECIPE_BLOCKS},
         {"bridge", "dgx-h100", "bf16_with_fp8_subchannel_scaling_mixed", RECIPE_BLOCKS},
         {"bridge", "hgx-b200", "bf16_with_fp8_current_scaling_mixed", RECIPE_CURRENT},
-        {"bridge", "hgx-b200", "bf16_with_mxfp8_mixed", RECIPE_DEVICE},
+        {"bridge", "hgx-b200", "bf16_with_mxfp8_mixed", RECIPE_BLOCKS},
     };
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
         struct opened_plan opened;

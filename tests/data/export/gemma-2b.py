@@ -41,6 +41,7 @@ PLAN = {
     "experts": 0,
     "devices": 8,
     "dp": 8,
+    "copies": 1,
     "micro_batch": 1,
     "global_batch": 8,
     "zero": 2,
@@ -246,7 +247,8 @@ def cross_entropy(logits, ids):
 def distribute(torch, args, device):
     """Recomputation first, then sharding layer by layer: ZeRO-3 frees weights after the forward
     pass, ZeRO-2 keeps them. Without sharding each device has a share of one: it keeps everything,
-    and gradients are all-reduced. The model gets memory when each device knows its share."""
+    and gradients are all-reduced; of so many copies (HSDP) neighbours have the shares of one, and what they added up is
+    all-reduced across copies with the last micro-batch. The model gets memory when each device knows its share."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -260,7 +262,7 @@ def distribute(torch, args, device):
     if args.compile:
         for layer in model.layers:
             layer.compile()
-    shares = PLAN["devices"] if PLAN["zero"] else 1
+    shares = PLAN["devices"] // PLAN["copies"] if PLAN["zero"] else 1
     how = {
         "mesh": init_device_mesh("cuda", (PLAN["devices"] // shares, shares),
                                  mesh_dim_names=("copies", "shares")),
@@ -352,6 +354,7 @@ def train(args):
         began = time.perf_counter()
         for k in range(passes):
             model.set_requires_gradient_sync(k == passes - 1 or PLAN["zero"] == 3)
+            model.set_requires_all_reduce(k == passes - 1)
             ids = next(data)
             logits, extra = model(ids[:, :-1])
             loss = loss_of(logits, ids[:, 1:])

@@ -12,6 +12,8 @@
  *   I1  All ranks go through the same cases in the same order; whether another batch of samples is
  *       needed, or a case is left out, is what rank 0 says.
  *   I2  Ranks outside a group wait for it at the end of each case, before the next group is used.
+ *   I3  Before a sample in host memory each rank writes both of its buffers, as kernels do in training: what a transfer then reads
+ *       and writes is in the caches of the cores that computed it, not in those of the core which made the transfer before.
  */
 #include <math.h>
 #include <stdio.h>
@@ -156,6 +158,16 @@ struct batches {
     struct sampling good, disturbed;
 };
 
+/* I3; what streams of a device do would be in the sample. */
+static void use_buffers(const struct bench *b, int64_t bytes)
+{
+    const struct compute_device *device = b->options->kernels->device;
+    if (b->lane.transport->kind->stream)
+        return;
+    device->clear(b->lane.stream, b->from, bytes);
+    device->clear(b->lane.stream, b->to, bytes);
+}
+
 /* (1), BATCH times. */
 static weft_status sample_batch(struct bench *b, const struct bench_case *c, struct batches *out)
 {
@@ -166,6 +178,7 @@ static weft_status sample_batch(struct bench *b, const struct bench_case *c, str
     weft_status status;
     TRY(agree_on_base(b, c->group, &base));
     for (int i = 0; i < BATCH; i++) {
+        use_buffers(b, c->bytes);
         TRY(most_of(b, c->group, &ready, 1));
         double waited = core_wait_seconds();
         at[0][i] = (float)(o->wall_seconds(o->context) - base);

@@ -8,8 +8,12 @@
  * so that with pairs executed as one an iteration has a bubble of (p - 1)(F&B + B - 3 W) and a stage holds 2 p + 1 pieces,
  * DeepSeek-V3's table 2 with its PP = 2 p parts.
  *
- * hanayo (SC '23): w waves are 2 w pieces. Every stage takes the backward pass of its earliest part that is there, which is
- * that of the earliest micro-batch, else the forward pass of its latest part; found by playing passes of 1 and 2 units.
+ * hanayo (SC '23): w waves are 2 w pieces. Down the stages go the forward passes of pieces 0, 2, .. 2 w - 2, then the backward
+ * passes of pieces 2 w - 1, 2 w - 3, .. 1; back up come the forward passes of pieces 1, 3, .. 2 w - 1, then the backward passes
+ * of pieces 2 w - 2, .. 0. With p micro-batches stage s takes
+ *   p - s passes down, then one up and one down by turns, then the p - s passes up that are left                         (2)
+ * With any other number every stage takes the backward pass of its earliest part that is there, which is that of the earliest
+ * micro-batch, else the forward pass of its latest part; found by playing passes of 1 and 2 units.
  *
  * A whole backward pass of (1) is written as its halves, I and W (schedule.c, I5).
  *
@@ -110,6 +114,28 @@ int64_t dual_pipe_v_in_flight(const struct pipeline *pipeline, int32_t stage)
 
 /* ---- hanayo ---------------------------------------------------------------------------------- */
 
+/* The n-th pass down the stages, or back up. */
+static struct slot wave_pass(const struct pipeline *pipeline, bool down, int32_t n)
+{
+    int32_t m = pipeline->micro_batches, waves = pipeline->pieces / 2, leg = n / m;
+    if (leg < waves)
+        return (struct slot){SLOT_FORWARD, 2 * leg + !down, n % m};
+    return (struct slot){SLOT_BACKWARD, 2 * (2 * waves - 1 - leg) + down, n % m};
+}
+
+/* (2) */
+static void waves_by_turns(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                           struct slots *out)
+{
+    int32_t passes = pipeline->pieces * pipeline->micro_batches, ahead = pipeline->stages - stage;
+    for (int32_t n = 0; n < passes + ahead; n++) {
+        if (n >= ahead)
+            array_push(keep, out, wave_pass(pipeline, false, n - ahead));
+        if (n < passes)
+            array_push(keep, out, wave_pass(pipeline, true, n));
+    }
+}
+
 struct waves {
     const struct pipeline *pipeline;
     int32_t *forward_end, *backward_end; /* by part and micro-batch */
@@ -177,8 +203,8 @@ static struct waves waves_new(struct arena *scratch, const struct pipeline *pipe
     };
 }
 
-void hanayo_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
-                  struct slots *out)
+static void play_waves(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                       struct slots *out)
 {
     struct arena *scratch = arena_new();
     struct waves w = waves_new(scratch, pipeline);
@@ -193,6 +219,13 @@ void hanayo_order(const struct pipeline *pipeline, int32_t stage, struct arena *
                 array_push(keep, out, slot);
         }
     arena_free(scratch);
+}
+
+void hanayo_order(const struct pipeline *pipeline, int32_t stage, struct arena *keep,
+                  struct slots *out)
+{
+    bool turns = pipeline->micro_batches == pipeline->stages;
+    (turns ? waves_by_turns : play_waves)(pipeline, stage, keep, out);
 }
 
 int64_t hanayo_in_flight(const struct pipeline *pipeline, int32_t stage)

@@ -68,7 +68,7 @@ MEMORY_BYTES = 8 << 30  # a fault may ask for all there is
 LEAKED = 23  # the exit status of a program that lost memory
 WHOLE = ("test_recorded", "test_cli", "python")  # ask the whole program or library
 NEAR = 6  # programs of one kind that are asked of a fault that is drawn by lot
-CHECKS = ("explorer", "python", "page", "trace")  # tests of CTest that ask the built program or library
+CHECKS = ("explorer", "python", "page", "trace", "words")  # tests of CTest that ask the built program, library or the sources
 LIBRARY = "src/libweft_program.so"
 FAILED = r"\[  FAILED  \] (?:\d+ test\(s\)|(\w+))"  # as cmocka writes it
 FIELDS = ("fault", "file", "tests", "breaks", "-", "+", "equal")
@@ -403,7 +403,7 @@ class Worker:
         if refused:
             return "refused", "", refused
         self.link(LIBRARY, objects)
-        instead = {}
+        instead = {"src": str(self.source)}
         if "python" in fault.tests:
             name = os.path.basename((self.copy.build / "libweft.so").resolve())
             instead[name] = str(self.link(name, objects))

@@ -362,11 +362,13 @@ static const struct calibration CALIBRATIONS[] = {
     {.arch = "", .source = "usual values for GPU kernels; not fitted", POWER(0.7), GENERIC},
 };
 
+/* Costs ask for a device's row again and again, and most rows differ from it in the first letter. */
 static bool matches(const struct calibration *c, const struct device *device)
 {
     if (c->device)
-        return device->name && strncmp(device->name, c->device, strlen(c->device)) == 0;
-    return device->arch && strcmp(device->arch, c->arch) == 0;
+        return device->name && *device->name == *c->device &&
+               strncmp(device->name, c->device, strlen(c->device)) == 0;
+    return device->arch && *device->arch == *c->arch && strcmp(device->arch, c->arch) == 0;
 }
 
 const struct calibration *calibration_generic(void)

@@ -128,9 +128,10 @@ struct storage {
     int64_t inside[OP_MAX_DIMS];
 };
 
+/* Most dims are neither split nor share their axis, and a division is slow. */
 static int64_t round_up(int64_t size, int64_t multiple)
 {
-    return ceil_div(size, multiple) * multiple;
+    return multiple == 1 ? size : ceil_div(size, multiple) * multiple;
 }
 
 /* Goes one axis outwards; `elements` are those of the axes inside it. */
@@ -141,11 +142,11 @@ static void store_axis(const struct op *op, const struct operand *operand, int a
     int dims = 0;
     for (; dims < MAX_AXIS_DIMS && operand->dims[axis][dims] >= 0; dims++) {
         int dim = operand->dims[axis][dims];
-        size *= full[dim] / op->size[dim];
+        size *= full[dim] == op->size[dim] ? 1 : full[dim] / op->size[dim];
         inside *= dims ? full[operand->dims[axis][dims - 1]] : 1; /* all dims but the innermost */
         split *= degree[dim];
     }
-    int64_t span = ceil_div(size, inside); /* (3) */
+    int64_t span = inside == 1 ? size : ceil_div(size, inside); /* (3) */
     for (int k = dims - 1; k >= 0; k--) {
         int dim = operand->dims[axis][k];
         store->inside[dim] = store->elements * (k == dims - 1 ? 1 : span);

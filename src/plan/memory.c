@@ -18,6 +18,7 @@
  *       (policy_memory).
  *   I6  Of parameters whose state is in host memory, the gradients wait there for the host's step, too.
  *   I7  Of an output that waits in parts (compile/parts.c) each device keeps its part.
+ *   I8  Of the state, instances of one operator with the same choice add the same.
  */
 #include "plan/room.h"
 
@@ -179,6 +180,25 @@ struct stage_memory plan_instance_state(const struct plan *plan, int64_t instanc
     return sum;
 }
 
+struct instance_states instance_states_new(struct arena *scratch, const struct plan *plan)
+{
+    size_t rows = (size_t)plan->model->ops * (size_t)plan->choices;
+    return (struct instance_states){plan, scratch,
+                                    ARENA_ARRAY(scratch, struct stage_memory *, rows)};
+}
+
+const struct stage_memory *instance_state_of(struct instance_states *states, int64_t instance)
+{
+    const struct plan *plan = states->plan;
+    int64_t row = (int64_t)plan->instance[instance].op * plan->choices + plan->choice_of[instance];
+    struct stage_memory **known = &states->known[row];
+    if (!*known) {
+        *known = ARENA_NEW(states->scratch, struct stage_memory);
+        **known = plan_instance_state(plan, instance);
+    }
+    return *known;
+}
+
 /* I4. */
 static void add_all_tied(const struct plan *plan, int32_t stage, struct stage_memory *sum)
 {
@@ -240,6 +260,7 @@ enum fate { FATE_ELSEWHERE, FATE_KEPT, FATE_MADE_AGAIN, FATE_SAVED, FATE_DISCARD
 
 struct memory_walk {
     const struct plan *plan;
+    struct instance_states states; /* I8 */
     /* per operator: of its output, what each device keeps; that of its latest copy in this part (I7) */
     double *share;
     int64_t *counted;     /* per tensor: copy + 1 of the instance that counted it last */
@@ -362,7 +383,21 @@ static double input_bytes(struct memory_walk *w, const struct instance *reader,
     return bytes;
 }
 
-static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *sum)
+static void add_own_state(struct memory_walk *w, int64_t i, struct stage_memory *sum)
+{
+    const struct stage_memory *own = instance_state_of(&w->states, i);
+    sum->parameters += own->parameters;
+    sum->weights += own->weights;
+    sum->gradients += own->gradients;
+    sum->optimizer += own->optimizer;
+    sum->late += own->late;
+    sum->step += own->step;
+    sum->host += own->host;
+    sum->single = fmax(sum->single, own->single);
+    sum->workspace = fmax(sum->workspace, own->workspace);
+}
+
+static void add_kept(struct memory_walk *w, int64_t i)
 {
     const struct plan *plan = w->plan;
     const struct instance *instance = &plan->instance[i];
@@ -370,11 +405,6 @@ static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *
     const struct choice *choice = plan_choice(plan, i);
     int64_t local[OP_MAX_DIMS];
     split_local(op, &choice->split, plan_samples(plan, choice), local);
-    int64_t replicas = choice->shard ? 1 : split_replicas(op, &choice->split);
-    struct op_memory memory =
-        op_memory(plan->model, op, local, plan->dtype, plan->policy, replicas);
-    memory.weights *= weight_share(plan, instance->op);
-    add_state(plan, op, choice, local, &memory, sum);
     double kept = input_bytes(w, instance, local, choice->recompute);
     w->share[instance->op] = output_share(plan, op, choice);
     kept += choice->recompute ? 0 : plan_kept_bytes(plan, op, local);
@@ -397,19 +427,24 @@ static void add_instance(struct memory_walk *w, int64_t i, struct stage_memory *
         w->kept += kept;
 }
 
-/* Adds what one micro-batch of one part keeps. */
-static void add_part(struct memory_walk *w, int32_t part, struct stage_memory *sum)
+/* Adds the state of one part, and what one micro-batch of it keeps, if any is in flight. */
+static void add_part(struct memory_walk *w, int32_t part, bool in_flight, struct stage_memory *sum)
 {
     int64_t first = w->plan->part[part].first;
     memset(w->fate, FATE_ELSEWHERE, (size_t)w->plan->model->ops);
-    for (int64_t i = first; i < first + w->plan->part[part].count; i++)
-        if (plan_place_has(w->plan, i, w->place))
-            add_instance(w, i, sum);
+    for (int64_t i = first; i < first + w->plan->part[part].count; i++) {
+        if (!plan_place_has(w->plan, i, w->place))
+            continue;
+        add_own_state(w, i, sum);
+        if (in_flight)
+            add_kept(w, i);
+    }
 }
 
 static struct memory_walk start_walk(struct arena *scratch, const struct plan *plan)
 {
     return (struct memory_walk){.plan = plan,
+                                .states = instance_states_new(scratch, plan),
                                 .counted =
                                     ARENA_ARRAY(scratch, int64_t, (size_t)plan->model->tensors),
                                 .fate = ARENA_ARRAY(scratch, uint8_t, (size_t)plan->model->ops),
@@ -440,7 +475,7 @@ struct stage_memory plan_place_memory(const struct plan *plan, int32_t stage, in
     struct memory_walk w = start_walk(scratch, plan);
     w.place = place;
     for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
-        add_part(&w, part, &sum);
+        add_part(&w, part, in_flight > 0, &sum);
     add_all_tied(plan, stage, &sum);
     double times = (double)in_flight / (double)plan->pieces; /* (2), I3 */
     sum.activations = w.kept * times;

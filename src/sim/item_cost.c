@@ -299,19 +299,26 @@ static double blocks_share(const struct plan *plan, int64_t instance, const stru
     return work->kernel == KERNEL_MATMUL && able ? BLOCK_PRODUCT[work->phase] : 1;
 }
 
-const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase)
+static int64_t hooks_ns(const struct item_costs *costs, int64_t instance, enum phase phase)
 {
     const struct plan *plan = costs->plan;
-    int32_t pool = plan_instance_pool(plan, instance);
+    double shares;
+    if (!plan->model->op[plan->instance[instance].op].weights || phase == PHASE_BACKWARD_INPUT)
+        return 0;
+    struct handling handling = handling_of(plan, instance, &shares);
+    double issues = phase == PHASE_FORWARD ? handling.forward_issues : handling.backward_issues;
+    return (int64_t)(issues * host_step_ns(costs, plan_instance_pool(plan, instance)));
+}
+
+static struct item_cost *find_cost(struct item_costs *costs, int64_t instance, enum phase phase,
+                                   int32_t pool)
+{
+    const struct plan *plan = costs->plan;
     struct cost *own = cost_in_pool(costs->cost, pool);
-    int64_t row = ((int64_t)pool * plan->model->ops + plan->instance[instance].op) * plan->choices +
-                  plan->choice_of[instance];
-    struct item_cost *known = &costs->known[row * PHASE_COUNT + phase];
+    struct item_cost *known = ARENA_NEW(costs->keep, struct item_cost);
     struct work work[MAX_ITEM_WORKS];
-    if (known->found)
-        return known;
-    known->found = true;
     int works = item_works(plan, instance, phase, work);
+    known->hooks_ns = hooks_ns(costs, instance, phase);
     for (int i = 0; i < works; i++) {
         struct kernel_cost cost = cost_on_device(own, &work[i]);
         if (i == 0) {
@@ -327,6 +334,18 @@ const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, en
         known->device.ns +=
             expert_calls(plan, &work[0]) * cost_call_ns(own) + expert_copies_ns(plan, instance);
     return known;
+}
+
+const struct item_cost *item_cost(struct item_costs *costs, int64_t instance, enum phase phase)
+{
+    const struct plan *plan = costs->plan;
+    int32_t pool = plan_instance_pool(plan, instance);
+    int64_t row = ((int64_t)pool * plan->model->ops + plan->instance[instance].op) * plan->choices +
+                  plan->choice_of[instance];
+    struct item_cost **known = &costs->known[row * PHASE_COUNT + phase];
+    if (!*known)
+        *known = find_cost(costs, instance, phase, pool);
+    return *known;
 }
 
 int64_t item_device_ns(struct item_costs *costs, const struct item *item)
@@ -354,24 +373,21 @@ int64_t item_host_ns(struct item_costs *costs, const struct item *item)
         return 0;
     const struct op *op = &costs->plan->model->op[costs->plan->instance[item->instance].op];
     int32_t pool = plan_instance_pool(costs->plan, item->instance);
-    int64_t host_ns = item_cost(costs, item->instance, (enum phase)item->phase)->host_ns *
-                      ring_kernels(costs->plan, item);
+    const struct item_cost *cost = item_cost(costs, item->instance, (enum phase)item->phase);
+    int64_t host_ns = cost->host_ns * ring_kernels(costs->plan, item);
     bool forward = item->purpose == PURPOSE_FORWARD;
-    double shares, batch = batch_issues(costs->plan, op, item);
+    double batch = batch_issues(costs->plan, op, item);
     if (batch > 0)
         host_ns += (int64_t)(batch * host_step_ns(costs, pool));
-    if (op->weights == 0 || !(forward || item->phase == PHASE_BACKWARD_WEIGHT))
-        return host_ns;
-    struct handling handling = handling_of(costs->plan, item->instance, &shares);
-    double issues = forward ? handling.forward_issues : handling.backward_issues;
-    return host_ns + (int64_t)(issues * host_step_ns(costs, pool));
+    return host_ns + (forward || item->phase == PHASE_BACKWARD_WEIGHT ? cost->hooks_ns : 0);
 }
 
 struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost)
 {
     size_t rows =
         (size_t)cluster_pools(plan->cluster) * (size_t)plan->model->ops * (size_t)plan->choices;
-    return (struct item_costs){plan, cost, ARENA_ARRAY(keep, struct item_cost, rows * PHASE_COUNT)};
+    return (struct item_costs){plan, cost, keep,
+                               ARENA_ARRAY(keep, struct item_cost *, rows * PHASE_COUNT)};
 }
 
 int64_t optimizer_ns(const struct item_costs *costs, int32_t stage, int64_t parameters)

@@ -35,12 +35,15 @@
 struct item_cost {
     struct kernel_cost device;
     int64_t host_ns;
-    bool found;
+    /* what the policy's hooks around an operator with weights take the host: forward, and with the weight's gradient */
+    int64_t hooks_ns;
 };
 struct item_costs {
     const struct plan *plan;
     struct cost *cost;
-    struct item_cost *known; /* per pool, operator, choice and phase (I1) */
+    struct arena *keep;
+    struct item_cost *
+        *known; /* per pool, operator, choice and phase (I1); NULL: not asked for yet */
 };
 struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost);
 /* Everything that an operator's phase asks `cost` for: its own kernel first, then the passes that

@@ -79,14 +79,14 @@ static int64_t share(int64_t whole, int64_t part, int64_t of)
     return of ? (int64_t)((double)whole * (double)part / (double)of) : 0;
 }
 
-static void fill_weights(const struct filling *f, int64_t i)
+static void fill_weights(const struct filling *f, struct instance_states *states, int64_t i)
 {
     const struct outline *o = &f->timed->outline;
     int64_t *of = f->table->at[i + 1].of, bytes = o->gradients[i];
     int32_t number = o->bucket_of[i];
-    struct stage_memory state = plan_instance_state(f->timed->plan, i);
-    of[SUM_STATE] += (int64_t)stage_memory_state(&state);
-    of[SUM_STEP] += (int64_t)(state.step + state.late);
+    const struct stage_memory *state = instance_state_of(states, i);
+    of[SUM_STATE] += (int64_t)stage_memory_state(state);
+    of[SUM_STEP] += (int64_t)(state->step + state->late);
     of[SUM_LAYERS] += f->timed->plan->ends_layer[i];
     if (number < 0 || bytes == 0)
         return;
@@ -237,8 +237,9 @@ static void fill_rest(const struct filling *f)
         SUM_PARAMETERS, SUM_STATE,      SUM_STEP};
     struct row_table *t = f->table;
     const struct outline *o = &f->timed->outline;
+    struct instance_states states = instance_states_new(f->scratch, f->timed->plan);
     for (int64_t i = 0; i < f->instances; i++)
-        fill_weights(f, i);
+        fill_weights(f, &states, i);
     for (int64_t i = 0; i < f->instances; i++)
         for (size_t k = 0; k < COUNT_OF(SUMMED); k++)
             t->at[i + 1].of[SUMMED[k]] += t->at[i].of[SUMMED[k]];

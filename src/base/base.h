@@ -158,7 +158,10 @@ void hold_unlock(void *mutex); /* unlocks a pthread_mutex_t */
 
 bool checked_add(int64_t a, int64_t b, int64_t *out); /* false: does not fit in int64_t */
 bool checked_mul(int64_t a, int64_t b, int64_t *out);
-int64_t ceil_div(int64_t a, int64_t b); /* a >= 0, b > 0 */
+static inline int64_t ceil_div(int64_t a, int64_t b) /* a >= 0, b > 0 */
+{
+    return a / b + (a % b != 0);
+}
 /* the next divisor of `whole` above `divisor`; whole + 1 after the last */
 int64_t divisor_above(int64_t whole, int64_t divisor);
 int64_t common_divisor(int64_t a, int64_t b); /* the greatest common divisor; a, b >= 0 */

@@ -14,11 +14,6 @@ bool checked_mul(int64_t a, int64_t b, int64_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-int64_t ceil_div(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 /* Divisors above the square root are found through their smaller cofactors, so that finding all
  * divisors takes about twice the square root of `whole` in steps. */
 int64_t divisor_above(int64_t whole, int64_t divisor)

@@ -343,7 +343,7 @@ weft_status profile_add_from(struct profile *profile, const struct measurement *
 
 weft_status profile_add(struct profile *profile, const struct measurement *measurement)
 {
-    int64_t source, known;
+    int64_t source = 0, known;
     weft_status status;
     TRY(find_source(profile, measurement->source, &source));
     TRY(sql_int(profile, "SELECT coalesce(max(id), 0) FROM source", &known));

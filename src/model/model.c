@@ -1,8 +1,4 @@
-/* model.c - questions to a finished model: work of an operator, totals of a module, paths.
- *
- *   elements of an operand under local dims = prod over axes of size * prod over its dims of
- *   local / full                                                                            (1)
- */
+/* model.c - questions to a finished model: work of an operator, totals of a module, paths. */
 #include "model/kind_work.h"
 #include "model/model.h"
 
@@ -36,20 +32,6 @@ bool operand_has_dim(const struct operand *operand, int place)
             if (operand->dims[a][k] == place)
                 return true;
     return false;
-}
-
-double operand_elements(const struct op *op, const struct operand *operand, const int64_t *local)
-{
-    double elements = 1; /* (1) */
-    for (int a = 0; a < operand->axes; a++) {
-        elements *= (double)operand->size[a];
-        for (int k = 0; k < MAX_AXIS_DIMS && operand->dims[a][k] >= 0; k++) {
-            int dim = operand->dims[a][k];
-            if (local[dim] != op->size[dim]) /* most are whole, and a division is slow */
-                elements *= (double)local[dim] / (double)op->size[dim];
-        }
-    }
-    return elements;
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */

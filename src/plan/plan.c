@@ -271,23 +271,28 @@ static weft_status copy_choice(struct plan *plan, int64_t devices, uint16_t *num
 
 weft_status copy_misfits(struct plan *plan)
 {
+    int64_t devices = 0;
+    int32_t from = -1, to = -1; /* of the instance before, which mostly has the same choice */
     weft_status status = WEFT_OK;
     for (int32_t p = 0; p < plan->parts; p++) {
-        int64_t devices = plan->stage[plan_stage_of_part(plan, p)].devices;
+        int64_t before = devices;
         const struct part *part = &plan->part[p];
-        for (int64_t i = part->first; i < part->first + part->count; i++)
-            TRY(copy_choice(plan, devices, &plan->choice_of[i]));
+        devices = plan->stage[plan_stage_of_part(plan, p)].devices;
+        from = devices == before ? from : -1;
+        for (int64_t i = part->first; i < part->first + part->count; i++) {
+            if (plan->choice_of[i] != from) {
+                from = plan->choice_of[i];
+                TRY(copy_choice(plan, devices, &plan->choice_of[i]));
+                to = plan->choice_of[i];
+            }
+            plan->choice_of[i] = to;
+        }
     }
 done:
     return status;
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
-
-int64_t plan_micro_batches(const struct plan *plan)
-{
-    return plan->global_batch / plan->step_samples;
-}
 
 struct pipeline plan_pipeline(const struct plan *plan)
 {
@@ -357,11 +362,6 @@ int32_t plan_part_of(const struct plan *plan, int64_t instance)
             high = middle - 1;
     }
     return low;
-}
-
-const struct choice *plan_choice(const struct plan *plan, int64_t instance)
-{
-    return &plan->choice[plan->choice_of[instance]];
 }
 
 const char *plan_path(struct arena *keep, const struct plan *plan, int64_t instance)

@@ -51,7 +51,14 @@ struct split split_none(void); /* one device */
 /* Appends dim:degree inside the existing parts; degree 1 appends nothing. False: too many parts. */
 bool split_add(struct split *split, int dim, int64_t degree);
 int64_t split_devices(const struct split *split);
-int64_t split_degree(const struct split *split, int dim); /* 1 if not split */
+static inline int64_t split_degree(const struct split *split, int dim) /* 1 if not split */
+{
+    int64_t degree = 1;
+    for (int32_t i = 0; i < split->parts; i++)
+        if (split->part[i].dim == dim)
+            degree *= split->part[i].degree;
+    return degree;
+}
 /* Turns a split by outputs into one by inputs, or back. False: not possible. */
 bool split_flip(const struct op *op, struct split *split);
 bool split_equal(const struct split *a, const struct split *b);
@@ -193,7 +200,10 @@ void plan_copy_settings(struct plan *to, const struct plan *from);
 void plan_set_names(struct plan *plan, const char *model, const char *options, const char *cluster);
 /* The default policy of a dtype: fp32, or mixed precision. */
 enum policy policy_for(enum dtype dtype);
-int64_t plan_micro_batches(const struct plan *plan);
+static inline int64_t plan_micro_batches(const struct plan *plan)
+{
+    return plan->global_batch / plan->step_samples;
+}
 /* Samples that pass an operator of this choice at once, over all replicas, and how often in an iteration: step_samples and the
  * number of micro-batches, unless its stage takes several at once (I7). */
 int64_t plan_samples(const struct plan *plan, const struct choice *choice);
@@ -213,7 +223,10 @@ enum token_copies plan_token_copies(const struct software *software, const struc
 /* Whether experts are on several devices, so that tokens are sent to them. */
 bool choice_sends_tokens(const struct choice *choice);
 int32_t plan_part_of(const struct plan *plan, int64_t instance);
-const struct choice *plan_choice(const struct plan *plan, int64_t instance);
+static inline const struct choice *plan_choice(const struct plan *plan, int64_t instance)
+{
+    return &plan->choice[plan->choice_of[instance]];
+}
 /* "layers.7.attn.qkv" */
 const char *plan_path(struct arena *keep, const struct plan *plan, int64_t instance);
 

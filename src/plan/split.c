@@ -45,15 +45,6 @@ int64_t split_devices(const struct split *split)
     return devices;
 }
 
-int64_t split_degree(const struct split *split, int dim)
-{
-    int64_t degree = 1;
-    for (int32_t i = 0; i < split->parts; i++)
-        if (split->part[i].dim == dim)
-            degree *= split->part[i].degree;
-    return degree;
-}
-
 bool split_equal(const struct split *a, const struct split *b)
 {
     bool equal = a->parts == b->parts;

@@ -120,7 +120,7 @@ done:
 
 weft_status encoder_complete(struct degrees *d, const struct model *model)
 {
-    struct tower_mesh mesh;
+    struct tower_mesh mesh = {0};
     struct arena *scratch = arena_new();
     weft_status status = WEFT_OK;
     int64_t samples = d->dp * d->micro_batch;

@@ -22,6 +22,11 @@ void put_word(struct script *s, const char *key, const char *value)
     s->text = arena_printf(s->keep, "%s    \"%s\": \"%s\",\n", s->text, key, value);
 }
 
+void put_python(struct script *s, const char *key, const char *value)
+{
+    s->text = arena_printf(s->keep, "%s    \"%s\": %s,\n", s->text, key, value);
+}
+
 static void put_real(struct script *s, const char *key, double value)
 {
     s->text = arena_printf(s->keep, "%s    \"%s\": %.12g,\n", s->text, key, value);
@@ -73,7 +78,7 @@ void put_model(struct script *s, const struct model_shape *shape)
     put_experts(s, shape);
 }
 
-static const char *torch_type(enum dtype dtype)
+const char *torch_type(enum dtype dtype)
 {
     return dtype == DTYPE_FP32 || dtype == DTYPE_TF32 ? "fp32"
            : dtype == DTYPE_FP16                      ? "fp16"

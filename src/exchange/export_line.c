@@ -61,6 +61,8 @@ const char *torchrun_line(struct arena *keep, const struct cluster *cluster)
 
 const char *job_line(struct export_job *job, const char *source)
 {
-    job->out->simulate = simulate_line(job->keep, job->out->written, source);
+    job->out->simulate = job->found.by_operator
+                             ? "weft simulate PLAN, the plan that was exported"
+                             : simulate_line(job->keep, job->out->written, source);
     return job->out->simulate;
 }

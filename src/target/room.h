@@ -103,6 +103,8 @@ const char *targets_where(struct arena *keep,
 enum dtype dtype_of(const struct numbers *n);
 bool knows_schedule(const struct target *target, const char *schedule); /* by its name */
 
+/* What the script for DTensor has not of a plan whose operators have splits of their own (splits.c). */
+const char *dtensor_refuses(struct arena *keep, const struct plan *plan);
 /* The degrees whose plan is most like this one; the differences are those of choices (recognise.c). */
 weft_status recognise_plan(struct arena *keep, const struct plan *plan, struct recognised *out);
 /* Changes recognised numbers to the nearest that the target runs; the rules stand first among the differences. */

@@ -214,6 +214,9 @@ struct target {
     struct abilities can;
     bool layerwise; /* one strategy per layer (galvatron.c), not degrees */
     bool any; /* a choice per operator: whatever a plan says, within the rules of its settings */
+    /* Beside degrees, splits by operator: what keeps it from running a plan of those, in words (NULL: nothing). A row without
+     * it has degrees alone. */
+    const char *(*refuses_splits)(struct arena *keep, const struct plan *plan);
     /* What a model of this shape has that no model of the framework has, in words; NULL: nothing. A row
      * without it takes any model. */
     const char *(*lacks)(struct arena *keep, const struct model_shape *shape);
@@ -260,7 +263,8 @@ struct recognised {
     struct degrees degrees;     /* complete: none is 0 */
     const int64_t *part_layers; /* per part; NULL if the degrees alone decide */
     int64_t block;              /* first layers of each part that are recomputed; 0: by degrees */
-    struct plan *plan;          /* the plan that these make; the caller frees it */
+    bool by_operator;  /* operators have splits of their own; degrees say nothing (splits.c) */
+    struct plan *plan; /* the plan that these make; the caller frees it */
     struct texts differences;
 };
 /* The degrees whose plan is most like this one, and what of them the target does not run. Where something
@@ -351,6 +355,22 @@ const struct titan_flavor *titan_flavor_named(const char *model, const char *fla
 const char *titan_model_of(const struct model_shape *shape);
 /* "llama3 8B, 70B, 405B": all of a model. */
 const char *titan_flavors_text(struct arena *keep, const char *model);
+
+/* ---- DTensor: a split per operator (splits.c) -------------------------------------------------- */
+
+enum { MOST_MESH_AXES = 32 };
+/* The sizes of its axes multiply to the devices, the outermost first. */
+struct split_axes {
+    int32_t axes;
+    int64_t size[MOST_MESH_AXES];
+};
+/* The mesh on which the splits of all operators lie; what keeps them from that in words, NULL: nothing. */
+const char *split_axes_of(struct arena *keep, const struct plan *plan, struct split_axes *out);
+/* The dim that each axis splits, "batch vocab"; "copy" where none is. */
+const char *split_on_axes(struct arena *keep, const struct split_axes *mesh,
+                          const struct split *split);
+/* Per layer, whether it is recomputed. */
+bool *layers_again(struct arena *keep, const struct plan *plan, int64_t *layers);
 
 /* ---- Galvatron: a strategy per layer --------------------------------------------------------- */
 

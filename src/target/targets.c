@@ -140,7 +140,7 @@ static const struct target TARGETS[] = {
       .dtypes = WIDE | HALF, .schedules = SIMPLE_SCHEDULES,
       .policies = 1U << POLICY_FSDP | 1U << POLICY_MIXED, .usual_policy = POLICY_FSDP,
       .overlaps = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},
-     .lacks = dtensor_lacks, .software = "dtensor-script", .decides = FSDP_DECIDES},
+     .refuses_splits = dtensor_refuses, .lacks = dtensor_lacks, .software = "dtensor-script", .decides = FSDP_DECIDES},
     /* microsoft/SuperScaler, commit a692fa66, runtime/megatron/arguments.py: 1f1b of as many stages as there are, without
      * overlap, whole gradients and fp16 or fp32. */
     {"aceso", "2024", "Aceso's runtime",
@@ -345,13 +345,38 @@ static weft_status any_plan(struct arena *keep, const struct target *target,
     return status;
 }
 
+/* Degrees where they make the plan, whether or not the target runs these; else a split for each operator. */
+static weft_status splits_of_plan(struct arena *keep, const struct target *target,
+                                  const struct plan *plan, bool nearest, struct recognised *out)
+{
+    weft_status status = degrees_of_plan(keep, plan, target, nearest, out);
+    if (status == WEFT_FAILURE || (status == WEFT_OK && !out->differences.len) ||
+        broken_rules(keep, target, plan).len)
+        return status;
+    const char *refusal = target->refuses_splits(keep, plan);
+    if (refusal && status == WEFT_OK) {
+        struct texts others = out->differences;
+        out->differences = (struct texts){0};
+        add_text(keep, &out->differences, refusal);
+        for (size_t i = 0; i < others.len; i++)
+            add_text(keep, &out->differences, others.data[i]);
+    }
+    if (refusal)
+        return status;
+    error_clear();
+    plan_free(out->plan);
+    *out = (struct recognised){.by_operator = true};
+    return any_plan(keep, target, plan, out);
+}
+
 weft_status target_recognise(struct arena *keep, const struct target *target,
                              const struct plan *plan, bool nearest, struct recognised *out)
 {
     *out = (struct recognised){0};
-    return target->any         ? any_plan(keep, target, plan, out)
-           : target->layerwise ? strategies_of_plan(keep, target, plan, nearest, out)
-                               : degrees_of_plan(keep, plan, target, nearest, out);
+    return target->any              ? any_plan(keep, target, plan, out)
+           : target->layerwise      ? strategies_of_plan(keep, target, plan, nearest, out)
+           : target->refuses_splits ? splits_of_plan(keep, target, plan, nearest, out)
+                                    : degrees_of_plan(keep, plan, target, nearest, out);
 }
 
 weft_status target_differences(struct arena *keep, const struct target *target,
@@ -377,13 +402,18 @@ weft_status target_differences(struct arena *keep, const struct target *target,
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+static bool degrees_alone(const struct target *target)
+{
+    return !target->any && !target->layerwise && !target->refuses_splits;
+}
+
 /* The first thing that keeps a target of degrees from running a plan; `found` are those that were recognised. */
 static const char *first_broken(struct arena *keep, const struct target *target,
                                 const struct plan *plan, const struct recognised *found)
 {
     struct texts differences = {0};
     struct recognised own = *found;
-    if (target->any || target->layerwise) {
+    if (!degrees_alone(target)) {
         if (target_differences(keep, target, plan, &differences, NULL))
             error_clear();
     } else {
@@ -407,9 +437,8 @@ weft_status targets_ask(struct arena *keep, const struct plan *plan, struct targ
         if (target_has_model(target, plan->model))
             answer.breaks = arena_copy_text(keep, weft_last_error()->message);
         else
-            answer.breaks = none && !target->any && !target->layerwise
-                                ? none
-                                : first_broken(keep, target, plan, &found);
+            answer.breaks =
+                none && degrees_alone(target) ? none : first_broken(keep, target, plan, &found);
         error_clear();
         array_push(keep, out, answer);
     }

@@ -63,7 +63,7 @@ static const struct {
      NULL,
      {.shard = 3, .replicate = 2},
      "replicate 2: ",
-     "deepspeed@0.19 fsdp@2 " GALVATRON "dtensor@2 "},
+     "deepspeed@0.19 " GALVATRON "dtensor@2 "},
     {LLAMA,
      NULL,
      {.recompute = RECOMPUTE_FULL, .recompute_layers = 3},

@@ -13,6 +13,11 @@ static bool overlaps(const struct decided_plan *of, unsigned what)
     return of->plan->overlap & what;
 }
 
+static bool overlaps_anything(const struct decided_plan *of)
+{
+    return overlaps(of, OVERLAP_EVERY);
+}
+
 static bool overlaps_products_across_nodes(const struct decided_plan *of)
 {
     return of->d->tp > of->plan->cluster->node.devices && overlaps(of, OVERLAP_PRODUCTS);
@@ -213,6 +218,12 @@ const struct decision FSDP_DECIDES[] = {
     {trains_in_fp16, "fp16 needs a scaled loss, which the script does not have; bf16 does not"},
     {has_16_bit_gradients, "the script keeps gradients in fp32: --policy fsdp predicts it"},
     {keeps_scores, "the script's attention keeps no scores: --set attention=flash predicts it"},
+    {0},
+};
+/* runtime/megatron/training.py and p2p_communication.py of microsoft/SuperScaler. */
+const struct decision ACESO_DECIDES[] = {
+    {overlaps_anything, "Aceso's runtime waits for each exchange, and adds up gradients after all "
+                        "passes: --overlap none --bucket whole predicts it"},
     {0},
 };
 /* src/run/rank/stores.c, I2. */

@@ -63,7 +63,7 @@ struct decision {
     const char *text;
 };
 extern const struct decision MEGATRON_DECIDES[], TITAN_DECIDES[], TITAN_0_2_DECIDES[],
-    FSDP_DECIDES[], RUNTIME_DECIDES[], GALVATRON_DECIDES[];
+    FSDP_DECIDES[], RUNTIME_DECIDES[], GALVATRON_DECIDES[], ACESO_DECIDES[];
 
 /* ---- rules (rules.c) --------------------------------------------------------------------------- */
 

@@ -146,7 +146,7 @@ static const struct target TARGETS[] = {
     {"aceso", "2024", "Aceso's runtime",
      {.tp = true, .pp = true, .tp_in_pipeline = true, .uneven = true, .plain = true, .block = true, .shards = SHARD_0,
       .pipeline_shards = SHARD_0, .dtypes = WIDE | 1U << DTYPE_FP16, .schedules = SIMPLE_SCHEDULES},
-     .lacks = aceso_lacks},
+     .lacks = aceso_lacks, .decides = ACESO_DECIDES},
     /* `weft train`: kernels store fp32 and bf16, and the optimizer steps on fp32 masters. */
     {"weft", WEFT_VERSION, "Weft's own runtime",
      {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .tp_in_pipeline = true, .pieces = true,

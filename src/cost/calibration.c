@@ -362,12 +362,20 @@ static const struct calibration CALIBRATIONS[] = {
     {.arch = "", .source = "usual values for GPU kernels; not fitted", POWER(0.7), GENERIC},
 };
 
-/* Costs ask for a device's row again and again, and most rows differ from it in the first letter. */
+/* Costs ask for a device's row again and again, and most rows differ from it in the first letters. */
+static bool begins_with(const char *text, const char *word)
+{
+    while (*word && *text == *word) {
+        text++;
+        word++;
+    }
+    return !*word;
+}
+
 static bool matches(const struct calibration *c, const struct device *device)
 {
     if (c->device)
-        return device->name && *device->name == *c->device &&
-               strncmp(device->name, c->device, strlen(c->device)) == 0;
+        return device->name && begins_with(device->name, c->device);
     return device->arch && *device->arch == *c->arch && strcmp(device->arch, c->arch) == 0;
 }
 

@@ -364,22 +364,7 @@ int op_dims(enum op_kind kind);                   /* how many dims the kind has 
 int op_find_dim(enum op_kind kind, enum dim dim); /* position in the row, or -1 */
 /* Whether some axis of an operand is made of its operator's dim at this place of the row. */
 bool operand_has_dim(const struct operand *operand, int place);
-/* Elements of an operand when the operator's dims have these local sizes (batch included): the product over its axes of
- * their size, and over their dims of local / full. */
-static inline double operand_elements(const struct op *op, const struct operand *operand,
-                                      const int64_t *local)
-{
-    double elements = 1;
-    for (int a = 0; a < operand->axes; a++) {
-        elements *= (double)operand->size[a];
-        for (int k = 0; k < MAX_AXIS_DIMS && operand->dims[a][k] >= 0; k++) {
-            int dim = operand->dims[a][k];
-            if (local[dim] != op->size[dim]) /* most are whole, and a division is slow */
-                elements *= (double)local[dim] / (double)op->size[dim];
-        }
-    }
-    return elements;
-}
+#include "model/operand.h"
 double operand_bytes(const struct op *op, const struct operand *operand, const int64_t *local,
                      enum dtype dtype);
 int64_t element_bytes(enum element element, enum dtype dtype);

@@ -42,8 +42,8 @@ struct item_costs {
     const struct plan *plan;
     struct cost *cost;
     struct arena *keep;
-    struct item_cost *
-        *known; /* per pool, operator, choice and phase (I1); NULL: not asked for yet */
+    /* per pool, operator, choice and phase (I1); NULL: not asked for yet */
+    struct item_cost **known;
 };
 struct item_costs item_costs_of(struct arena *keep, const struct plan *plan, struct cost *cost);
 /* Everything that an operator's phase asks `cost` for: its own kernel first, then the passes that

@@ -13,10 +13,9 @@
  *          tau * B.
  *
  *   ring   all-reduce  V = 2 (n-1)/n S, s = 2 (n-1); all-gather, reduce-scatter  V = (n-1)/n S,
- *          s = n-1; broadcast  V = S, s = n-1; send  V = S, s = 1
- *   tree   all-reduce between nodes: V = 2 S, s_in = 2 (g-1), s_out = 2 log2(nodes)
- *   nvls   all-reduce in an NVSwitch that adds up: V = (n+1)/n S
- *   direct all-to-all: every pair on its own path
+ *          s = n-1; broadcast  V = S, s = n-1
+ *   direct send  V = S, s = 1; all-to-all: every pair on its own path
+ *   tree, nvls: protocols.c, which has the constants of all of them
  *
  *   I1  T does not decrease with the buffer: it is a minimum of functions that do not.
  *   I2  A measured fit replaces (1)'s constants; then no other protocol is tried, because the
@@ -24,71 +23,16 @@
  *   I3  Groups that differ only in the numbering of equal nodes take the same time.
  */
 #include <math.h>
-#include <string.h>
 
 #include "cluster/pools_room.h"
+#include "cluster/site.h"
 
-/* The time of one step over one kind of link: NCCL 2.12..2.22, graph/tuning.cc, ring; bulk is its
- * protocol Simple, eager its LL. Between nodes the fabric's latency is added, which accounts for
- * all of LL's 2.7 us and for part of Simple's 14. */
-struct hop {
-    double bulk_s, eager_s;
-};
-static const struct hop HOPS[] = {
-    [LINK_NVLINK] = {3.4e-6, 0.6e-6}, [LINK_PCI] = {5.7e-6, 1.0e-6},
-    [LINK_SOCKET] = {5.7e-6, 1.0e-6}, [LINK_NIC] = {11.3e-6, 0},
-    [LINK_FABRIC] = {11.3e-6, 0},
-};
-_Static_assert(COUNT_OF(HOPS) == LINK_KIND_COUNT, "a link kind without a hop");
-
-/* The share of a wire's bandwidth that large messages reach, by the devices' architecture, and the
- * time tau of a chunk, which makes H = tau * B.
- *   others  NVLink 238 of 300 GB/s for 8 A100 in vTrain's table (236 in Sailor's p2p table, 119
- *           of 150 on GH200; xGMI 304 of 384, six rings of 64, for 8 MI300X in AMD's acceptance
- *           guide); PCIe 12 of 15.75 GB/s, NCCL's PCI_BW; tau from the joint fit of
- *           vTrain's A100 table, 2.4 MiB at 231 GB/s
- *   volta   22.5 of 25 GB/s per wire for 2, 3, 6 and 8 devices in vTrain's V100 table; tau halves
- *           the errors at 4 MiB (too fast) and 16 MiB (too slow)
- *   turing  has no peer access over PCIe, so traffic goes through host memory: 4.1 to 5.3 GB/s of
- *           bus bandwidth in Sailor's TITAN RTX table and 4.9 in Galvatron's, 9.9 one way, of 15.75 */
-struct arch_model {
-    const char *arch;
-    double nvlink, pci, pci_send, chunk_s;
-    bool staged; /* PCIe traffic goes through host memory, also on the way to a NIC */
-};
-static const struct arch_model ARCHS[] = {
-    {"volta", 0.90, 0.76, 0.76, 5e-6, false},
-    {"turing", 0.80, 0.31, 0.63, 10e-6, true},
-    {NULL, 0.80, 0.76, 0.76, 10e-6, false}, /* others */
-};
 /* SimAI's table of NIC efficiencies at 16 GiB. */
 static const double NIC_EFFICIENCY = 0.96;
 /* Rings with a hop through another device: 37.2 of 45 GB/s for 5 V100 in vTrain's table. */
 static const double RELAY_EFFICIENCY = 0.83;
-/* Base latencies and the share of bandwidth that LL reaches: NCCL, graph/tuning.cc. LL's upper
- * size: from 1 MiB on, vTrain's tables show no protocol faster than Simple. */
-static const double BULK_ALPHA_S = 8.4e-6, EAGER_ALPHA_S = 6.6e-6;
-static const double EAGER_SHARE = 0.25, EAGER_MAX_BYTES_PER_S = 20e9;
-/* Trees reach nine tenths of a ring's bandwidth; hops inside a node: NCCL, graph/tuning.cc. */
-static const double TREE_SHARE = 0.90, TREE_HOP_S = 4.0e-6;
-/* In-switch sums: published nccl-tests of 8 H100 SXM have 460 to 480 GB/s of bus bandwidth, which is
- * 0.68 of 450 GB/s of NVLink by volume; NCCL's latency for NVLS. */
-static const double NVLS_EFFICIENCY = 0.68, NVLS_ALPHA_S = 25e-6;
-static const char *const NVLS_ARCHS[] = {"hopper", "blackwell"};
 /* All-to-all posts its sends in rounds of this many peers (NCCL's grouped send and receive). */
 static const int64_t PEERS_PER_ROUND = 8;
-
-/* Equation 1 for one algorithm and protocol. */
-struct line {
-    const char *algorithm;
-    double alpha_s, volume, bytes_per_s, half_bytes;
-};
-
-static double line_seconds(const struct line *line)
-{
-    return line->alpha_s +
-           (line->volume + sqrt(line->volume * line->half_bytes)) / line->bytes_per_s;
-}
 
 /* The volume as a number of passes over the buffer, each of all of it or of (n-1)/n; steps in
  * multiples of n-1. */
@@ -108,6 +52,11 @@ double ring_volume(enum collective collective, int64_t devices)
 {
     double n = (double)devices;
     return VOLUMES[collective].passes * (VOLUMES[collective].pieces ? (n - 1) / n : 1);
+}
+
+bool goes_direct(enum collective collective)
+{
+    return VOLUMES[collective].direct || collective == COLLECTIVE_SEND;
 }
 
 int64_t ring_steps(enum collective collective, int64_t devices)
@@ -131,27 +80,6 @@ static void tighten(struct limit *limit, double s_per_byte, enum link_kind kind)
 {
     if (s_per_byte > limit->s_per_byte)
         *limit = (struct limit){s_per_byte, kind};
-}
-
-struct site {
-    const struct cluster *cluster;
-    const struct arch_model *arch;
-    enum collective collective, fitted; /* fitted: whose measurements it has */
-    struct footprint at;
-    const struct channels *channels;
-    const struct collective_fit *fit;
-    double volume;   /* V of the ring (or of all sends of one device) */
-    double piece;    /* all-to-all: bytes from each device to each other */
-    bool bare;       /* only the wires count: every efficiency is 1 */
-    double crossing; /* struct group */
-};
-
-static const struct arch_model *arch_of(const struct device *device)
-{
-    const struct arch_model *row = ARCHS;
-    while (row->arch && !(device->arch && strcmp(device->arch, row->arch) == 0))
-        row++;
-    return row;
 }
 
 /* A socket's bandwidth is already given as what is reached. */
@@ -192,14 +120,14 @@ double link_reached_per_s(const struct cluster *cluster, struct link_id link)
                         .collective = COLLECTIVE_ALL_REDUCE,
                         .fitted = COLLECTIVE_ALL_REDUCE,
                         .channels = &DIRECT,
-                        .arch = arch_of(&cluster->node.device)};
+                        .arch = arch_model(&cluster->node.device)};
     double efficiency = link.tier < 0 ? inside_efficiency(&site, cluster->node.link[link.link].kind)
                                       : between_efficiency(&site);
     return bytes_per_s * efficiency;
 }
 
 /* Whether the group extends beyond one unit of this tier. The last tier is the whole fabric. */
-static bool crosses_tier(const struct site *site, int32_t tier)
+bool crosses_tier(const struct site *site, int32_t tier)
 {
     int64_t unit = site->cluster->fabric.tier[tier].nodes;
     return tier + 1 < site->cluster->fabric.tiers && unit > 0 &&
@@ -287,121 +215,6 @@ static struct limit exchange_limit(const struct site *site)
     return limit;
 }
 
-/* ---- latency --------------------------------------------------------------------------------- */
-
-static double fabric_latency_s(const struct site *site)
-{
-    const struct fabric *fabric = &site->cluster->fabric;
-    double ns = fabric->tiers > 0 ? (double)fabric->tier[0].latency_ns : 0;
-    for (int32_t t = 0; t + 1 < fabric->tiers; t++)
-        if (crosses_tier(site, t))
-            ns += (double)fabric->tier[t + 1].latency_ns;
-    return ns * 1e-9;
-}
-
-static enum link_kind inside_kind(const struct site *site)
-{
-    return site->at.local > 1 ? site->channels->rings.ring[0].slowest : LINK_NVLINK;
-}
-
-static double steps_seconds(const struct site *site, double inside, double between, bool eager)
-{
-    const struct hop *in = &HOPS[inside_kind(site)], *out = &HOPS[LINK_NIC];
-    double in_s = eager ? in->eager_s : in->bulk_s;
-    double out_s = (eager ? out->eager_s : out->bulk_s) + fabric_latency_s(site);
-    if (site->fit->hop_ns > 0)
-        *(site->at.nodes > 1 ? &out_s : &in_s) = site->fit->hop_ns * 1e-9;
-    return inside * in_s + between * out_s;
-}
-
-/* ---- algorithms ------------------------------------------------------------------------------ */
-
-static struct line ring_line(const struct site *site, double bytes_per_s, bool eager)
-{
-    int64_t steps = ring_steps(site->collective, site->at.devices);
-    int64_t between = ring_steps(site->collective, site->at.nodes);
-    struct line line = {
-        .algorithm = VOLUMES[site->collective].direct ? "direct" : "ring",
-        .alpha_s = steps_seconds(site, (double)(steps - between), (double)between, eager),
-        .volume = site->volume,
-        .bytes_per_s = bytes_per_s,
-        .half_bytes = site->arch->chunk_s * bytes_per_s,
-    };
-    line.alpha_s += eager ? EAGER_ALPHA_S : BULK_ALPHA_S;
-    if (eager) {
-        line.bytes_per_s = fmin(bytes_per_s * EAGER_SHARE, EAGER_MAX_BYTES_PER_S);
-        line.half_bytes = 0;
-    }
-    return line;
-}
-
-static struct line tree_line(const struct site *site, double bytes, double bytes_per_s, bool eager)
-{
-    double inside = 2 * (site->at.local - 1), between = 2 * ceil(log2((double)site->at.nodes));
-    struct line line = ring_line(site, bytes_per_s * TREE_SHARE, eager);
-    line.algorithm = "tree";
-    line.alpha_s = steps_seconds(site, eager ? inside : 0, between, eager) +
-                   (eager ? EAGER_ALPHA_S : BULK_ALPHA_S + inside * TREE_HOP_S);
-    line.volume = 2 * bytes;
-    return line;
-}
-
-static bool sums_in_switch(const struct site *site)
-{
-    const char *arch = site->cluster->node.device.arch;
-    bool capable = false;
-    for (size_t i = 0; i < COUNT_OF(NVLS_ARCHS); i++)
-        capable |= arch && strcmp(arch, NVLS_ARCHS[i]) == 0;
-    return capable && site->collective == COLLECTIVE_ALL_REDUCE && site->at.nodes == 1 &&
-           site->at.local > 2 && site->channels->switched;
-}
-
-static struct line nvls_line(const struct site *site, double bytes)
-{
-    double n = (double)site->at.devices;
-    double bytes_per_s = site->channels->rings.bytes_per_s * NVLS_EFFICIENCY;
-    return (struct line){.algorithm = "nvls",
-                         .alpha_s = NVLS_ALPHA_S,
-                         .volume = bytes * (n + 1) / n,
-                         .bytes_per_s = bytes_per_s,
-                         .half_bytes = site->arch->chunk_s * bytes_per_s};
-}
-
-/* I2. A measured latency includes every step that the fit did not separate; those it did separate
- * are the steps between nodes, or inside the only node. */
-static struct line measured_line(const struct site *site, double bytes_per_s)
-{
-    const struct collective_fit *fit = site->fit;
-    struct line line = ring_line(site, bytes_per_s, false);
-    int64_t places = site->at.nodes > 1 ? site->at.nodes : site->at.devices;
-    if (fit->alpha_ns > 0)
-        line.alpha_s =
-            (fit->alpha_ns + fit->hop_ns * (double)ring_steps(site->collective, places)) * 1e-9;
-    if (fit->bus_bytes_per_s > 0)
-        line.bytes_per_s = fit->bus_bytes_per_s;
-    line.half_bytes =
-        fit->half_bytes > 0 ? fit->half_bytes : site->arch->chunk_s * line.bytes_per_s;
-    return line;
-}
-
-static struct line best_line(const struct site *site, double bytes, double bytes_per_s)
-{
-    bool all_reduce = site->collective == COLLECTIVE_ALL_REDUCE;
-    struct line best = ring_line(site, bytes_per_s, false), rivals[4];
-    int count = 0;
-    rivals[count++] = ring_line(site, bytes_per_s, true);
-    if (all_reduce && site->at.nodes > 1) {
-        rivals[count++] = tree_line(site, bytes, bytes_per_s, false);
-        rivals[count++] = tree_line(site, bytes, bytes_per_s, true);
-    }
-    if (sums_in_switch(site))
-        rivals[count++] = nvls_line(site, bytes);
-    for (int i = 0; i < count; i++)
-        if (line_seconds(&rivals[i]) < line_seconds(&best))
-            best = rivals[i];
-    return best;
-}
-
 static bool measured(const struct collective_fit *fit)
 {
     return fit->alpha_ns > 0 || fit->bus_bytes_per_s > 0;
@@ -415,7 +228,7 @@ static weft_status survey(const struct cluster *cluster, enum collective collect
                           .collective = collective,
                           .fitted = collective == COLLECTIVE_HALO ? COLLECTIVE_SEND : collective,
                           .crossing = group->crossing};
-    site->arch = arch_of(&cluster->node.device);
+    site->arch = arch_model(&cluster->node.device);
     TRY(group_footprint(cluster, group, &site->at));
     if (collective == COLLECTIVE_SEND && site->at.devices > 2)
         return bad_argument(NULL, "a send has 2 devices, not %lld", (long long)site->at.devices);

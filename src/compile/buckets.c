@@ -159,7 +159,7 @@ static struct bucket bucket_of_one(struct build *b, int64_t instance, int64_t mo
         /* what is never updated is gathered only where it never stays whole */
         .gather_bytes = laid->op->frozen && laid->choice->shard < 3
                             ? 0
-                            : parameters * policy_gather_bytes(plan->policy, plan->dtype),
+                            : parameters * plan_gather_bytes(plan, plan->instance[instance].op),
         .most = most,
         .tied = leaves_slices(b, part) && has_tied_weight(b, instance), /* slices.c, I2 */
     };

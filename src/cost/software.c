@@ -99,7 +99,9 @@ static const struct {
          "weights of products in fp8 are held in 16 bits (whole), or only as they were cast, "
          "beside "
          "the optimizer's own copy (cast): in one byte where one scale serves a tensor and the "
-         "device multiplies in any layout, else in two layouts of one byte",
+         "device multiplies in any layout, else in two layouts of one byte; those of fp8 are "
+         "gathered "
+         "in one byte",
          {"whole", "cast"}},
     [FACT_WORKSPACE] =
         {"workspace",

@@ -93,14 +93,25 @@ static bool divides_gradients(const struct plan *plan, int shard)
     return shard >= (whole ? 3 : 2);
 }
 
+static bool holds_cast(const struct plan *plan, int32_t op)
+{
+    return software_word(&plan->software, FACT_WEIGHTS) == WEIGHTS_CAST &&
+           dtype_is_cast(op_dtype(plan->model, op, plan->dtype));
+}
+
+int plan_gather_bytes(const struct plan *plan, int32_t op)
+{
+    bool fp8 = op_dtype(plan->model, op, plan->dtype) == DTYPE_FP8;
+    return fp8 && holds_cast(plan, op) ? 1 : policy_gather_bytes(plan->policy, plan->dtype);
+}
+
 /* Of the policy's bytes, with FACT_WEIGHTS: Transformer Engine keeps a second layout where products of fp8 need their
  * operands in one (pytorch/utils.py, is_non_tn_fp8_gemm_supported: from Blackwell on they do not), and for blocks, which
  * are scaled along rows and along columns. */
 static double weight_share(const struct plan *plan, int32_t op)
 {
     int recipe = software_word(&plan->software, FACT_FP8_RECIPE);
-    bool cast = software_word(&plan->software, FACT_WEIGHTS) == WEIGHTS_CAST &&
-                dtype_is_cast(op_dtype(plan->model, op, plan->dtype));
+    bool cast = holds_cast(plan, op);
     bool one = (recipe == RECIPE_DELAYED || recipe == RECIPE_CURRENT) &&
                cluster_all_devices(plan->cluster, device_scales_blocks);
     return cast && one ? 1.0 / policy_weight_bytes(plan->policy) : 1;

@@ -16,6 +16,8 @@ struct stage_memory {
     double host;        /* checkpoints and state in host memory */
 };
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight);
+/* Bytes of a parameter of an operator as it is gathered: the policy's, or one where products of fp8 hold what was cast. */
+int plan_gather_bytes(const struct plan *plan, int32_t op);
 /* Weights, gradients and optimizer state of one instance; a tied weight counts for its owner. */
 struct stage_memory plan_instance_state(const struct plan *plan, int64_t instance);
 /* The same, found once for each operator and choice. */

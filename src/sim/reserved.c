@@ -287,7 +287,7 @@ static double gathered_layer(const struct player *player)
             int64_t i = plan->part[part].first + k;
             if (plan_choice(plan, i)->shard &&
                 op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]))
-                layer += parameters_of(plan, i) * policy_gather_bytes(plan->policy, plan->dtype);
+                layer += parameters_of(plan, i) * plan_gather_bytes(plan, plan->instance[i].op);
             most = fmax(most, layer);
             layer = plan->ends_layer[i] ? 0 : layer;
         }

@@ -357,6 +357,33 @@ static void weights_as_they_were_cast(void **state)
     model_free(model);
 }
 
+/* Of products in fp8 that hold what was cast one byte is gathered; of embedding, norms and head, and where whole weights are
+ * held, two. */
+static void weights_are_gathered_as_they_are_held(void **state)
+{
+    (void)state;
+    struct model *model;
+    struct cluster *cluster;
+    int64_t bytes[2] = {0, 0};
+    static const char *const NAMES[] = {"default", "default,weights=cast"};
+    assert_int_equal(model_open("llama3-8b", "layers: 2, tied: false", &model), WEFT_OK);
+    assert_int_equal(cluster_open("dgx-h100:1", &cluster), WEFT_OK);
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
+        struct degrees d = {.dp = 8, .shard = 1, .has_dtype = true, .dtype = DTYPE_FP8};
+        struct plan *plan = plan_with(model, cluster, NAMES[i], d);
+        struct graph *graph;
+        assert_int_equal(graph_compile(plan, &(struct compile_options){0}, &graph), WEFT_OK);
+        for (int32_t b = 0; b < graph->buckets; b++)
+            bytes[i] += graph->bucket[b].gather_bytes;
+        graph_free(graph);
+        plan_free(plan);
+    }
+    int64_t products = 2 * (4096 * (6144 + 4096) + 3 * 4096 * 14336);
+    assert_int_equal(bytes[0] - bytes[1], products);
+    cluster_free(cluster);
+    model_free(model);
+}
+
 /* 16 of 128 experts on each of 8 devices: without fused kernels, in fp8 the forward pass of their product calls 4 kernels for each
  * of them, at 7,590 ns on a B200; in 16 bits one. */
 static void kernels_of_experts(void **state)
@@ -666,6 +693,7 @@ int main(void)
         cmocka_unit_test(scratch_of_experts),
         cmocka_unit_test(outputs_of_experts),
         cmocka_unit_test(weights_as_they_were_cast),
+        cmocka_unit_test(weights_are_gathered_as_they_are_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,16 +135,17 @@ static double gathered_bytes(const struct layer_costs *c, const struct layer_que
                              int32_t kind, const struct choice *choice)
 {
     const struct plan *walk = tables_walk(c->estimator->tables);
-    double elements = 0;
+    double bytes = 0;
     for (int64_t i = c->kinds.data[kind].first; i < c->kinds.data[kind].last; i++) {
         int32_t number = walk->instance[i].op;
         const struct op *op = &walk->model->op[number];
         int64_t local[OP_MAX_DIMS];
         split_local(op, &choice[number].split, q->step_samples, local);
         for (int32_t w = 0; w < op->weights; w++)
-            elements += operand_elements(op, &op->weight[w].operand, local);
+            bytes += operand_elements(op, &op->weight[w].operand, local) *
+                     plan_gather_bytes(walk, number);
     }
-    return elements * policy_gather_bytes(c->settings.policy, c->settings.dtype);
+    return bytes;
 }
 
 /* What the row of the strategy that shards nothing costs, found once for its words with FLOOR_SAMPLES: what is kept is

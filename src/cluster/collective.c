@@ -282,8 +282,8 @@ weft_status collective_time(const struct cluster *cluster, enum collective colle
         goto done;
     struct limit limit = narrowest(&site, (double)bytes);
     double bytes_per_s = 1 / limit.s_per_byte;
-    struct line line = measured(site.fit) ? measured_line(&site, bytes_per_s)
-                                          : best_line(&site, (double)bytes, bytes_per_s);
+    struct algorithm_line line = measured(site.fit) ? measured_line(&site, bytes_per_s)
+                                                    : best_line(&site, (double)bytes, bytes_per_s);
     double seconds = line_seconds(&line);
     out->ns = llround(seconds * 1e9);
     out->bus_bytes_per_s = site.volume / seconds;

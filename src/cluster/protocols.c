@@ -131,16 +131,17 @@ static double tree_seconds(const struct site *site, enum protocol protocol)
 
 /* ---- algorithms ------------------------------------------------------------------------------ */
 
-double line_seconds(const struct line *line)
+double line_seconds(const struct algorithm_line *line)
 {
     return line->alpha_s +
            (line->volume + sqrt(line->volume * line->half_bytes)) / line->bytes_per_s;
 }
 
-static struct line ring_line(const struct site *site, double bytes_per_s, enum protocol protocol)
+static struct algorithm_line ring_line(const struct site *site, double bytes_per_s,
+                                       enum protocol protocol)
 {
     bool direct = goes_direct(site->collective), between = site->at.nodes > 1;
-    struct line line = {
+    struct algorithm_line line = {
         .algorithm = direct ? "direct" : "ring",
         .alpha_s = ring_seconds(site, protocol),
         .volume = site->volume,
@@ -168,11 +169,11 @@ static double tree_correction(enum protocol protocol, double bytes)
     return row[below] + (size - below) * (row[above] - row[below]);
 }
 
-static struct line tree_line(const struct site *site, double bytes, double bytes_per_s,
-                             enum protocol protocol)
+static struct algorithm_line tree_line(const struct site *site, double bytes, double bytes_per_s,
+                                       enum protocol protocol)
 {
     const double share[] = {TREE_LL, TREE_LL128, 1};
-    struct line line = {
+    struct algorithm_line line = {
         .algorithm = "tree",
         .alpha_s = tree_seconds(site, protocol),
         .volume = 2 * bytes,
@@ -190,21 +191,22 @@ static bool sums_in_switch(const struct site *site)
            site->at.nodes == 1 && site->at.local > 2 && site->channels->switched;
 }
 
-static struct line nvls_line(const struct site *site, double bytes)
+static struct algorithm_line nvls_line(const struct site *site, double bytes)
 {
     double n = (double)site->at.devices;
-    return (struct line){.algorithm = "nvls",
-                         .alpha_s = site->arch->nvls_s,
-                         .volume = bytes * (n + 1) / n,
-                         .bytes_per_s = site->channels->rings.bytes_per_s * site->arch->nvls};
+    return (struct algorithm_line){.algorithm = "nvls",
+                                   .alpha_s = site->arch->nvls_s,
+                                   .volume = bytes * (n + 1) / n,
+                                   .bytes_per_s =
+                                       site->channels->rings.bytes_per_s * site->arch->nvls};
 }
 
 /* I2 of collective.c. A measured latency includes every step that the fit did not separate; those it did separate
  * are the steps between nodes, or inside the only node. */
-struct line measured_line(const struct site *site, double bytes_per_s)
+struct algorithm_line measured_line(const struct site *site, double bytes_per_s)
 {
     const struct collective_fit *fit = site->fit;
-    struct line line = ring_line(site, bytes_per_s, PROTOCOL_SIMPLE);
+    struct algorithm_line line = ring_line(site, bytes_per_s, PROTOCOL_SIMPLE);
     int64_t places = site->at.nodes > 1 ? site->at.nodes : site->at.devices;
     line.volume = site->volume;
     if (fit->alpha_ns > 0)
@@ -224,15 +226,15 @@ static bool has_protocol(const struct site *site, enum protocol protocol)
                                           inside_kind(site) == LINK_NVLINK);
 }
 
-static void keep_faster(struct line *best, struct line line)
+static void keep_faster(struct algorithm_line *best, struct algorithm_line line)
 {
     if (!best->algorithm || line_seconds(&line) < line_seconds(best))
         *best = line;
 }
 
-struct line best_line(const struct site *site, double bytes, double bytes_per_s)
+struct algorithm_line best_line(const struct site *site, double bytes, double bytes_per_s)
 {
-    struct line best = {0};
+    struct algorithm_line best = {0};
     for (int p = PROTOCOL_COUNT - 1; p >= 0; p--) {
         if (!has_protocol(site, (enum protocol)p))
             continue;

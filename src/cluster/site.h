@@ -10,15 +10,18 @@ enum protocol { PROTOCOL_LL, PROTOCOL_LL128, PROTOCOL_SIMPLE, PROTOCOL_COUNT };
 /* What devices of one architecture reach (protocols.c). */
 struct arch_model {
     const char *arch;
-    double nvlink, pci, pci_send; /* share of a wire's bandwidth that large messages reach */
-    double chunk_s;               /* tau */
+    /* share of a wire's bandwidth that large messages reach */
+    double nvlink, pci, pci_send;
+    double chunk_s; /* tau */
     bool staged;    /* PCIe traffic goes through host memory, also on the way to a NIC */
     double start_s; /* on top of NCCL's base latencies */
-    double entry; /* time that a device's own piece takes, as a share of that of one it receives */
-    double ll_bytes_per_s; /* most that LL carries round the rings of a node */
-    double ll128;          /* share of B that LL128 reaches; 0: devices without it */
-    double nvls,
-        nvls_s; /* sums in the switch: share of the wires, latency; 0: devices without them */
+    /* the time that a device's own piece takes, over that of one it receives */
+    double entry;
+    /* the most that LL carries round the rings of a node */
+    double ll_bytes_per_s;
+    double ll128; /* share of B that LL128 reaches; 0: devices without it */
+    /* sums in the switch: share of the wires, latency; 0: devices without them */
+    double nvls, nvls_s;
 };
 const struct arch_model *arch_model(const struct device *device);
 
@@ -30,9 +33,9 @@ struct site {
     const struct channels *channels;
     const struct collective_fit *fit;
     double volume; /* V of the ring (or of all sends of one device) */
-    double
-        piece; /* bytes of the buffer for each device; all-to-all: from each device to each other */
-    bool bare; /* only the wires count: every efficiency is 1 */
+    /* bytes of the buffer for each device; all-to-all: from each device to each other */
+    double piece;
+    bool bare;       /* only the wires count: every efficiency is 1 */
     double crossing; /* struct group */
 };
 
@@ -42,14 +45,14 @@ bool crosses_tier(const struct site *site, int32_t tier);
 bool goes_direct(enum collective collective);
 
 /* Equation 1 of collective.c for one algorithm and protocol. */
-struct line {
+struct algorithm_line {
     const char *algorithm;
     double alpha_s, volume, bytes_per_s, half_bytes;
 };
-double line_seconds(const struct line *line);
+double line_seconds(const struct algorithm_line *line);
 /* The fastest one for a buffer of so many bytes, where the narrowest link carries bytes_per_s. */
-struct line best_line(const struct site *site, double bytes, double bytes_per_s);
+struct algorithm_line best_line(const struct site *site, double bytes, double bytes_per_s);
 /* With the constants that were measured (I2 of collective.c). */
-struct line measured_line(const struct site *site, double bytes_per_s);
+struct algorithm_line measured_line(const struct site *site, double bytes_per_s);
 
 #endif

@@ -126,8 +126,9 @@ static weft_status write_splits(struct export_job *job, struct script *s, struct
     put_python(s, "recomputed", recomputed_text(s->keep, plan));
     put_word(s, "dtype", torch_type(plan->dtype));
     end_loop(s, SPLITS_SCRIPT);
-    decides(job, "the script waits for each exchange, and adds up gradients after all passes: "
-                 "overlap none and bucket 0 in the plan predict it");
+    if (plan->overlap)
+        decides(job, "the script waits for each exchange, and adds up gradients after all passes: "
+                     "overlap none and bucket 0 in the plan predict it");
     return WEFT_OK;
 }
 

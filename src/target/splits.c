@@ -191,8 +191,6 @@ const char *dtensor_refuses(struct arena *keep, const struct plan *plan)
     struct model_shape shape;
     struct split_axes mesh;
     int64_t layers;
-    if (plan->stages > 1 || plan->pieces > 1)
-        return "operators have splits of their own in several stages, where the script has one";
     if (shape_of_model(plan->model, &shape)) {
         error_clear();
         return "the model is no decoder of the script's";

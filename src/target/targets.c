@@ -345,12 +345,13 @@ static weft_status any_plan(struct arena *keep, const struct target *target,
     return status;
 }
 
-/* Degrees where they make the plan, whether or not the target runs these; else a split for each operator. */
+/* Degrees where they make the plan, whether or not the target runs these, or where there are several stages, which it does not
+ * have; else a split for each operator. */
 static weft_status splits_of_plan(struct arena *keep, const struct target *target,
                                   const struct plan *plan, bool nearest, struct recognised *out)
 {
     weft_status status = degrees_of_plan(keep, plan, target, nearest, out);
-    if (status == WEFT_FAILURE || (status == WEFT_OK && !out->differences.len) ||
+    if (status == WEFT_FAILURE || (status == WEFT_OK && !out->differences.len) || plan->parts > 1 ||
         broken_rules(keep, target, plan).len)
         return status;
     const char *refusal = target->refuses_splits(keep, plan);

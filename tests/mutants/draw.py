@@ -168,6 +168,7 @@ def other_word(line, mask, _):
             yield middle, middle + 1, ""
 
 
+LETTER = "letter left out of a text"
 KINDS = {
     **{name: opposite(table) for name, table in OPPOSITES.items()},
     "dropped part": dropped_part,
@@ -177,7 +178,7 @@ KINDS = {
     "other word of a pair": twin,
     "other field or value": other_name,
     "dropped statement": dropped_statement,
-    "letter left out of a text": other_word,
+    LETTER: other_word,
 }
 
 

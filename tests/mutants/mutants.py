@@ -66,7 +66,7 @@ FEW = 10  # percent of the random cases, first
 WAITS = 6  # times as long may pass, on a machine that does other things, too
 MEMORY_BYTES = 8 << 30  # a fault may ask for all there is
 LEAKED = 23  # the exit status of a program that lost memory
-WHOLE = ("test_recorded", "test_cli", "python")  # ask the whole program or library
+WHOLE = ("test_recorded", "test_drawn_details", "test_courses", "test_cli", "python")  # ask the whole program or library
 NEAR = 6  # programs of one kind that are asked of a fault that is drawn by lot
 CHECKS = ("explorer", "python", "page", "trace", "words")  # tests of CTest that ask the built program, library or the sources
 LIBRARY = "src/libweft_program.so"
@@ -433,13 +433,14 @@ def callers(file):
     return [name for name, path in sorted(test_programs().items()) if pattern and pattern.search(path.read_text())]
 
 
-def tests_for(fault, known):
+def tests_for(fault, known, kind):
     """The programs that call a function of the fault's file, those that faults of its file or its folder have in the list, and
-    those that ask the whole program."""
+    those that ask the whole program; of words, first the check of them."""
+    first = ["words"] if kind == draw.LETTER else []
     near = [test for other in known if other.file == fault.file for test in other.tests]
     folder = collections.Counter(test for other in known if other.room == fault.room for test in other.tests)
     usual = [test for test, _ in folder.most_common(NEAR)]
-    return list(dict.fromkeys([*near[:NEAR], *callers(fault.file)[:NEAR], *WHOLE, *usual]))
+    return list(dict.fromkeys([*first, *near[:NEAR], *callers(fault.file)[:NEAR], *WHOLE, *usual]))
 
 
 def changes_something(worker, fault):
@@ -463,7 +464,7 @@ def draw_list(wanted, seed, known, copy, folder, jobs, out):
             if not changes_something(worker, fault):
                 continue
             found += 1
-            lines = [f"fault   {fault.name}", f"file    {path}", f"tests   {' '.join(tests_for(fault, known))}",
+            lines = [f"fault   {fault.name}", f"file    {path}", f"tests   {' '.join(tests_for(fault, known, kind))}",
                      f"breaks  Drawn by lot, line {number + 1}: {kind}.",
                      *(f"-       {text}" for text in block[0].split("\n")), *(f"+       {text}" for text in block[1].split("\n"))]
             file.write("\n".join(lines) + "\n\n")

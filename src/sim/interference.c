@@ -103,6 +103,25 @@ static void tell_tasks(struct simulation *s, struct engine_graph *g)
 
 /* ---- the whole graph ------------------------------------------------------------------------- */
 
+/* Whether a group has a device of a stage. Most stages are out of its reach, and their members need not be gone through. */
+static bool has_device_of(const struct group *group, int64_t members, const struct stage *stage)
+{
+    int64_t low = group->first, high = group->first;
+    for (int32_t k = 0; k < group->levels; k++) {
+        int64_t reach = (group->count[k] - 1) * group->stride[k];
+        low += reach < 0 ? reach : 0;
+        high += reach > 0 ? reach : 0;
+    }
+    if (high < stage->first_device || low >= stage->first_device + stage->devices)
+        return false;
+    for (int64_t i = 0; i < members; i++) {
+        int64_t device = group_device(group, i) - stage->first_device;
+        if (device >= 0 && device < stage->devices)
+            return true;
+    }
+    return false;
+}
+
 /* The devices of the graph that belong to an exchange's group; folded, the one of its stage. */
 static void add_devices(struct simulation *s, const struct exchange *e)
 {
@@ -113,13 +132,8 @@ static void add_devices(struct simulation *s, const struct exchange *e)
     int64_t members = group_size(&group);
     for (int32_t d = 0; d < graph->devices && graph->folded; d++) {
         const struct stage *stage = &s->plan->stage[graph->device[d].stage];
-        for (int64_t i = 0; i < members; i++) {
-            int64_t device = group_device(&group, i) - stage->first_device;
-            if (device >= 0 && device < stage->devices) {
-                array_push(s->keep, &s->flow_device, d);
-                break;
-            }
-        }
+        if (has_device_of(&group, members, stage))
+            array_push(s->keep, &s->flow_device, d);
     }
     for (int64_t i = 0; i < members && !graph->folded; i++) {
         int32_t device = (int32_t)(group_device(&group, i) - s->plan->stage[0].first_device);

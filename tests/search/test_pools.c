@@ -39,8 +39,8 @@ static const char NARROW[] = "pools:\n"
                              "  - {name: old, cluster: 'dgx-a100:1x1', uplink: 4GB/s}\n"
                              "between: {latency: 5us}\n";
 
-/* A send of one byte: 6.6 us of NCCL's LL (EAGER_ALPHA_S), a step over the network of 0 + 5 us: L = 11.6 us, and its byte
- * 1 ns. One of 96 MB crosses the narrower uplink, that of 1 GB/s, at 0.96: 100 ms more. */
+/* A send of one byte: 6.6 us of NCCL's LL and 5 us of an A100 on top (protocols.c), a step over the network of 0 + 5 us:
+ * L = 16.6 us, and its byte 1 ns. One of 96 MB crosses the narrower uplink, that of 1 GB/s, at 0.96: 100 ms more. */
 static void the_uplink_limits_a_send(void **state)
 {
     (void)state;
@@ -48,12 +48,12 @@ static void the_uplink_limits_a_send(void **state)
     struct group there = group_range(0, 2, 1), back = group_range(1, 2, -1);
     struct collective_cost cost;
     assert_int_equal(collective_time(cluster, COLLECTIVE_SEND, &there, 1, &cost), WEFT_OK);
-    assert_int_equal(cost.ns, 11600 + 1);
+    assert_int_equal(cost.ns, 16600 + 1);
     assert_int_equal(collective_time(cluster, COLLECTIVE_SEND, &there, 96000000, &cost), WEFT_OK);
-    assert_int_equal(cost.ns, 11600 + 100000000);
+    assert_int_equal(cost.ns, 16600 + 100000000);
     assert_string_equal(cost.bottleneck, "fabric");
     assert_int_equal(collective_time(cluster, COLLECTIVE_SEND, &back, 96000000, &cost), WEFT_OK);
-    assert_int_equal(cost.ns, 11600 + 100000000);
+    assert_int_equal(cost.ns, 16600 + 100000000);
     cluster_free(cluster);
 }
 
@@ -124,9 +124,9 @@ static struct computes computes_of(const struct opened *o, struct degrees d, int
 /* One micro-batch of 2,048 tokens of 4,096 features in bf16 passes two stages: forward on an H100, 16,777,216 bytes over the
  * uplink, forward and backward on an A100, as many bytes back, backward on the H100, whose step is the last:
  *
- *   T = computes(H100, stage 0) + computes(A100, stage 1) + 2 (11.6 us + 16,777,216 B / 0.96 GB/s) + step(H100)
+ *   T = computes(H100, stage 0) + computes(A100, stage 1) + 2 (16.6 us + 16,777,216 B / 0.96 GB/s) + step(H100)
  *
- * with 2 (11.6 us + 17.4763 ms) = 34.9757 ms, and each stage's passes as long as on two nodes of its own type. */
+ * with 2 (16.6 us + 17.4763 ms) = 34.9857 ms, and each stage's passes as long as on two nodes of its own type. */
 static void two_stages_on_two_types(void **state)
 {
     (void)state;
@@ -143,8 +143,8 @@ static void two_stages_on_two_types(void **state)
     assert_float_equal(own.step, first.step, 1);
     assert_float_equal(other.passes, second.passes, 1);
     assert_float_equal(other.step, second.step, 1);
-    double sends = 2 * (11600 + 16777216 / 0.96);
-    assert_float_equal(sends, 34975733, 1);
+    double sends = 2 * (16600 + 16777216 / 0.96);
+    assert_float_equal(sends, 34985733, 1);
     assert_float_equal(iteration, first.passes + second.passes + sends + first.step,
                        1e-4 * iteration);
     close_both(&mixed);

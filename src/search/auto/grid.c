@@ -113,14 +113,14 @@ static const struct grid_point *last_of(const struct grid_walk *walk)
 /* ---- the walk -------------------------------------------------------------------------------- */
 
 /* The points that need more than so many bytes by their bounds, but not more than `most` (I2, I5). */
-static struct heap front_between(struct grid_space *space, double least, double most)
+static struct heap front_between(const struct grid_space *space, double least, double most)
 {
     int32_t points = (int32_t)space->points.len;
     struct heap front = heap_new(space->arena, points);
     for (int32_t i = 0; i < points; i++) {
         double bytes = (double)space->points.data[i].bound_bytes;
         if (bytes > least && bytes <= most)
-            heap_set(&front, i, grid_bound_ns(space, &space->points.data[i]));
+            heap_set(&front, i, space->points.data[i].bound_ns);
     }
     return front;
 }
@@ -128,16 +128,16 @@ static struct heap front_between(struct grid_space *space, double least, double 
 /* The points with this many stages that were not estimated before (I6). */
 static struct heap front_with(const struct grid_walk *walk, int64_t pp, int64_t most_parts)
 {
-    struct grid_space *space = walk->space;
+    const struct grid_space *space = walk->space;
     int32_t points = (int32_t)space->points.len;
     double room = (double)space->limit_bytes * (1 + GRID_SLACK);
     struct heap front = heap_new(space->arena, points);
     for (int32_t i = 0; i < points; i++) {
-        struct grid_place *place = &space->points.data[i];
+        const struct grid_place *place = &space->points.data[i];
         const struct grid_shape *shape = &space->shapes.data[place->shape];
         if (shape->pp - shape->encoder_pp == pp && pp * shape->pieces <= most_parts &&
             (double)place->bound_bytes <= room && walk->looks[i] <= GRID_LOOKS)
-            heap_set(&front, i, grid_bound_ns(space, place));
+            heap_set(&front, i, place->bound_ns);
     }
     return front;
 }
@@ -179,7 +179,7 @@ static bool is_late(const struct grid_walk *walk, int64_t bound_ns)
 
 static weft_status walk_by_time(struct grid_walk *walk)
 {
-    struct grid_space *space = walk->space;
+    const struct grid_space *space = walk->space;
     struct heap front = front_between(space, -1, (double)space->limit_bytes * (1 + GRID_SLACK));
     weft_status status = WEFT_OK;
     while (front.slot.len && !is_over(walk)) {
@@ -203,7 +203,7 @@ done:
 /* I5: points that cannot fit, as long as they may be faster than the best that does. */
 static weft_status walk_roomier(struct grid_walk *walk)
 {
-    struct grid_space *space = walk->space;
+    const struct grid_space *space = walk->space;
     const struct grid_points *found = &walk->out->roomier;
     double room = (double)space->limit_bytes, more = room + (double)WHAT_IF_MORE_BYTES;
     struct heap front = front_between(space, room * (1 + GRID_SLACK), more * (1 + GRID_SLACK));
@@ -259,8 +259,6 @@ static weft_status walk_by_memory(struct grid_walk *walk)
 {
     struct grid_space *space = walk->space;
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < space->points.len; i++)
-        grid_bound_ns(space, &space->points.data[i]);
     if (space->points.len)
         qsort(space->points.data, space->points.len, sizeof *space->points.data, by_bytes);
     for (size_t i = 0; i < space->points.len && !is_over(walk); i++) {
@@ -367,7 +365,6 @@ weft_status grid_estimate_all(const struct plan_request *request, struct cost *c
     for (size_t i = 0; i < walk->space->points.len; i++) {
         struct grid_place *place = &walk->space->points.data[i];
         struct grid_point point;
-        grid_bound_ns(walk->space, place);
         for (int k = 0; k < GRID_LOOKS; k++)
             TRY(grid_look(walk, place, k));
         TRY(estimate_point(walk, place, &point));

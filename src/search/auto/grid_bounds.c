@@ -12,6 +12,7 @@ enum { KEPT_TENTHS = 9 };
 
 struct op_passes {
     struct floor_operators forward, backward;
+    int64_t kept_bytes;
 };
 
 static void add_phase(struct item_costs *costs, int64_t instance, enum phase phase,
@@ -23,20 +24,12 @@ static void add_phase(struct item_costs *costs, int64_t instance, enum phase pha
     out->beside_ns += is_beside(split, phase, costs->plan->overlap) ? ns : 0;
 }
 
-static struct op_passes time_op(struct item_costs *costs, int64_t instance)
-{
-    struct op_passes out = {0};
-    add_phase(costs, instance, PHASE_FORWARD, &out.forward);
-    add_phase(costs, instance, PHASE_BACKWARD_INPUT, &out.backward);
-    add_phase(costs, instance, PHASE_BACKWARD_WEIGHT, &out.backward);
-    return out;
-}
-
 /* With sequence parallelism, what is kept is at best spread evenly over the devices that share a
  * sample. */
-static int64_t kept_by_op(const struct plan *plan, int64_t instance,
-                          const struct grid_layout *layout, int64_t micro_batch)
+static struct op_passes time_op(struct item_costs *costs, int64_t instance,
+                                const struct grid_layout *layout, int64_t micro_batch)
 {
+    const struct plan *plan = costs->plan;
     const struct op *op = &plan->model->op[plan->instance[instance].op];
     bool evenly = layout->sequence && op->place != PLACE_TOWER;
     int64_t local[OP_MAX_DIMS], sharers = evenly ? layout->tp * layout->cp : 1;
@@ -44,7 +37,11 @@ static int64_t kept_by_op(const struct plan *plan, int64_t instance,
     if (!evenly)
         split_local(op, &plan_choice(plan, instance)->split, plan->step_samples, local);
     double kept = plan_kept_bytes(plan, op, local);
-    return (int64_t)(kept / (double)sharers);
+    struct op_passes out = {.kept_bytes = (int64_t)(kept / (double)sharers)};
+    add_phase(costs, instance, PHASE_FORWARD, &out.forward);
+    add_phase(costs, instance, PHASE_BACKWARD_INPUT, &out.backward);
+    add_phase(costs, instance, PHASE_BACKWARD_WEIGHT, &out.backward);
+    return out;
 }
 
 static void add_operators(struct floor_operators *sum, const struct floor_operators *more)
@@ -58,6 +55,7 @@ static void sum_passes(const struct grid_space *space, const struct grid_layout 
 {
     const struct plan *plan = layout->plan;
     struct floor_operators forward = {0}, backward[GRID_LEVELS] = {0};
+    int64_t kept[GRID_LEVELS] = {0};
     int32_t at = 0;
     for (int64_t i = 0; i <= plan->instances; i++) {
         for (int r = 0; space->is_cut[i] && r < space->levels.len; r++) {
@@ -65,6 +63,7 @@ static void sum_passes(const struct grid_space *space, const struct grid_layout 
             out->forward_beside_ns[at] = forward.beside_ns;
             out->backward_ns[r][at] = backward[r].all_ns;
             out->backward_beside_ns[r][at] = backward[r].beside_ns;
+            out->kept_bytes[r][at] = kept[r];
         }
         at += space->is_cut[i];
         if (i == plan->instances)
@@ -72,85 +71,50 @@ static void sum_passes(const struct grid_space *space, const struct grid_layout 
         int32_t number = plan->instance[i].op;
         add_operators(&forward, &op[number].forward);
         for (int r = 0; r < space->levels.len; r++) {
+            bool again = layout->choice[r][number].recompute;
             add_operators(&backward[r], &op[number].backward);
-            if (layout->choice[r][number].recompute)
+            if (again)
                 add_operators(&backward[r], &op[number].forward);
+            kept[r] += again ? 0 : op[number].kept_bytes;
         }
     }
 }
 
-static void sum_kept(const struct grid_space *space, const struct grid_layout *layout,
-                     const int64_t *op, struct grid_passes *out)
+static struct grid_passes find_passes(struct grid_space *space, const struct grid_layout *layout,
+                                      int64_t micro_batch, bool many, int32_t pool)
 {
     const struct plan *plan = layout->plan;
-    int64_t kept[GRID_LEVELS] = {0};
-    int32_t at = 0;
-    for (int64_t i = 0; i <= plan->instances; i++) {
-        for (int r = 0; space->is_cut[i] && r < space->levels.len; r++)
-            out->kept_bytes[r][at] = kept[r];
-        at += space->is_cut[i];
-        if (i == plan->instances)
-            break;
-        int32_t number = plan->instance[i].op;
-        for (int r = 0; r < space->levels.len; r++)
-            kept[r] += layout->choice[r][number].recompute ? 0 : op[number];
-    }
-}
-
-/* The layout's plan with micro-batches of a point. */
-static struct plan view_of(const struct grid_layout *layout, int64_t micro_batch, bool many)
-{
-    struct plan view = *layout->plan;
-    view.step_samples = layout->dp * micro_batch;
-    view.global_batch = view.step_samples * (many ? 2 : 1);
-    return view;
-}
-
-static void find_kept(struct grid_space *space, struct grid_passes *passes)
-{
-    const struct grid_layout *layout = &space->layouts.data[passes->layout];
-    struct plan view = view_of(layout, passes->micro_batch, passes->many);
     struct arena *scratch = arena_new();
-    int64_t *op = ARENA_ARRAY(scratch, int64_t, (size_t)view.model->ops);
-    for (int64_t i = 0; i < view.instances; i++)
-        if (view.instance[i].copy == 0)
-            op[view.instance[i].op] = kept_by_op(&view, i, layout, passes->micro_batch);
-    for (int r = 0; r < space->levels.len; r++)
-        passes->kept_bytes[r] = ARENA_ARRAY(space->arena, int64_t, (size_t)space->cuts);
-    sum_kept(space, layout, op, passes);
-    arena_free(scratch);
-}
-
-static void find_times(struct grid_space *space, struct grid_passes *passes)
-{
-    const struct grid_layout *layout = &space->layouts.data[passes->layout];
-    struct plan view = view_of(layout, passes->micro_batch, passes->many);
-    struct arena *scratch = arena_new();
-    struct stage all = {cluster_pool_first(view.cluster, passes->pool), view.stage[0].devices};
-    struct part whole = {0, view.instances};
-    if (view.cluster->pools) { /* all operators on its devices */
+    struct plan view = *plan;
+    struct stage all = {cluster_pool_first(plan->cluster, pool), plan->stage[0].devices};
+    struct part whole = {0, plan->instances};
+    if (plan->cluster->pools) { /* all operators on its devices */
         view.stage = &all;
         view.part = &whole;
         view.stages = view.parts = 1;
     }
+    view.step_samples = layout->dp * micro_batch;
+    view.global_batch = view.step_samples * (many ? 2 : 1);
     struct item_costs costs = item_costs_of(scratch, &view, space->cost);
-    struct op_passes *op = ARENA_ARRAY(scratch, struct op_passes, (size_t)view.model->ops);
-    for (int64_t i = 0; i < view.instances; i++)
-        if (view.instance[i].copy == 0)
-            op[view.instance[i].op] = time_op(&costs, i);
+    struct op_passes *op = ARENA_ARRAY(scratch, struct op_passes, (size_t)plan->model->ops);
+    for (int64_t i = 0; i < plan->instances; i++)
+        if (plan->instance[i].copy == 0)
+            op[plan->instance[i].op] = time_op(&costs, i, layout, micro_batch);
     size_t count = (size_t)space->cuts;
-    passes->forward_ns = ARENA_ARRAY(space->arena, int64_t, count);
-    passes->forward_beside_ns = ARENA_ARRAY(space->arena, int64_t, count);
+    struct grid_passes passes = {.forward_ns = ARENA_ARRAY(space->arena, int64_t, count),
+                                 .forward_beside_ns = ARENA_ARRAY(space->arena, int64_t, count)};
     for (int r = 0; r < space->levels.len; r++) {
-        passes->backward_ns[r] = ARENA_ARRAY(space->arena, int64_t, count);
-        passes->backward_beside_ns[r] = ARENA_ARRAY(space->arena, int64_t, count);
+        passes.backward_ns[r] = ARENA_ARRAY(space->arena, int64_t, count);
+        passes.backward_beside_ns[r] = ARENA_ARRAY(space->arena, int64_t, count);
+        passes.kept_bytes[r] = ARENA_ARRAY(space->arena, int64_t, count);
     }
-    sum_passes(space, layout, op, passes);
+    sum_passes(space, layout, op, &passes);
     arena_free(scratch);
+    return passes;
 }
 
-static struct grid_passes *passes_of(struct grid_space *space, const struct grid_layout *layout,
-                                     int64_t micro_batch, bool many, int32_t pool)
+const struct grid_passes *grid_passes_of(struct grid_space *space, const struct grid_layout *layout,
+                                         int64_t micro_batch, bool many, int32_t pool)
 {
     const int64_t words[] = {layout->tp,
                              layout->cp,
@@ -166,30 +130,11 @@ static struct grid_passes *passes_of(struct grid_space *space, const struct grid
     int64_t *number =
         hash_at(&space->passes_of, space->arena, hash_bytes(words, sizeof words, 5) | 1);
     if (*number < 0) {
-        struct grid_passes passes = {.layout = (int32_t)(layout - space->layouts.data),
-                                     .micro_batch = micro_batch,
-                                     .many = many,
-                                     .pool = pool};
         *number = (int64_t)space->passes.len;
-        array_push(space->arena, &space->passes, passes);
-        find_kept(space, &space->passes.data[*number]);
+        struct grid_passes found = find_passes(space, layout, micro_batch, many, pool);
+        array_push(space->arena, &space->passes, found);
     }
     return &space->passes.data[*number];
-}
-
-const struct grid_passes *grid_kept_of(struct grid_space *space, const struct grid_layout *layout,
-                                       int64_t micro_batch, bool many, int32_t pool)
-{
-    return passes_of(space, layout, micro_batch, many, pool);
-}
-
-const struct grid_passes *grid_passes_of(struct grid_space *space, const struct grid_layout *layout,
-                                         int64_t micro_batch, bool many, int32_t pool)
-{
-    struct grid_passes *passes = passes_of(space, layout, micro_batch, many, pool);
-    if (!passes->forward_ns)
-        find_times(space, passes);
-    return passes;
 }
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
@@ -237,29 +182,20 @@ int32_t grid_part_pool(const struct grid_space *space, const struct grid_place *
     return cluster_pool_of(cluster, stage * (space->devices / stages));
 }
 
-/* Computes (1) with the times of operators. */
-static int64_t operators_ns(struct grid_space *space, const struct grid_place *point)
+int64_t grid_operators_ns(struct grid_space *space, const struct grid_passes *first,
+                          const struct grid_place *point)
 {
     const struct grid_layout *layout = &space->layouts.data[point->layout];
     const struct grid_shape *shape = &space->shapes.data[point->shape];
-    const struct grid_passes *passes = NULL;
-    int32_t asked = -1;
     for (int64_t k = 0; k < shape->pp * shape->pieces; k++) {
         int32_t pool = grid_part_pool(space, point, (int32_t)k);
-        if (pool != asked)
-            passes = grid_passes_of(space, layout, point->micro_batch, point->micro_batches > 1,
-                                    asked = pool);
+        const struct grid_passes *passes =
+            pool ? grid_passes_of(space, layout, point->micro_batch, point->micro_batches > 1, pool)
+                 : first;
         shape->part[k] = (struct grid_part){between(passes->forward_ns, shape, k),
                                             between(passes->backward_ns[point->level], shape, k)};
     }
     return grid_least_ns(shape, point, shape->part);
-}
-
-int64_t grid_bound_ns(struct grid_space *space, struct grid_place *point)
-{
-    if (point->bound_ns < 0)
-        point->bound_ns = operators_ns(space, point);
-    return point->bound_ns;
 }
 
 /* zb-h1 keeps less of micro-batches whose input gradients are done, and has started all but one of

@@ -394,12 +394,12 @@ static void add_points(struct grid_space *space, int32_t number, struct grid_pla
     const struct grid_shape *shape = &space->shapes.data[point.shape];
     const struct grid_passes *passes = NULL;
     for (int32_t p = cluster_pools(request->cluster) - 1; p >= 0; p--) /* the list may move */
-        passes = grid_kept_of(space, layout, point.micro_batch, point.micro_batches > 1, p);
+        passes = grid_passes_of(space, layout, point.micro_batch, point.micro_batches > 1, p);
     for (int r = 0; r < space->levels.len; r++) {
         if (!recomputes_more(layout, r))
             continue;
         point.level = (uint8_t)r;
-        point.bound_ns = -1;
+        point.bound_ns = grid_operators_ns(space, passes, &point);
         for (int shard = 0; shard < GRID_SHARDS; shard++) {
             bool of_use = shard == 0 || layout->dp * layout->cp > 1;
             if (pins->has_shard ? shard != pins->shard : !of_use)

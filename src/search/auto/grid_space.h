@@ -28,7 +28,6 @@
  *       not a proof.
  *   I2  Cuts depend only on stages and pieces; times of operators only on tp, cp, cp_heads, ep, etp, encoder_tp, sequence
  *       parallelism and micro-batch; state only on the layout and shard. Each is found once.
- *   I3  Most points of many samples need more memory than there is: (1) is found for those that a walk may take.
  */
 #ifndef WEFT_SEARCH_AUTO_GRID_SPACE_H
 #define WEFT_SEARCH_AUTO_GRID_SPACE_H
@@ -66,19 +65,12 @@ struct grid_shape {
 };
 /* What one device does for a micro-batch: sums over the instances before each cut of the space. */
 struct grid_passes {
-    int32_t layout; /* the first that asked */
-    int64_t micro_batch;
-    bool many; /* more than one of them */
-    int32_t pool;
-    int64_t *kept_bytes[GRID_LEVELS];
-    int64_t *forward_ns; /* NULL: no times were asked for yet */
-    int64_t *backward_ns[GRID_LEVELS];
+    int64_t *forward_ns, *backward_ns[GRID_LEVELS], *kept_bytes[GRID_LEVELS];
     /* Of them, operators beside which something may be sent (floor.h). */
     int64_t *forward_beside_ns, *backward_beside_ns[GRID_LEVELS];
 };
 struct grid_place {
-    int64_t bound_ns;    /* (1); -1: not asked for yet (I3) */
-    int64_t bound_bytes; /* (2) */
+    int64_t bound_ns, bound_bytes; /* (1), (2) */
     int64_t micro_batch, micro_batches;
     int32_t layout, shape;
     uint8_t schedule, shard; /* schedule: index in schedule_searched */
@@ -107,16 +99,14 @@ struct degrees grid_degrees(const struct grid_space *space, const struct grid_pl
 
 /* ---- bounds (grid_bounds.c) ------------------------------------------------------------------ */
 
-/* Valid until the next question; of the first one, only what is kept. */
-const struct grid_passes *grid_kept_of(struct grid_space *space, const struct grid_layout *layout,
-                                       int64_t micro_batch, bool many, int32_t pool);
 const struct grid_passes *grid_passes_of(struct grid_space *space, const struct grid_layout *layout,
                                          int64_t micro_batch, bool many, int32_t pool);
 /* The pool that a part's stage is in. */
 int32_t grid_part_pool(const struct grid_space *space, const struct grid_place *point,
                        int32_t part);
-/* Equation (1) with the times of operators, unless the point has a closer bound already. */
-int64_t grid_bound_ns(struct grid_space *space, struct grid_place *point);
+/* Equation (1) with the times of operators: those of the first pool, and of others that were asked for before. */
+int64_t grid_operators_ns(struct grid_space *space, const struct grid_passes *first,
+                          const struct grid_place *point);
 /* Equation (1) with any other times, and equation (2). */
 int64_t grid_least_ns(const struct grid_shape *shape, const struct grid_place *point,
                       const struct grid_part *part);

@@ -66,10 +66,14 @@ static void test_found_orders_compute_what_one_rank_does(void **state)
 
 /* ---- devices apart from the host -------------------------------------------------------------- */
 
+/* What is lost on the way is missing in the next step. More steps show rounding: with OpenBLAS's AVX-512 kernels the losses
+ * of a ResNet are 1e-7 apart for three steps, and 8e-5 in the fourth. */
+enum { DEVICE_STEPS = 3 };
+
 static void same_on(const struct compute_device *device, const struct row *row)
 {
     struct plan *plan = plan_of_row(row);
-    struct conditions c = {FEWEST_STEPS, 3, NULL};
+    struct conditions c = {DEVICE_STEPS, 3, NULL};
     struct kernels kernels = CPU_KERNELS;
     const struct trained *one = run_alone(plan, &c);
     struct laboratory lab = {.plan = plan, .options = lab_options(plan->model), .steps = c.steps};

@@ -5,6 +5,8 @@
  *       same order however many rows a device has: ranks that share a batch compute what one rank does, bit for bit.
  *   I3  Others are computed by the algorithm that measuring has chosen (choices.h), if there is one; else by the first that
  *       cuBLASLt's heuristics name.
+ *   I4  Results in 16 bits are rounded once: parts of a sum that are computed apart are added up in fp32. Left alone, cuBLASLt adds
+ *       up to hundreds of parts of a small product as they are rounded to the results' type.
  */
 #include "run/kernels/cuda/choices.h"
 
@@ -148,6 +150,13 @@ static size_t workspace_of(const struct gemm *g)
     return g->listed ? WORKSPACE - LISTED : WORKSPACE;
 }
 
+/* I4 */
+static uint32_t sums_of_parts(const struct gemm *g)
+{
+    return g->out == DTYPE_FP32 ? CUBLASLT_REDUCTION_SCHEME_MASK
+                                : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+}
+
 static cublasLtMatmulPreference_t preference_of(const struct gemm *g)
 {
     cublasLtMatmulPreference_t preference = NULL;
@@ -157,14 +166,15 @@ static cublasLtMatmulPreference_t preference_of(const struct gemm *g)
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
     const struct {
         cublasLtMatmulPreferenceAttributes_t which;
-        uint32_t bytes;
-    } units[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)g->a_unit},
-                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)g->b_unit},
-                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)g->c_unit},
-                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)g->c_unit}};
-    for (size_t i = 0; i < COUNT_OF(units); i++)
-        works(LT(cublasLtMatmulPreferenceSetAttribute)(preference, units[i].which, &units[i].bytes,
-                                                       sizeof units[i].bytes));
+        uint32_t value;
+    } wishes[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)g->a_unit},
+                  {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)g->b_unit},
+                  {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)g->c_unit},
+                  {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)g->c_unit},
+                  {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, sums_of_parts(g)}};
+    for (size_t i = 0; i < COUNT_OF(wishes); i++)
+        works(LT(cublasLtMatmulPreferenceSetAttribute)(preference, wishes[i].which,
+                                                       &wishes[i].value, sizeof wishes[i].value));
     return preference;
 }
 

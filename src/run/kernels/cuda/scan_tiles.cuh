@@ -1,10 +1,12 @@
 /* scan_tiles.cuh - products of tiles of fp32 in shared memory on tensor cores, and where numbers of a scan are.
  *
- * mma.m16n8k8 takes operands of 11 bits. Numbers of 16 bits are rounded to those once; fp32 is a sum of two of them,
+ * mma.m16n8k8 takes operands of 11 bits. Where tensors are in bf16, of 8 bits, what is computed of them is rounded to those once;
+ * elsewhere it is a sum of two of them,
  *
  *   a b = a1 b1 + a1 b2 + a2 b1,  a = a1 + a2,  |a2| <= 2^-11 |a|                                   (1)
  *
- * which leaves out 2^-22 of a product.
+ * which leaves out 2^-22 of a product. In fp16, whose own numbers have 11 bits, one rounding of states and steps makes an error as
+ * large as the type's own.
  */
 #ifndef WEFT_RUN_KERNELS_CUDA_SCAN_TILES_CUH
 #define WEFT_RUN_KERNELS_CUDA_SCAN_TILES_CUH
@@ -28,8 +30,9 @@ static __device__ __forceinline__ void fragment_product(float c[4], const uint32
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Whether products are of fp32. */
-template <class T> constexpr bool EXACT = sizeof(T) == sizeof(float);
+/* Whether operands are (1). */
+template <class T> constexpr bool EXACT = true;
+template <> constexpr bool EXACT<bf16> = false;
 
 template <class T> static __device__ __forceinline__ void split(float x, uint32_t &high, uint32_t &low)
 {

@@ -39,17 +39,25 @@ static bool has_experts(const struct plan *plan, int32_t stage)
     return false;
 }
 
-int64_t blas_workspace_bytes(const struct plan *plan, int32_t stage)
+struct blas_workspaces blas_workspaces(const struct plan *plan, int32_t stage)
 {
     int word = software_word(&plan->software, FACT_WORKSPACE);
     bool large = device_large_workspaces(plan_stage_device(plan, stage));
     bool streams = software_word(&plan->software, FACT_EXPERTS) == EXPERTS_STREAMS;
-    int64_t products = 1;
+    int32_t products = 1;
     if (streams && has_experts(plan, stage))
         products += EXPERT_STREAMS;
     if (plan->overlap & OVERLAP_PRODUCTS)
         products += CHUNK_STREAMS;
-    int64_t torch = large || WORDS[word].large ? LARGE : SMALL_HANDLE;
-    return (WORDS[word].torch ? HANDLES * torch : 0) +
-           (WORDS[word].te ? products * (large ? LARGE : SMALL) : 0);
+    return (struct blas_workspaces){
+        .handles = WORDS[word].torch ? HANDLES : 0,
+        .handle_bytes = large || WORDS[word].large ? LARGE : SMALL_HANDLE,
+        .products = WORDS[word].te ? products : 0,
+        .product_bytes = large ? LARGE : SMALL,
+    };
+}
+
+int64_t blas_workspace_bytes(const struct blas_workspaces *w)
+{
+    return w->handles * w->handle_bytes + w->products * w->product_bytes; /* (1) */
 }

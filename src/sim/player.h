@@ -66,8 +66,13 @@ struct state {
 int64_t state_total(const struct state *state); /* from the first slot to the last */
 /* What the optimizer's step finds and takes in addition to that. */
 int64_t state_at_step(const struct state *state);
-/* What the framework gives cuBLAS to work in, and keeps. */
-int64_t blas_workspace_bytes(const struct plan *plan, int32_t stage);
+/* What the framework gives cuBLAS to work in, and keeps: a tensor for each of its handles and of its kinds of products. */
+struct blas_workspaces {
+    int32_t handles, products;
+    int64_t handle_bytes, product_bytes; /* of each */
+};
+struct blas_workspaces blas_workspaces(const struct plan *plan, int32_t stage);
+int64_t blas_workspace_bytes(const struct blas_workspaces *workspaces);
 struct state state_of(struct arena *scratch, const struct plan *plan, int32_t stage, int64_t place);
 /* The same with the buffers that follow from the graph. */
 struct state graph_state(struct arena *scratch, const struct graph *graph, int32_t stage,

@@ -5,11 +5,11 @@
  *
  *   I1  If fewer micro-batches show the same steady state of a schedule, only those are played: the
  *       smallest number of whole rounds that leaves as many in flight, and one round more.
- *   I2  Weights, gradients and the optimizer's own copy of the weights are allocated first, one
- *       tensor for each (Megatron-LM keeps them in contiguous buffers). Adam creates its two
- *       moments in its first step, weight by weight, after the first iteration: they take the
- *       places of that iteration's tensors. What is there only during a step (state_at_step) comes and
- *       goes in the same way.
+ *   I2  Weights, gradients and the optimizer's own copy of the weights are allocated first, one tensor for each (Megatron-LM
+ *       keeps them in contiguous buffers), then what kernels work in, which PyTorch and Transformer Engine take from the
+ *       same allocator. Adam creates its two moments in its first step, weight by weight, after the first iteration: they
+ *       take the places of that iteration's tensors. What is there only during a step (state_at_step) comes and goes in the
+ *       same way.
  *   I3  Slots that are executed as one are played layer by layer in turn (player.h, struct event_walk).
  *   I4  Each stream has an allocator of its own, for what one has freed is given to no other. Shares of gradients that
  *       were summed stay in theirs from one iteration to the next, freed or not.
@@ -50,6 +50,7 @@ struct replay {
     size_t weights;
     int64_t late_bytes, gathered_bytes; /* I4, I5: each gathered layer's */
     int32_t gathered;                   /* layers at a time */
+    struct blas_workspaces workspaces;
     struct allocator_options options;
     struct allocator *allocator[MEMORY_STREAM_COUNT];
     int64_t room;                                        /* I7; 0: without end */
@@ -207,6 +208,14 @@ static void play(struct replay *r)
 
 /* ---- state (I2) ------------------------------------------------------------------------------ */
 
+static void take_scratch(struct replay *r, const struct state *state)
+{
+    const struct blas_workspaces *w = &r->workspaces;
+    for (int32_t i = 0; i < w->handles + w->products; i++)
+        take(r, MEMORY_COMPUTED, i < w->handles ? w->handle_bytes : w->product_bytes);
+    take(r, MEMORY_COMPUTED, state->scratch - blas_workspace_bytes(w)); /* of Weft's own kernels */
+}
+
 static double parameters_of(const struct plan *plan, int64_t instance)
 {
     const struct op *op = &plan->model->op[plan->instance[instance].op];
@@ -357,6 +366,7 @@ static uint64_t replay_key(const struct replay *r, const struct state *state, do
     add_word(r, &words, r->late_bytes);
     add_word(r, &words, r->gathered_bytes);
     add_word(r, &words, r->gathered);
+    add_word(r, &words, (int64_t)r->workspaces.handles << 32 | r->workspaces.products);
     for (int32_t i = 0; i < plan->pieces; i++)
         add_part(r, r->part[i], &words);
     add_slots(r, &words);
@@ -380,6 +390,7 @@ static struct replay replay_of(const struct player *player, const struct state *
     r.late_bytes = late_shares(plan, state);
     find_parameters(&r);
     find_gathered(&r);
+    r.workspaces = blas_workspaces(plan, player->stage);
     return r;
 }
 
@@ -448,6 +459,7 @@ static int64_t replay_all(struct replay *r, const struct state *state, double mo
     open_allocators(r);
     for (size_t i = 0; i < COUNT_OF(first); i++)
         take(r, MEMORY_COMPUTED, first[i]);
+    take_scratch(r, state);
     take(r, MEMORY_REDUCED, r->late_bytes);
     for (int32_t i = 0; i < r->gathered; i++)
         take(r, MEMORY_GATHERED, r->gathered_bytes);

@@ -83,9 +83,10 @@ static int64_t buffer_bytes(const struct plan *plan, int32_t stage, int64_t plac
 /* Of Weft's own kernels, of those of the stage: the most that one takes while it runs. */
 static int64_t scratch_bytes(const struct plan *plan, int32_t stage, int64_t place)
 {
+    struct blas_workspaces blas = blas_workspaces(plan, stage);
     int64_t most = 0;
     if (software_word(&plan->software, FACT_WORKSPACE) != WORKSPACE_WEFT)
-        return blas_workspace_bytes(plan, stage);
+        return blas_workspace_bytes(&blas);
     for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
         for (int64_t k = 0; k < plan->part[part].count; k++) {
             int64_t instance = plan->part[part].first + k, local[OP_MAX_DIMS];

@@ -4,8 +4,10 @@
  *
  *   I1  A task's run has the events of its items and of the steps before it, which are tasks of
  *       their own; what a block frees after its last item counts for its last task.
- *   I2  For slots that are executed as one, both are current.
+ *   I2  For slots that are executed as one, both are current, and their events happen in the order in which the peak counts
+ *       them (player.h, struct event_walk), whichever task they belong to.
  *   I3  The optimizer's step is a point at the end if memory is fullest there.
+ *   I4  The fullest point holds what the stage's peak does.
  */
 #include "sim/player.h"
 
@@ -18,8 +20,8 @@ struct tracker {
         struct memory_point *data;
         size_t len, cap;
     } *out;
-    int32_t slot, slots;   /* the first current slot, and how many (I2); -1, 0: before the first */
-    int32_t next_event[2]; /* the next event of each */
+    int32_t slot, slots;    /* the first current slot, and how many (I2); -1, 0: before the first */
+    struct event_walk walk; /* their events from the next one on */
     struct memory_point now, most;
 };
 
@@ -42,16 +44,22 @@ static void push(struct tracker *t, int64_t at_ns, struct memory_point point)
     array_push(t->keep, t->out, point);
 }
 
-/* Applies the events of a current slot up to an item; `most` is the most that is held meanwhile. */
+static bool has_next(const struct tracker *t, int32_t k, int32_t item)
+{
+    const struct memory_events *events = t->walk.events[k];
+    return t->walk.at[k] < events->count && events->event[t->walk.at[k]].item <= item;
+}
+
+/* Applies the events of a current slot up to an item, with those of the other that happen before (I2); `most` is the most
+ * that is held meanwhile. */
 static void play_to(struct tracker *t, int32_t k, int32_t item)
 {
-    const struct part_lifetimes *part = player_part(t->player, slot_at(t, k)->piece);
-    const struct memory_events *events = &part->events[slot_at(t, k)->kind];
-    int32_t *at = &t->next_event[k];
     t->most = t->now;
-    for (; *at < events->count && events->event[*at].item <= item; (*at)++) {
-        const struct memory_event *m = &events->event[*at];
-        const struct lifetime *life = &part->life[m->life];
+    while (has_next(t, k, item)) {
+        int which;
+        const struct memory_event *m = walk_next(&t->walk, &which);
+        const struct lifetime *life =
+            &player_part(t->player, slot_at(t, which)->piece)->life[m->life];
         t->now.bytes[life->memory] += m->gives ? -life->bytes : life->bytes;
         if (total(&t->now) > total(&t->most))
             t->most = t->now;
@@ -63,29 +71,31 @@ static int64_t offloaded(const struct player *p, int32_t slot)
     return slot >= 0 ? p->offloaded[p->slots.data[slot].piece] : 0;
 }
 
-/* A block may end with steps, during which more may be held than before or afterwards; of two that are executed as
- * one (I2), the other makes room meanwhile. */
-static void end_slot(struct tracker *t, int32_t k)
+/* A block may end with steps, during which more may be held than before or afterwards. */
+static void end_block(struct tracker *t, int32_t k, int32_t item, int64_t at_ns)
 {
     int64_t before = total(&t->now);
-    play_to(t, k, INT32_MAX);
-    if (t->slots == 1 && total(&t->most) > before && total(&t->most) > total(&t->now))
-        push(t, t->out->data[t->out->len - 1].at_ns, t->most);
+    play_to(t, k, item);
+    if (total(&t->most) > before && total(&t->most) > total(&t->now))
+        push(t, at_ns, t->most);
+}
+
+static void end_slots(struct tracker *t)
+{
+    for (int32_t k = 0; k < t->slots; k++)
+        end_block(t, k, INT32_MAX, t->out->data[t->out->len - 1].at_ns);
 }
 
 static void next_slot(struct tracker *t)
 {
     const struct player *p = t->player;
-    for (int32_t k = 0; k < t->slots; k++)
-        end_slot(t, k);
+    end_slots(t);
     t->slot = t->slot < 0 ? 0 : t->slot + t->slots;
     t->slots = p->paired[t->slot] ? 2 : 1;
-    for (int32_t k = 0; k < t->slots; k++) {
-        t->next_event[k] = 0;
-        if (p->away)
-            t->now.bytes[MEMORY_ACTIVATIONS] +=
-                offloaded(p, p->away[t->slot + k].back) - offloaded(p, p->away[t->slot + k].left);
-    }
+    t->walk = walk_events(p, slot_at(t, 0), t->slots == 2 ? slot_at(t, 1) : NULL);
+    for (int32_t k = 0; p->away && k < t->slots; k++)
+        t->now.bytes[MEMORY_ACTIVATIONS] +=
+            offloaded(p, p->away[t->slot + k].back) - offloaded(p, p->away[t->slot + k].left);
 }
 
 /* The current slot that a task belongs to, -1: none. */
@@ -113,7 +123,7 @@ static void follow(struct tracker *t, const struct prediction *p, int32_t number
     play_to(t, k, end - 1);
     push(t, p->result.start_ns[number], t->most);
     if (end == block->items)
-        play_to(t, k, end); /* I1 */
+        end_block(t, k, end, p->result.end_ns[number]); /* I1 */
     push(t, p->result.end_ns[number], t->now);
 }
 
@@ -132,6 +142,7 @@ static void follow_stage(const struct prediction *p, int32_t stage, struct point
         if (task->device == device && task->stream == STREAM_COMPUTE && task->block >= 0)
             follow(&t, p, i);
     }
+    end_slots(&t);
     const struct stage_peak *peak = &p->stage[stage].memory;
     if (peak->in_step) { /* I3 */
         memcpy(t.now.bytes, peak->bytes, sizeof t.now.bytes);

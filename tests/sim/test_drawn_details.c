@@ -6,7 +6,7 @@
  *
  *   D1  A task begins when all that it depends on has ended, and ends within the iteration; tasks of one stream do not overlap.
  *   D2  The purposes of a stage's time add up to the iteration, the classes of its memory to its peak, of which what stays is a
- *       part, as are the largest of what it holds.
+ *       part, as are the largest of what it holds. Memory over time is fullest with the peak, and no less is reserved.
  *   D3  A tensor is given back after it was taken, and each event is of a tensor of its part.
  *   D4  What sends and collectives put on links is what the loads of links say: no link is busy for longer than the
  *       iteration.
@@ -132,6 +132,18 @@ static void hold_order(const struct prediction *p)
             assert_true(end[e->order[k - 1]] <= begin[e->order[k]]);
 }
 
+static int64_t fullest_point(const struct prediction *p, int32_t stage)
+{
+    int64_t most = 0;
+    for (int64_t i = p->point_first[stage]; i < p->point_first[stage + 1]; i++) {
+        int64_t bytes = 0;
+        for (int k = 0; k < MEMORY_CLASS_COUNT; k++)
+            bytes += p->point[i].bytes[k];
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 /* D2 */
 static void hold_sums(const struct prediction *p, int32_t stage)
 {
@@ -149,6 +161,8 @@ static void hold_sums(const struct prediction *p, int32_t stage)
     assert_int_equal(bytes, m->peak);
     assert_true(stays <= m->peak && held <= m->peak);
     assert_int_equal(stage_needed(m), m->reserved + m->context + m->communicators + m->margin);
+    assert_int_equal(fullest_point(p, stage), m->peak);
+    assert_true(m->reserved >= m->peak);
 }
 
 static void tell_stage(struct told *t, const struct prediction *p, int32_t stage)

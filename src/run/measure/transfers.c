@@ -14,6 +14,8 @@
  *   I2  Ranks outside a group wait for it at the end of each case, before the next group is used.
  *   I3  Before a sample in host memory each rank writes both of its buffers, as kernels do in training: what a transfer then reads
  *       and writes is in the caches of the cores that computed it, not in those of the core which made the transfer before.
+ *   I4  A sample in host memory has what a rank does around the transfer (run/rank: steps.c, bucket_transfers.c): it packs what it
+ *       scatters and unpacks what it gathers. Of a tensor that is split along its outermost axis alone it does not.
  */
 #include <math.h>
 #include <stdio.h>
@@ -33,14 +35,15 @@ enum { BATCH = 10, LEAST_BYTES = 1 << 10, SIZE_STEP = 4 };
 
 static const struct {
     enum transfer_kind kind;
-    bool one_part; /* `count` is of one member's part */
+    bool one_part;       /* `count` is of one member's part */
+    bool packs, unpacks; /* I4 */
 } KINDS[] = {
-    [COLLECTIVE_ALL_REDUCE] = {TRANSFER_ALL_REDUCE, false},
-    [COLLECTIVE_ALL_GATHER] = {TRANSFER_ALL_GATHER, true},
-    [COLLECTIVE_REDUCE_SCATTER] = {TRANSFER_REDUCE_SCATTER, true},
-    [COLLECTIVE_ALL_TO_ALL] = {TRANSFER_ALL_TO_ALL, false},
-    [COLLECTIVE_BROADCAST] = {TRANSFER_BROADCAST, false}, /* from the first member */
-    [COLLECTIVE_SEND] = {TRANSFER_SEND, false},
+    [COLLECTIVE_ALL_REDUCE] = {TRANSFER_ALL_REDUCE, false, false, false},
+    [COLLECTIVE_ALL_GATHER] = {TRANSFER_ALL_GATHER, true, false, true},
+    [COLLECTIVE_REDUCE_SCATTER] = {TRANSFER_REDUCE_SCATTER, true, true, false},
+    [COLLECTIVE_ALL_TO_ALL] = {TRANSFER_ALL_TO_ALL, false, true, true},
+    [COLLECTIVE_BROADCAST] = {TRANSFER_BROADCAST, false, false, false}, /* from the first member */
+    [COLLECTIVE_SEND] = {TRANSFER_SEND, false, false, false},
 };
 _Static_assert(COUNT_OF(KINDS) == COLLECTIVE_MEASURED, "a collective without a row");
 
@@ -50,7 +53,7 @@ struct bench {
     const struct measure_options *options;
     struct arena *keep;
     struct measured_transfers *out;
-    void *from, *to;
+    void *from, *to, *packed;
     int64_t *counts; /* per member, of an all-to-all */
     double began_s;
     int64_t done, all; /* cases */
@@ -158,14 +161,37 @@ struct batches {
     struct sampling good, disturbed;
 };
 
+static bool is_in_host_memory(const struct bench *b)
+{
+    return !b->lane.transport->kind->stream;
+}
+
 /* I3; what streams of a device do would be in the sample. */
 static void use_buffers(const struct bench *b, int64_t bytes)
 {
     const struct compute_device *device = b->options->kernels->device;
-    if (b->lane.transport->kind->stream)
+    if (!is_in_host_memory(b))
         return;
     device->clear(b->lane.stream, b->from, bytes);
     device->clear(b->lane.stream, b->to, bytes);
+}
+
+/* I4 */
+static weft_status run_packed(const struct bench *b, const struct bench_case *c,
+                              const struct transfer *transfer)
+{
+    const struct compute_device *device = b->options->kernels->device;
+    struct transfer own = *transfer;
+    weft_status status;
+    if (is_in_host_memory(b) && KINDS[c->collective].packs) {
+        device->copy(b->lane.stream, COPY_ON_DEVICE, b->packed, b->from, c->bytes);
+        own.from = b->packed;
+    }
+    TRY(run_transfer(b->lane.transport, &own));
+    if (is_in_host_memory(b) && KINDS[c->collective].unpacks)
+        device->copy(b->lane.stream, COPY_ON_DEVICE, b->packed, b->to, c->bytes);
+done:
+    return status;
 }
 
 /* (1), BATCH times. */
@@ -182,7 +208,7 @@ static weft_status sample_batch(struct bench *b, const struct bench_case *c, str
         TRY(most_of(b, c->group, &ready, 1));
         double waited = core_wait_seconds();
         at[0][i] = (float)(o->wall_seconds(o->context) - base);
-        TRY(run_transfer(b->lane.transport, &transfer));
+        TRY(run_packed(b, c, &transfer));
         at[1][i] = (float)(o->wall_seconds(o->context) - base);
         at[2][i] = (float)(core_wait_seconds() - waited);
     }
@@ -217,7 +243,7 @@ static weft_status sample_case(struct bench *b, const struct bench_case *c, stru
     double begin_s = o->wall_seconds(o->context);
     int64_t taken = 0;
     weft_status status;
-    TRY(run_transfer(b->lane.transport, &first)); /* no sample: pages are new to it */
+    TRY(run_packed(b, c, &first)); /* no sample: pages are new to it */
     for (bool more = true; more;) {
         *stopped = bench_ended(b);
         TRY(agree(b, c->group, stopped));
@@ -414,8 +440,9 @@ static weft_status make_buffers(struct bench *b, int64_t most_bytes)
     const struct compute_device *device = b->options->kernels->device;
     b->from = device->allocate(b->lane.stream, most_bytes);
     b->to = device->allocate(b->lane.stream, most_bytes);
-    if (!b->from || !b->to)
-        return failure("no memory for two buffers of %lld bytes", (long long)most_bytes);
+    b->packed = device->allocate(b->lane.stream, most_bytes);
+    if (!b->from || !b->to || !b->packed)
+        return failure("no memory for three buffers of %lld bytes", (long long)most_bytes);
     device->clear(b->lane.stream, b->from, most_bytes);
     device->clear(b->lane.stream, b->to, most_bytes);
     return WEFT_OK;
@@ -439,6 +466,7 @@ done:
         transport->kind->abort(transport, weft_last_error()->message);
     options->kernels->device->release(b.lane.stream, b.from);
     options->kernels->device->release(b.lane.stream, b.to);
+    options->kernels->device->release(b.lane.stream, b.packed);
     lane_close(transport, options, &b.lane);
     return status;
 }

@@ -91,8 +91,6 @@ static void stage(struct rank *r, struct errand *w, int64_t out, int64_t in)
         w->in = floats_new(r, MEMORY_WORKSPACE, in);
     }
     w->stream = w->ahead ? r->transport->kind->stream(r->transport, w->transfer.group) : r->work;
-    if (out) /* what is packed is zero where nothing is */
-        rank_device(r)->clear(w->stream, w->out, out * (int64_t)sizeof(float));
     w->transfer.from = w->out;
     w->transfer.to = w->in;
 }
@@ -117,6 +115,15 @@ static void copy(const struct rank *r, const struct errand *w, float *to, const 
     rank_device(r)->copy(w->stream, COPY_ON_DEVICE, to, from, count * (int64_t)sizeof *to);
 }
 
+/* What is packed is zero where nothing is: of `count` elements those after the first `real` ones. */
+static void clear_rest(const struct rank *r, const struct errand *w, void *to, enum dtype dtype,
+                       int64_t real, int64_t count)
+{
+    int64_t each = dtype_bytes(dtype);
+    if (real < count)
+        rank_device(r)->clear(w->stream, (char *)to + real * each, (count - real) * each);
+}
+
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 static void pack_gradients(const struct rank *r, const struct errand *w, const struct store *s,
@@ -126,9 +133,12 @@ static void pack_gradients(const struct rank *r, const struct errand *w, const s
     int64_t count = w->transfer.count;
     FOR_STRETCHES(r, s, w->at, w->at + count, at)
     {
-        for (int32_t m = 0; m < s->members && at.held->contributes; m++)
-            copy(r, w, w->out + m * count + at.within, whole + element_of(&at, m),
-                 real_count(&at, m));
+        for (int32_t m = 0; m < s->members; m++) {
+            float *to = w->out + m * count + at.within;
+            int64_t real = at.held->contributes ? real_count(&at, m) : 0;
+            copy(r, w, to, whole + element_of(&at, m), real);
+            clear_rest(r, w, to, DTYPE_FP32, real, at.count);
+        }
     }
 }
 
@@ -185,7 +195,10 @@ static void move_shares(const struct rank *r, const struct errand *w, const stru
     FOR_STRETCHES(r, s, w->at, w->at + w->transfer.count, at)
     {
         float *own = own_share(s, &at), *here = w->out + at.within;
-        copy(r, w, back ? own : here, back ? here : own, real_count(&at, s->member));
+        int64_t real = real_count(&at, s->member);
+        copy(r, w, back ? own : here, back ? here : own, real);
+        if (!back)
+            clear_rest(r, w, here, DTYPE_FP32, real, at.count);
     }
 }
 
@@ -263,8 +276,10 @@ static void pack_weights(const struct rank *r, const struct errand *w, const str
     FOR_STRETCHES(r, s, w->at, w->at + w->transfer.count, at)
     {
         int64_t from = stored_at(s, at.held, s->member * at.held->share + at.at);
-        rank_device(r)->cast(w->stream, stored, place_in(s->weights, stored, from), sent,
-                             place_in(w->out, sent, at.within), real_count(&at, s->member));
+        int64_t real = real_count(&at, s->member);
+        char *to = place_in(w->out, sent, at.within);
+        rank_device(r)->cast(w->stream, stored, place_in(s->weights, stored, from), sent, to, real);
+        clear_rest(r, w, to, sent, real, at.count);
     }
 }
 

@@ -1,4 +1,4 @@
-/* test_measure.c - measuring this machine: what is asked, how medians come about, what is kept and what is refused. No
+/* test_measure.c - measuring this machine: how medians come about, what is kept and what is refused. No
  * test says how long anything takes: clocks and kernels are made up where times matter. */
 #include <math.h>
 #include <pthread.h>
@@ -14,198 +14,9 @@
 
 #include <cmocka.h>
 
-#include "one_folder.h"
 #include "program.h"
-#include "random_plan.h"
-#include "run/run.h"
-#include "run/measure/rig.h"
+#include "small_asks.h"
 #include "run/measure/sampling.h"
-#include "sim/item_cost.h"
-
-/* ---- helpers --------------------------------------------------------------------------------- */
-
-static struct plan *small_plan(const struct model *model, const struct cluster *cluster,
-                               struct degrees degrees)
-{
-    struct plan *plan;
-    degrees.has_dtype = true;
-    assert_int_equal(plan_from_degrees(model, cluster, &degrees, &plan), WEFT_OK);
-    assert_int_equal(plan_check(plan), WEFT_OK);
-    return plan;
-}
-
-static struct cluster *ranks(int32_t count)
-{
-    struct cluster *cluster;
-    assert_int_equal(cluster_ranks(count, &cluster), WEFT_OK);
-    return cluster;
-}
-
-/* ---- what a plan asks ------------------------------------------------------------------------ */
-
-static int64_t find_ask(const struct asks *asks, const struct work *work)
-{
-    struct profile_key wanted, key;
-    assert_true(profile_key_of(work, 0, &wanted));
-    for (size_t i = 0; i < asks->len; i++) {
-        assert_true(profile_key_of(&asks->data[i].work, 0, &key));
-        if (memcmp(&key, &wanted, sizeof key) == 0)
-            return (int64_t)i;
-    }
-    return -1;
-}
-
-/* Tokens that came by plain all-to-alls are put in the order of experts (expert_kernels.c, 4). */
-static void see_passes(const struct plan *plan, int64_t instance, enum phase phase,
-                       const struct asks *asks, bool *seen)
-{
-    struct work work[MAX_ITEM_WORKS];
-    int count = item_works(plan, instance, phase, work);
-    if (expert_pass_bytes(plan, instance, phase) <= 0)
-        return;
-    int64_t at = find_ask(asks, &work[count - 1]);
-    assert_true(at >= 0);
-    seen[at] = true;
-}
-
-/* Every phase of every instance with work, straight from the model, and what regroups tokens: in the list, and nothing else
- * is but optimizers. */
-static void check_asks(const struct plan *plan, const struct asks *asks)
-{
-    bool *seen = calloc(asks->len, sizeof *seen);
-    for (int64_t i = 0; i < plan->instances; i++)
-        for (int phase = 0; phase < PHASE_COUNT; phase++) {
-            const struct op *op = &plan->model->op[plan->instance[i].op];
-            int64_t local[OP_MAX_DIMS];
-            split_local(op, &plan_choice(plan, i)->split, plan->step_samples, local);
-            struct work work = op_work(op, local, plan->dtype, (enum phase)phase);
-            if (work.flops <= 0 && work.read_bytes + work.write_bytes <= 0)
-                continue;
-            int64_t at = find_ask(asks, &work);
-            assert_true(at >= 0);
-            seen[at] = true;
-            see_passes(plan, i, (enum phase)phase, asks, seen);
-        }
-    for (size_t i = 0; i < asks->len; i++)
-        assert_true(seen[i] || asks->data[i].work.kernel == KERNEL_OPTIMIZER);
-    free(seen);
-}
-
-/* Made up. Kernels are shorter than any host issues them, or a host's time would not show. */
-static const double KERNEL_NS = 100, OPTIMIZER_NS = 7e12;
-
-static void store_all(const char *db, const struct asks *asks, const char *device, size_t leave_out)
-{
-    struct profile *profile;
-    remove(db);
-    assert_int_equal(profile_create(db, &profile), WEFT_OK);
-    for (size_t i = 0; i < asks->len; i++) {
-        bool optimizer = asks->data[i].work.kernel == KERNEL_OPTIMIZER;
-        struct profile_key key;
-        assert_true(profile_key_of(&asks->data[i].work, 0, &key));
-        struct measurement m = {device,
-                                asks->data[i].work,
-                                key.phase == PHASE_WHOLE_BACKWARD,
-                                optimizer ? OPTIMIZER_NS : KERNEL_NS,
-                                1,
-                                "x"};
-        if (i != leave_out)
-            assert_int_equal(profile_add(profile, &m), WEFT_OK);
-    }
-    assert_int_equal(profile_commit(profile), WEFT_OK);
-    profile_close(profile);
-}
-
-/* The simulator asks for what is listed: with a time for each it needs no formula, and without one of
- * them it does. */
-static void check_simulation(const struct plan *plan, const struct asks *asks, struct rng *rng)
-{
-    const char *db = in_folder("asked.sqlite"), *device = plan->cluster->node.device.name;
-    struct simulate_options options = {.profile = db};
-    struct prediction *prediction;
-    size_t without = (size_t)rng_below(rng, (int64_t)asks->len);
-    bool optimizer = asks->data[without].work.kernel == KERNEL_OPTIMIZER;
-    store_all(db, asks, device, asks->len);
-    assert_int_equal(simulate(plan, &options, &prediction), WEFT_OK);
-    assert_int_equal(prediction->reliances, 1);
-    assert_int_equal(prediction->reliance[0].provenance, FROM_MEASUREMENT);
-    assert_true(prediction->iteration_ns > (int64_t)OPTIMIZER_NS); /* the optimizer's, too */
-    prediction_free(prediction);
-    store_all(db, asks, device, without);
-    assert_int_equal(simulate(plan, &options, &prediction), WEFT_OK);
-    if (!optimizer)
-        assert_true(prediction->reliances > 1 ||
-                    prediction->reliance[0].provenance != FROM_MEASUREMENT);
-    prediction_free(prediction);
-}
-
-/* In one of the types that kernels compute in. */
-static struct plan *random_cpu_plan(struct rng *rng, const struct model *model,
-                                    const struct cluster *cluster)
-{
-    struct plan *plan = random_plan(rng, model, cluster);
-    bool half = chance(rng, 2);
-    plan->dtype = half ? DTYPE_BF16 : DTYPE_FP32;
-    plan->policy = half ? POLICY_MIXED : POLICY_FP32;
-    return plan;
-}
-
-/* The fullest stage, which is one of them. */
-static void check_step_bytes(const struct plan *plan, const struct asks *asks)
-{
-    bool reached = false;
-    for (int32_t s = 0; s < plan->stages; s++) {
-        struct stage_memory memory = plan_stage_memory(plan, s, 1);
-        int64_t bytes = (int64_t)stage_memory_total(&memory);
-        assert_true(bytes <= asks->step_bytes);
-        reached |= bytes == asks->step_bytes;
-    }
-    assert_true(reached);
-}
-
-static void test_asks_are_what_is_simulated(void **state)
-{
-    (void)state;
-    struct rng rng;
-    struct cluster *cluster = ranks(4);
-    rng_seed(&rng, 5);
-    for (int round = 0; round < rounds_of(20); round++) {
-        struct model *model = open_small(&SMALL_MODELS[rng_below(&rng, SMALL_MODEL_COUNT)]);
-        struct arena *arena = arena_new();
-        struct plan *plan = random_cpu_plan(&rng, model, cluster);
-        struct asks asks;
-        assert_int_equal(asks_of_plan(arena, plan, &asks), WEFT_OK);
-        check_asks(plan, &asks);
-        check_step_bytes(plan, &asks);
-        check_simulation(plan, &asks, &rng);
-        plan_free(plan);
-        arena_free(arena);
-        model_free(model);
-    }
-    cluster_free(cluster);
-}
-
-/* 4 layers of 2 norms and one after them: 9 forward norms of the same rows and columns. */
-static void test_askers_are_counted(void **state)
-{
-    (void)state;
-    struct cluster *cluster = ranks(1);
-    struct model *model = open_small(&SMALL_MODELS[0]);
-    struct plan *plan = small_plan(model, cluster, (struct degrees){.micro_batch = 2});
-    struct arena *arena = arena_new();
-    struct asks asks;
-    int64_t uses = 0;
-    assert_int_equal(asks_of_plan(arena, plan, &asks), WEFT_OK);
-    for (size_t i = 0; i < asks.len; i++)
-        if (asks.data[i].work.kernel == KERNEL_NORM && asks.data[i].work.phase == PHASE_FORWARD)
-            for (size_t k = 0; k < asks.data[i].askers.len; k++)
-                uses += asks.data[i].askers.data[k].uses;
-    assert_int_equal(uses, 9);
-    arena_free(arena);
-    plan_free(plan);
-    model_free(model);
-    cluster_free(cluster);
-}
 
 /* ---- medians by hand ------------------------------------------------------------------------- */
 
@@ -332,32 +143,6 @@ static void fake_times(const double *us, int64_t count)
     fake = (struct fake){.us = us, .count = count};
 }
 
-/* The asks of a small model on one core. */
-struct small {
-    struct arena *arena;
-    struct cluster *cluster;
-    struct model *model;
-    struct plan *plan;
-    struct asks asks;
-};
-
-static struct small open_asks(void)
-{
-    struct small s = {.arena = arena_new(), .cluster = ranks(1)};
-    s.model = open_small(&SMALL_MODELS[0]);
-    s.plan = small_plan(s.model, s.cluster, (struct degrees){.micro_batch = 2});
-    assert_int_equal(asks_of_plan(s.arena, s.plan, &s.asks), WEFT_OK);
-    return s;
-}
-
-static void close_asks(struct small *s)
-{
-    arena_free(s->arena);
-    plan_free(s->plan);
-    model_free(s->model);
-    cluster_free(s->cluster);
-}
-
 /* ---- ranks beside ------------------------------------------------------------------------------ */
 
 static pthread_t measuring;
@@ -472,16 +257,6 @@ static void test_alone_speedup_by_hand(void **state)
     one[0].ns = 1; /* never less than 1 */
     assert_true(measured_alone_speedup(&(struct measured){one, 3, 3}) == 1);
     assert_true(measured_alone_speedup(&(struct measured){one + 2, 1, 1}) == 0);
-}
-
-static int64_t rows_in(const char *db)
-{
-    struct profile *profile;
-    int64_t rows;
-    assert_int_equal(profile_open(db, &profile), WEFT_OK);
-    assert_int_equal(profile_count(profile, TABLE_KERNEL, &rows), WEFT_OK);
-    profile_close(profile);
-    return rows;
 }
 
 /* The first run warms up (900); then 5 1 4 2 3, median 3, ranks 0 and 4: (5 - 1) / 2 / 3. */
@@ -674,6 +449,23 @@ static void test_budget_keeps(void **state)
     close_asks(&s);
 }
 
+/* What takes more memory than there may be is left out, with a reason. */
+static void test_too_large(void **state)
+{
+    (void)state;
+    static const double US[] = {10};
+    struct small s = open_asks();
+    struct measure_options o = fake_options(in_folder("large.sqlite"));
+    struct measured measured;
+    fake_times(US, 1);
+    o.memory_bytes = 100;
+    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
+    assert_int_equal(measured.left_out, s.asks.len);
+    assert_string_equal(measured.data[0].why, "there is no memory for it");
+    assert_int_equal(fake.runs, 0);
+    close_asks(&s);
+}
+
 /* ---- databases ------------------------------------------------------------------------------- */
 
 static void execute(const char *path, const char *sql)
@@ -739,114 +531,6 @@ static void test_old_databases(void **state)
     close_asks(&s);
 }
 
-/* ---- real kernels ---------------------------------------------------------------------------- */
-
-/* Every kernel of every family under random splits, once: buffers have the sizes that kernels use
- * (sanitizers look), and what is not left out is stored. VGG has the kernels of ResNet on images of 224 x 224: a
- * minute of convolutions that show nothing more. */
-static void test_real_kernels(void **state)
-{
-    (void)state;
-    struct rng rng;
-    struct cluster *cluster = ranks(4);
-    int64_t measured_some = 0;
-    rng_seed(&rng, 11);
-    for (int round = 0; round < rounds_of(24); round++) {
-        const struct small_model *small = &SMALL_MODELS[round % SMALL_MODEL_COUNT];
-        if (strcmp(small->family, "vgg") == 0)
-            continue;
-        struct model *model = open_small(small);
-        struct plan *plan = random_cpu_plan(&rng, model, cluster);
-        struct arena *arena = arena_new();
-        struct measure_options o = measure_defaults();
-        struct measured measured;
-        struct asks asks;
-        o.db = in_folder("real.sqlite");
-        o.device = "a core";
-        o.source = "a test";
-        o.least = o.most = 1;
-        o.away_bytes = 4096;
-        assert_int_equal(asks_of_plan(arena, plan, &asks), WEFT_OK);
-        assert_int_equal(measure_asks(&asks, &o, arena, &measured), WEFT_OK);
-        assert_int_equal(measured.measured + measured.left_out, asks.len);
-        assert_int_equal(rows_in(o.db), measured.measured);
-        measured_some += measured.measured;
-        plan_free(plan);
-        arena_free(arena);
-        model_free(model);
-    }
-    assert_true(measured_some > 0);
-    cluster_free(cluster);
-}
-
-/* rig.h, I1: ids are spread over the table, or one row in the cache would be measured. */
-static void test_ids_are_random(void **state)
-{
-    (void)state;
-    struct small s = open_asks();
-    int looked_at = 0;
-    for (size_t i = 0; i < s.asks.len; i++) {
-        const struct ask *ask = &s.asks.data[i];
-        const struct op *op = ask->askers.data[0].op;
-        struct rig rig;
-        if (!op || op->kind != OP_EMBEDDING)
-            continue;
-        assert_true(
-            rig_open(&rig, measure_defaults().kernels, ask, &ask->askers.data[0], s.asks.policy));
-        const int64_t *ids = rig.call.input[0];
-        int64_t count = (int64_t)operand_elements(op, &op->input[0], rig.size);
-        int64_t rows = rig.size[op_find_dim(op->kind, DIM_VOCAB)], same = 0;
-        for (int64_t k = 0; k < count; k++) {
-            assert_true(ids[k] >= 0 && ids[k] < rows);
-            same += ids[k] == ids[0];
-        }
-        assert_true(same < count);
-        looked_at++;
-        rig_close(&rig);
-    }
-    assert_true(looked_at > 0);
-    close_asks(&s);
-}
-
-/* What takes more memory than there may be is left out, with a reason. */
-static void test_too_large(void **state)
-{
-    (void)state;
-    static const double US[] = {10};
-    struct small s = open_asks();
-    struct measure_options o = fake_options(in_folder("large.sqlite"));
-    struct measured measured;
-    fake_times(US, 1);
-    o.memory_bytes = 100;
-    assert_int_equal(measure_asks(&s.asks, &o, s.arena, &measured), WEFT_OK);
-    assert_int_equal(measured.left_out, s.asks.len);
-    assert_string_equal(measured.data[0].why, "there is no memory for it");
-    assert_int_equal(fake.runs, 0);
-    close_asks(&s);
-}
-
-/* ---- a core's costs -------------------------------------------------------------------------- */
-
-/* Nothing is launched on a core and nobody issues it: a prediction is the sum of its kernels. */
-static void test_prediction_is_the_sum(void **state)
-{
-    (void)state;
-    struct small s = open_asks();
-    char *db = in_folder("sum.sqlite");
-    struct simulate_options options = {.profile = db};
-    struct prediction *prediction;
-    double sum = 0;
-    store_all(db, &s.asks, s.cluster->node.device.name, s.asks.len);
-    for (size_t i = 0; i < s.asks.len; i++)
-        for (size_t k = 0; k < s.asks.data[i].askers.len; k++)
-            sum += (s.asks.data[i].work.kernel == KERNEL_OPTIMIZER ? OPTIMIZER_NS : KERNEL_NS) *
-                   (double)s.asks.data[i].askers.data[k].uses;
-    assert_int_equal(simulate(s.plan, &options, &prediction), WEFT_OK);
-    assert_true(fabs((double)prediction->iteration_ns - sum) <= 1);
-    prediction_free(prediction);
-    close_asks(&s);
-}
-
 /* ---- the program ----------------------------------------------------------------------------- */
 
 static void test_program(void **state)
@@ -889,8 +573,6 @@ static void test_program(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_asks_are_what_is_simulated),
-        cmocka_unit_test(test_askers_are_counted),
         cmocka_unit_test(test_clocks_are_in_seconds),
         cmocka_unit_test(test_spread),
         cmocka_unit_test(test_ranks_beside),
@@ -906,10 +588,7 @@ int main(void)
         cmocka_unit_test(test_budget_keeps),
         cmocka_unit_test(test_refuses_broken_databases),
         cmocka_unit_test(test_old_databases),
-        cmocka_unit_test(test_real_kernels),
         cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_ids_are_random),
-        cmocka_unit_test(test_prediction_is_the_sum),
         cmocka_unit_test(test_program),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -43,16 +43,21 @@ static void (*const GIVES_BACK[])(struct degrees *d) = {free_recompute, free_mic
 
 /* ---- searching ------------------------------------------------------------------------------- */
 
-static weft_status fits(const struct plan *plan, bool *out)
+/* Whether what the target does with the plan fits. */
+static weft_status fits(const struct plan *plan, const struct target *target, bool *out)
 {
-    struct prediction *prediction;
+    struct plan *run = NULL;
+    struct prediction *prediction = NULL;
     struct simulate_options options = {0};
-    weft_status status = simulate(plan, &options, &prediction);
-    if (status)
-        return status;
+    weft_status status;
+    TRY(plan_copy(plan, &run));
+    target_run_as(target, run);
+    TRY(simulate(run, &options, &prediction));
     *out = prediction->fits;
+done:
     prediction_free(prediction);
-    return WEFT_OK;
+    plan_free(run);
+    return status;
 }
 
 static weft_status search_with(const struct plan *plan, const struct target *target,
@@ -89,7 +94,7 @@ weft_status plan_nearest(struct arena *keep, const struct plan *plan, const char
     if (!differences->len)
         goto done;
     if (*out)
-        TRY(fits(*out, &good));
+        TRY(fits(*out, target, &good));
     if (good)
         goto done;
     plan_free(*out);

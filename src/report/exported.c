@@ -21,12 +21,16 @@ static weft_status predict(const struct plan *plan, struct export_prediction *ou
     return WEFT_OK;
 }
 
-/* Predicts both plans, if they differ. */
-static weft_status predict_both(const struct plan *plan, struct exported *out)
+/* Predicts both plans, if they differ: the one that was asked for, and what the framework does with the file. */
+static weft_status predict_both(struct arena *keep, const char *to, const struct plan *plan,
+                                struct exported *out)
 {
+    const struct target *target;
     weft_status status = WEFT_OK;
     if (!out->result.differences.len)
         return WEFT_OK;
+    TRY(format_target(keep, to, &target));
+    target_run_as(target, out->result.written);
     TRY(predict(plan, &out->plan));
     TRY(predict(out->result.written, &out->written));
 done:
@@ -101,7 +105,7 @@ weft_status exported_make(struct arena *keep, const struct plan *given,
     if (status)
         goto done;
     note_selective(keep, plan, question->degrees, &out->result);
-    TRY(predict_both(plan, out));
+    TRY(predict_both(keep, question->to, plan, out));
 done:
     plan_free(plan);
     return status;

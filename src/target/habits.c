@@ -49,6 +49,12 @@ static unsigned overlap_of(const struct abilities *can, unsigned wanted, bool pi
                                                                 : overlap & ~can->joint_overlap;
 }
 
+/* The same of a whole plan. */
+static unsigned plan_overlap(const struct target *target, const struct plan *plan)
+{
+    return overlap_of(&target->can, plan->overlap, plan->pieces > 1, highest_shard(plan) == 3);
+}
+
 void target_settle(const struct target *target, const struct degrees *asked, struct plan *plan)
 {
     int shard = highest_shard(plan);
@@ -57,7 +63,16 @@ void target_settle(const struct target *target, const struct degrees *asked, str
     if (!asked->has_policy)
         plan->policy = target_policy(target, plan->dtype, shard);
     if (!asked->has_overlap)
-        plan->overlap = overlap_of(&target->can, plan->overlap, plan->pieces > 1, shard == 3);
+        plan->overlap = plan_overlap(target, plan);
+    if (!asked->has_bucket && target->can.whole_gradients)
+        plan->bucket_bytes = 0;
+}
+
+void target_run_as(const struct target *target, struct plan *plan)
+{
+    plan->overlap = plan_overlap(target, plan);
+    if (target->can.whole_gradients)
+        plan->bucket_bytes = 0;
 }
 
 weft_status target_software(const struct target *target, const struct cluster *cluster,

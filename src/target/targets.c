@@ -145,7 +145,8 @@ static const struct target TARGETS[] = {
      * overlap, whole gradients and fp16 or fp32. */
     {"aceso", "2024", "Aceso's runtime",
      {.tp = true, .pp = true, .tp_in_pipeline = true, .uneven = true, .plain = true, .block = true, .shards = SHARD_0,
-      .pipeline_shards = SHARD_0, .dtypes = WIDE | 1U << DTYPE_FP16, .schedules = SIMPLE_SCHEDULES},
+      .pipeline_shards = SHARD_0, .dtypes = WIDE | 1U << DTYPE_FP16, .schedules = SIMPLE_SCHEDULES,
+      .whole_gradients = true},
      .lacks = aceso_lacks, .decides = ACESO_DECIDES},
     /* `weft train`: kernels store fp32 and bf16, and the optimizer steps on fp32 masters. */
     {"weft", WEFT_VERSION, "Weft's own runtime",

@@ -336,6 +336,22 @@ static double iteration_of(const char *command)
     return seconds;
 }
 
+/* Aceso's runtime waits for every exchange, and adds up gradients at the end, whatever the plan asks for. */
+static void nearest_is_predicted_as_it_runs(void **state)
+{
+    (void)state;
+    static const char SETTINGS[] =
+        "gpt3-350m aceso-v100:1 --set attention=eager --tp 2 --pp 2 --global-batch 16 --dtype fp16";
+    json_t *json = json_of(arena_printf(
+        arena, "export %s --zero 1 --overlap all --to aceso --nearest --json", SETTINGS));
+    double written =
+        json_real_value(json_object_get(json_object_get(json, "written"), "iteration_s"));
+    assert_true(written == iteration_of(arena_printf(
+                               arena, "'%s' simulate %s --overlap none --bucket whole --json 2>&1",
+                               WEFT_PROGRAM, SETTINGS)));
+    json_decref(json);
+}
+
 static void nearest_compares_predictions(void **state)
 {
     (void)state;
@@ -603,6 +619,7 @@ int main(void)
         cmocka_unit_test(check_and_import_ask_the_table),
         cmocka_unit_test(nearest_compares_predictions),
         cmocka_unit_test(nearest_is_predicted_as_it_is_written),
+        cmocka_unit_test(nearest_is_predicted_as_it_runs),
         cmocka_unit_test(lines_predict_again),
         cmocka_unit_test(imports_have_the_software_of_their_framework),
         cmocka_unit_test(files_read_back),

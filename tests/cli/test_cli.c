@@ -320,13 +320,11 @@ static bool answered_as_expected(const struct refusal *refusal, const struct out
     return false;
 }
 
-/* Wrong command lines: the exact words, exit code 2, and nothing on standard output. */
-static void wrong_command_lines_are_explained(void **state)
+/* The cases of a golden file that are answered otherwise. */
+static int answered_otherwise(const char *file)
 {
-    (void)state;
-    struct refusals list = refusals_read(WEFT_SOURCE_DIR "/tests/data/refusals/command_line.txt");
+    struct refusals list = refusals_read(file);
     int failed = 0;
-    assert_int_equal(chdir(WEFT_SOURCE_DIR), 0);
     for (size_t i = 0; i < list.cases.len; i++) {
         const char *words[MAX_ARGS + 1] = {0};
         char *rest = arena_copy_text(list.arena, list.cases.data[i].name);
@@ -338,6 +336,16 @@ static void wrong_command_lines_are_explained(void **state)
         forget(outcome);
     }
     arena_free(list.arena);
+    return failed;
+}
+
+/* Wrong command lines: the exact words, exit code 2, and nothing on standard output. */
+static void wrong_command_lines_are_explained(void **state)
+{
+    (void)state;
+    assert_int_equal(chdir(WEFT_SOURCE_DIR), 0);
+    int failed = answered_otherwise("tests/data/refusals/command_line.txt");
+    failed += answered_otherwise("tests/data/refusals/options.txt");
     assert_int_equal(failed, 0);
 }
 

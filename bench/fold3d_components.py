@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fold3D's Tables 2 to 4 component by component: `bench/fold3d_components.py build/weft`.
+"""Fold3D's Tables 2 to 4 component by component: `bench/fold3d_components.py build/weft [words]`.
 
 Prints which printed components other numbers of the same paper contradict by more than 8 %, with the arithmetic, and how many of
 the others `weft validate` predicts within 8 %. What contradicts what is worked out from what is printed alone, by these rules, which
@@ -14,6 +14,10 @@ were written with all rows in view:
   copies    checkpoints out and back (Table 4) are no faster than the rate of the host that section 6.4 prints
 
 Rows of ZeRO-3, and of T5, whose shape nobody knows, are left alone: nothing is predicted of their parts.
+
+With `words` the rows run as section 6 says in words, in place of as `weft validate` reads the printed times: sequence parallelism in
+all systems, with the overlap of Megatron-LM 3.0's linear layers, whose code for it is; sends of a part each; and V100 at the clock that
+they have unless somebody raises it.
 """
 import csv
 import io
@@ -21,6 +25,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 TOLERANCE = 0.08
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "data/validation"
@@ -158,6 +163,64 @@ def predictions(weft, table):
     return {r["line"]: r for r in json.loads(answer.stdout)["datasets"][0]["results"] if r.get("predicted")}
 
 
+# ---- in the words of section 6 ----
+
+OPTIONS = {"GPT-3 18B": ["gpt3-18b", "--set", "seq=1024"], "BERT": ["fold3d-bert"], "T-NLG": ["t-nlg", "--set", "heads=32"],
+           "GPT-3 39B": ["gpt3-39b", "--set", "seq=1024", "--set", "vocab=51200"], "CPM": ["cpm"]}
+OVERLAP = {"Megatron-PTD": "pipeline,tensor", "Megatron-SP": "pipeline,tensor", "DeepSpeed-3D": "tensor"}
+# nvidia-smi on a Tesla V100-SXM2-32GB: 1,290 MHz, its default, of 1,530 (NVIDIA/nvidia-docker, issue 1076). Who wants 1,530 on a P3dn
+# sets it (`nvidia-smi -ac 877,1530`, AWS's guide to optimizing GPU settings). Aceso's V100, whose measured products Weft goes by, had
+# more than 1,290: up to 109.6 TFLOP/s, where 1,290 MHz allow 125 * 1290 / 1530 = 105.4.
+V100_CLOCK = 1290 / 1530
+
+
+def cluster(row, folder):
+    if row["gpu"] == "A100":
+        return "fold3d-a100:16"
+    path = pathlib.Path(folder) / "v100.yaml"
+    path.write_text(f"base: fold3d-v100\nnodes: 8\ncalibration: {{products: {V100_CLOCK:.4f}}}\n")
+    return str(path)
+
+
+def schedule(row):
+    system = row.get("system") or "Fold3D"
+    if system == "Fold3D":
+        return ["--schedule", "aiao", "--segments", row["segments"] or "4", "--offload", "--overlap", "all"]
+    pieces = ["--schedule", "interleaved", "--virtual", "2"] if system in FAMILY else []
+    return pieces + ["--overlap", OVERLAP[system]]
+
+
+def simulated(weft, row, folder, batch):
+    model, *options = OPTIONS[row["model"]]
+    degrees = [word for name in ("tp", "pp", "dp") for word in ("--" + name, row[name])]
+    answer = subprocess.run(
+        [weft, "simulate", model, cluster(row, folder), *options, "--set", "attention=fused", *degrees, "--global-batch", str(batch),
+         "--microbatch", str(MICRO_BATCH), "--dtype", "fp16", "--recompute", "full", "--bucket", "whole", "--sp", *schedule(row),
+         "--json"], capture_output=True)  # an exit code of 1: it does not fit, and is simulated all the same
+    return json.loads(answer.stdout)["breakdown"]
+
+
+def in_words(weft, row, folder):
+    """What `weft validate --json` would say of the row. Weft counts a wait for another stage's tensor parallelism with this stage's own,
+    the paper with the bubble, which Equation 3 makes of whole passes: it is what does not grow with the number of micro-batches."""
+    batch = int(row["global_batch"])
+    found, twice = (simulated(weft, row, folder, samples) for samples in (batch, 2 * batch))
+    own = twice["tp_comm"] - found["tp_comm"]
+    found["bubble"] += found["tp_comm"] - own
+    found["tp_comm"] = own
+    found["backward"] += found.pop("recompute")
+    return found
+
+
+def said_in_words(weft, rows, results):
+    with tempfile.TemporaryDirectory() as folder:
+        for row in filter(judged, rows):
+            result = results[row["table"]].get(row["line"])
+            if result:
+                copies = result["predicted"]["breakdown"].get("copies")
+                result["predicted"]["breakdown"] = {**in_words(weft, row, folder), "copies": copies}
+
+
 def error(result, part):
     """Of a component; None: it is not printed."""
     measured, predicted = ([b[name] or 0 for name in PARTS[part] if name in b]
@@ -168,6 +231,8 @@ def error(result, part):
 def main():
     weft, rows, sums = sys.argv[1], [row for table in (2, 3, 4) for row in read(table)], {}
     results = {table: predictions(weft, table) for table in (2, 3, 4)}
+    if sys.argv[2:] == ["words"]:
+        said_in_words(weft, rows, results)
     for row in filter(judged, rows):
         result, found = results[row["table"]].get(row["line"]), findings(row, rows)
         contradicted = {part for parts, _ in found for part in parts}

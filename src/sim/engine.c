@@ -8,6 +8,8 @@
 #include "sim/quiet.h"
 
 static const double OVER = 0x1p-38; /* share of a task that counts as done (I2) */
+static const double LOADS =
+    0x1p-19; /* share of a link's capacity: more than the rounding of its load (share.h, I5) */
 static const double NS_PER_S = 1e9;
 
 /* ---- ends ------------------------------------------------------------------------------------ */
@@ -64,18 +66,20 @@ static bool stream_slows(const struct engine_graph *graph, int32_t stream)
     return graph->device_slowdown && slows(graph, graph->stream_device[stream]);
 }
 
-/* The bytes on its busiest link (share.h, W_f) and the least time of its transfer. */
+/* The bytes on its busiest link (share.h, W_f), the least time of its transfer, and of those that it stands for. */
 struct flow_extent {
-    double bytes, ns;
+    double bytes, ns, all_ns;
 };
 
 static struct flow_extent flow_extent(const struct engine_graph *graph, int32_t flow)
 {
-    struct flow_extent extent = {0, (double)graph->flow_least_ns[flow]};
+    struct flow_extent extent = {0, (double)graph->flow_least_ns[flow], 0};
     for (int64_t i = graph->flow_use_first[flow]; i < graph->flow_use_first[flow + 1]; i++) {
         const struct link_use *use = &graph->flow_use[i];
+        double ns = use->bytes / graph->link_bytes_per_s[use->link] * NS_PER_S;
         extent.bytes = fmax(extent.bytes, use->bytes);
-        extent.ns = fmax(extent.ns, use->bytes / graph->link_bytes_per_s[use->link] * NS_PER_S);
+        extent.ns = fmax(extent.ns, ns);
+        extent.all_ns = use->times > 1 ? fmax(extent.all_ns, ns * use->times) : extent.all_ns;
     }
     return extent;
 }
@@ -126,12 +130,29 @@ static struct actor make_actor(const struct node *node, int32_t task, struct flo
 {
     double bytes = extent.bytes > 0 ? extent.bytes : extent.ns;
     struct actor actor = {EVENT_BEGIN, task, node->flow, .pool = -1, .total = (double)node->ns};
+    actor.pace = 1;
+    actor.unheld = extent.all_ns <= extent.ns * (1 - LOADS);
     if (node->flow >= 0) {
         actor.total = bytes;
         actor.pace = bytes / extent.ns;
     }
     actor.left = actor.total * (1 - OVER); /* I2 */
     return actor;
+}
+
+/* I6: ends it if nothing begins or goes on before its end. */
+static bool end_alone(struct engine *engine, const struct actor *actor, int64_t begin_ns)
+{
+    const struct heap *queue = &engine->queue;
+    if (!actor->unheld || engine->active || engine->ready_count)
+        return false;
+    int64_t end_ns = begin_ns + end_after(actor->left / actor->pace);
+    if (queue->slot.len && queue->slot.data[0].key < end_ns)
+        return false;
+    engine->result->speed_changes += actor->flow >= 0;
+    engine->begins++;
+    finish(engine, actor->task, end_ns);
+    return true;
 }
 
 static void start(struct engine *engine, int32_t task)
@@ -146,8 +167,10 @@ static void start(struct engine *engine, int32_t task)
         return;
     }
     int64_t due_ns = node->start_ns + (node->flow < 0 ? 0 : node->ns);
-    engine->actor[node->stream] = make_actor(node, task, extent);
-    expect(engine, node->stream, due_ns);
+    struct actor *actor = &engine->actor[node->stream];
+    *actor = make_actor(node, task, extent);
+    if (!end_alone(engine, actor, due_ns))
+        expect(engine, node->stream, due_ns);
 }
 
 /* Prefetches the memory that the task's end will touch. */
@@ -225,8 +248,11 @@ static void begin(struct engine *engine, int32_t stream)
 {
     struct actor *actor = &engine->actor[stream];
     prefetch_end(engine, actor->task);
+    if (engine->due.len == 1 && end_alone(engine, actor, engine->now))
+        return;
     actor->since_ns = engine->now;
     engine->begins++;
+    engine->active++;
     if (actor->flow < 0)
         begin_work(engine, stream);
     else
@@ -235,6 +261,7 @@ static void begin(struct engine *engine, int32_t stream)
 
 static void end_flow(struct engine *engine, int32_t stream)
 {
+    engine->active--;
     share_remove(engine->share, stream);
     stir_flow(engine, stream);
     incidence_drop_row(&engine->touches, stream);
@@ -251,6 +278,7 @@ static void end_pooled(struct engine *engine, int32_t link)
 static void end_work(struct engine *engine, int32_t stream)
 {
     int32_t device = engine->graph->stream_device[stream];
+    engine->active--;
     engine->working[device]--;
     engine->actor[stream].phase = EVENT_BEGIN;
     stir(engine, device);

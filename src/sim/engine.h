@@ -30,6 +30,9 @@
  *   I5  Only transfers, and work that they may slow down (quiet.h), need the event queue: (1) and
  *       (2) give the end of all other work as soon as its dependencies have theirs, in whatever
  *       order.
+ *   I6  What ends before anything else can begin, and while nothing goes on, is alone: its end is found when it starts.
+ *       When every other task that has what it waits for was started, the rest begin after an end that is known or in the
+ *       queue.
  *
  * An *event* is the end of a task or the beginning of a transfer or of work that one may slow down.
  */

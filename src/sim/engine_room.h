@@ -3,6 +3,8 @@
 #ifndef WEFT_SIM_ENGINE_ROOM_H
 #define WEFT_SIM_ENGINE_ROOM_H
 
+#include <math.h>
+
 #include "sim/engine.h"
 #include "sim/flow_pool.h"
 #include "sim/incidence.h"
@@ -19,6 +21,7 @@ struct actor {
     int32_t pool;              /* the link that holds the flow, together with others, or -1 */
     double total, left, speed; /* bytes or ns, and per ns; in a pool, the pool knows what is left */
     double pace;               /* of a flow without interference */
+    bool unheld;               /* no link holds it below its pace while it is alone; work: always */
     int64_t since_ns;          /* the time at which `left` was left until the task counts as done */
 };
 
@@ -29,6 +32,7 @@ struct engine {
     struct nodes nodes;
     int32_t *ready;
     int32_t ready_count, done;
+    int32_t active; /* streams with an event of which the end is not known yet */
     int64_t now, begins;
     struct heap queue;  /* streams, then pools, by the time of their next event */
     int64_t *due_ns;    /* of each; the queue may hold an earlier time, never a later one */
@@ -47,6 +51,12 @@ struct engine {
     bool *stirred;            /* per device: whether its work or flows changed at this instant */
     ARRAY(int32_t) stirred_list;
 };
+
+/* Whole nanoseconds until what takes so long is over (I2). */
+static inline int64_t end_after(double ns)
+{
+    return ns <= 1 ? 1 : (int64_t)ceil(ns);
+}
 
 /* Sets the time of the next event. The queue is told of earlier times only; a later time is noticed
  * when the earlier one is reached. */

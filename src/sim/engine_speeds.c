@@ -12,10 +12,8 @@ static void set_speed(struct engine *engine, int32_t stream, double speed)
     actor->since_ns = engine->now;
     actor->speed = speed;
     int64_t due_ns = NEVER; /* in a pool, or until higher classes leave bandwidth */
-    if (speed > 0) {
-        double ns = ceil(actor->left / speed); /* I2 */
-        due_ns = engine->now + (ns < 1 ? 1 : (int64_t)ns);
-    }
+    if (speed > 0)
+        due_ns = engine->now + end_after(actor->left / speed);
     expect(engine, stream, due_ns);
 }
 

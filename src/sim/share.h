@@ -53,10 +53,10 @@ struct link_use {
 static const double MOST_TIMES = 0x1p20; /* k_fl (I2) */
 
 struct share_flow {
-    int32_t priority; /* class: 0 takes its share first; small numbers */
-    double pace;      /* p_f of (3), bytes per ns */
-    double bytes;     /* W_f of (1) */
-    const struct link_use *use;
+    int32_t priority;           /* class: 0 takes its share first; small numbers */
+    double pace;                /* p_f of (3), bytes per ns */
+    double bytes;               /* W_f of (1) */
+    const struct link_use *use; /* each link once */
     int32_t uses;
 };
 

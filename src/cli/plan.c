@@ -364,7 +364,7 @@ static void say_next(const struct plan_command *options, const struct for_target
     }
     if (options->to)
         printf(fits ? "\nwritten: %s\n" : "\nnot written, for no plan fits: %s\n", options->output);
-    else if (options->goals.target || best)
+    else if (fits && (options->goals.target || best))
         printf("\nnext: %s --to %s -o FILE\n", options->typed,
                options->goals.target ? options->goals.target->framework : best->target->framework);
 }

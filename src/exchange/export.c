@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "search/search.h"
+
 #define FORMAT_ROW(name, summary, framework, write) {name, summary, framework, write},
 static const struct format ALL[] = {FORMATS(FORMAT_ROW)};
 #undef FORMAT_ROW
@@ -91,24 +93,30 @@ const char *plan_title(struct arena *keep, const struct plan *plan)
                                        pools_title(keep, plan->cluster)));
 }
 
+static const char NEAREST_HINT[] =
+    "--nearest writes the nearest plan that it runs, and says what it costs";
+
 /* ---- exporting ------------------------------------------------------------------------------- */
 
-/* "--nearest writes --tp 2 --zero 1", or what else is nearest. */
+/* "--nearest writes the nearest plan: --tp 2 --zero 1", or what else it writes. */
 static const char *nearest_hint(struct arena *scratch, const struct target *target,
                                 const struct plan *plan)
 {
-    static const char HINT[] =
-        "--nearest writes the nearest plan that it runs, and says what it costs";
+    const char *to = arena_printf(scratch, "%s@%s", target->framework, target->release);
     struct texts differences = {0};
-    struct plan *nearest = NULL;
+    struct plan *nearest;
     struct degrees d;
-    const char *text = HINT;
-    if (target_differences(scratch, target, plan, &differences, &nearest))
+    if (plan_nearest(scratch, plan, to, &nearest, &differences)) {
+        const char *why = arena_copy_text(scratch, weft_last_error()->message);
         error_clear();
-    else if (nearest && plan_degrees(nearest, &d))
-        text = arena_printf(scratch, "%s: %s", HINT, degrees_flags(scratch, plan->model, &d));
+        return why;
+    }
+    if (!nearest)
+        return NEAREST_HINT;
+    const char *words = plan_degrees(nearest, &d) ? degrees_flags(scratch, plan->model, &d)
+                                                  : mix_text(scratch, nearest);
     plan_free(nearest);
-    return text;
+    return arena_printf(scratch, "%s: %s", NEAREST_HINT, words);
 }
 
 weft_status target_refuses(const struct plan *plan, const struct target *target,
@@ -141,8 +149,7 @@ weft_status plan_export(struct arena *keep, const struct plan *plan, const char 
     out->written = job.found.plan;
     out->differences = job.found.differences;
     if (out->differences.len && !nearest)
-        TRY(bad_argument("--nearest writes the nearest plan that it runs, and says what it costs",
-                         "%s cannot express this plan of %s: %s", target->framework,
+        TRY(bad_argument(NEAREST_HINT, "%s cannot express this plan of %s: %s", target->framework,
                          plan->model->name, out->differences.data[0]));
     target_decisions(keep, target, job.found.plan, &job.found.degrees, &out->decided);
     TRY(format->write(&job));

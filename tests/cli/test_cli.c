@@ -225,6 +225,11 @@ static void what_does_not_fit_is_not_written(void **state)
     assert_fits_terminal(plan.out);
     assert_int_equal(access(file, F_OK), -1);
     forget(plan);
+    plan = RUN("plan", "llama3-70b", "dgx-h100:1", "--global-batch", "8", "--dp", "8", "--planner",
+               "megatron", "--for", "megatron");
+    assert_int_equal(plan.code, WEFT_NO_ANSWER);
+    assert_null(strstr(plan.out, "next: "));
+    forget(plan);
 }
 
 static void answers_fit_a_terminal(void **state)
@@ -628,7 +633,6 @@ static void outputs_are_no_inputs(void **state)
     assert_int_equal(chdir(home), 0);
 }
 
-/* The value of an option is no option, and what follows `--name=value` is none of its. */
 /* The command that is offered says its own file and framework once; a release stays as it was asked for. */
 static void the_next_command_can_be_typed(void **state)
 {
@@ -653,6 +657,7 @@ static void the_next_command_can_be_typed(void **state)
     }
 }
 
+/* The value of an option is no option, and what follows `--name=value` is none of its. */
 static void values_are_told_from_options(void **state)
 {
     (void)state;

@@ -303,6 +303,13 @@ static void check_and_import_ask_the_table(void **state)
          "with "
          "galvatron, weft\nhint: --nearest writes the nearest plan that it runs, and says what it "
          "costs: --dp 2 --tp 2 --pp 2"},
+        {"check llama3.1-8b dgx-h100:1 --pp 2 --virtual 8 --zero 1 --global-batch 64 --for "
+         "torchtitan",
+         WEFT_NO_ANSWER,
+         "says what it costs: pp 2 (2+2+2+2+2+2+2+2+.. layers), tp 1, zero 1, 4 samples per "
+         "step, 32 of 32 layers recomputed"},
+        {"check llama3.1-405b dgx-h100:1 --zero 1 --tp 8 --for torchtitan", WEFT_NO_ANSWER,
+         "hint: nothing that torchtitan 0.2.2 runs of llama3.1-405b fits on dgx-h100:1"},
         {"check llama2-7b dgx-h100 --zero 3 --for torchtitan", WEFT_NO_ANSWER,
          "sizes other than those of llama3 8B, 70B, 405B"},
         {"check llama3-8b dgx-h100 --for megatron@0.2", WEFT_BAD_INPUT,

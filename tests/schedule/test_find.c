@@ -1,5 +1,6 @@
 /* test_find.c - orders that are found: against branch and bound on small questions, against the
- * table of schedules on realistic ones, and against the reference that plays them.
+ * table of schedules on realistic ones, and against the reference that plays them. Every order is as it was, too
+ * (tests/data/drawn/orders.txt): what is tried first, or no longer, mostly leads to another order that is as good here.
  *
  * `make test` asks a part of the questions; WEFT_TEST_ALL asks all 200 and all 60. */
 #include <setjmp.h>
@@ -11,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "drawn.h"
+#include "exactly.h"
 #include "rounds.h"
 #include "schedule/schedule.h"
 
@@ -120,6 +123,26 @@ static void check_answer(const struct made *made, const struct order_answer *ans
     check_memory(made, answer->schedule);
 }
 
+static struct drawn held;
+
+/* Every slot of the answer, and what it says of itself. */
+static void hold_answer(const char *name, int number, const struct order_answer *answer)
+{
+    struct exactly told = exactly_nothing();
+    const struct slot_lists *lists = answer->schedule->lists;
+    const int64_t numbers[] = {answer->ns, answer->bound_ns, answer->proved,
+                               answer->named ? answer->named_ns : -1};
+    exactly_numbers(&told, numbers, COUNT_OF(numbers));
+    for (int32_t s = 0; s < lists->pipeline.stages; s++)
+        for (size_t i = 0; i < lists->stage[s].len; i++) {
+            const struct slot *slot = &lists->stage[s].data[i];
+            const int64_t words[] = {s, slot->kind, slot->piece, slot->micro_batch};
+            exactly_numbers(&told, words, COUNT_OF(words));
+        }
+    drawn_exactly(&held, name, number,
+                  (struct digest){.words = (uint32_t)(told.hash ^ told.hash >> 32)});
+}
+
 /* ---- small questions, exactly ---------------------------------------------------------------- */
 
 static void make_small(struct made *made, struct rng *rng)
@@ -149,6 +172,10 @@ static void small_questions_are_answered_as_by_branch_and_bound(void **state)
         assert_true(exact.proved);
         check_answer(&made, &exact);
         check_answer(&made, &quick);
+        if (i < QUICK_SMALL) {
+            hold_answer("exact", i, &exact);
+            hold_answer("quick", i, &quick);
+        }
         if (quick.ns != exact.ns)
             print_message("case %d: %d stages, %d pieces, %d micro-batches: %lld against %lld\n", i,
                           made.q.pipeline.stages, made.q.pipeline.pieces,
@@ -187,6 +214,8 @@ static void realistic_pipelines_are_never_slower_than_a_schedule_of_the_table(vo
         struct order_answer answer = ask(keep, &made);
         double took = wall_seconds() - began;
         check_answer(&made, &answer);
+        if (i < QUICK_REAL)
+            hold_answer("real", i, &answer);
         seconds += took;
         longest = took > longest ? took : longest;
         above += (double)answer.ns / (double)answer.bound_ns - 1;
@@ -230,12 +259,26 @@ static void a_large_question_takes_seconds(void **state)
     arena_free(keep);
 }
 
+static int open_file(void **state)
+{
+    (void)state;
+    drawn_open(&held, "orders.txt");
+    return 0;
+}
+
+static void orders_are_as_they_were(void **state)
+{
+    (void)state;
+    assert_int_equal(drawn_close(&held), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_questions_are_answered_as_by_branch_and_bound),
         cmocka_unit_test(realistic_pipelines_are_never_slower_than_a_schedule_of_the_table),
         cmocka_unit_test(a_large_question_takes_seconds),
+        cmocka_unit_test(orders_are_as_they_were),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_file, NULL);
 }

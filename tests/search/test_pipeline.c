@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "rounds.h"
 #include "search/estimate/estimator.h"
 #include "search/search.h"
 
@@ -249,6 +250,44 @@ static int64_t held_slowly(const struct schedule *schedule, const struct pipelin
     return most;
 }
 
+/* The answer is the same as if nothing else had been asked, whatever one number of one part is. */
+static void plays_are_kept_for_the_same_numbers(void **state)
+{
+    static const char *const SCHEDULES[] = {"1f1b", "interleaved", "zb-h1", "zb-v", "dualpipev"};
+    enum { FIELDS = sizeof(struct part_work) / sizeof(int64_t), PARTS = 8 };
+    _Static_assert(FIELDS * sizeof(int64_t) == sizeof(struct part_work), "numbers, all of them");
+    struct rng rng;
+    int others = 0;
+    (void)state;
+    rng_seed(&rng, 41);
+    for (int i = 0; i < rounds_of(60); i++) {
+        struct arena *scratch = arena_new();
+        struct orders *orders = orders_new(scratch);
+        const struct schedule *schedule = schedule_find(SCHEDULES[i % COUNT_OF(SCHEDULES)]);
+        int32_t pieces = schedule->least_pieces > 1 ? 2 : 1;
+        struct pipeline p = {PARTS / 2, pieces, PARTS};
+        int64_t number[PARTS][FIELDS];
+        for (int k = 0; k < PARTS; k++)
+            for (int f = 0; f < FIELDS; f++)
+                number[k][f] = 1000 + rng_below(&rng, 1000);
+        const struct part_work *part = (const struct part_work *)(const void *)number;
+        int64_t first = estimated(orders, schedule, &p, part);
+        for (int k = 0; k < p.stages * pieces; k++)
+            for (int f = 0; f < FIELDS; f++) {
+                int64_t before = number[k][f];
+                number[k][f] = rng_below(&rng, 4000);
+                struct arena *anew = arena_new();
+                int64_t alone = estimated(orders_new(anew), schedule, &p, part);
+                assert_int_equal(estimated(orders, schedule, &p, part), alone);
+                others += alone != first;
+                number[k][f] = before;
+                arena_free(anew);
+            }
+        arena_free(scratch);
+    }
+    assert_true(others > 0);
+}
+
 static void held_like_slot_by_slot(void **state)
 {
     const struct schedule *all;
@@ -416,6 +455,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pipelines_like_their_slots),
         cmocka_unit_test(plays_are_kept_for_the_same_times),
+        cmocka_unit_test(plays_are_kept_for_the_same_numbers),
         cmocka_unit_test(held_like_slot_by_slot),
         cmocka_unit_test(equal_stages_like_theory),
         cmocka_unit_test(sends_are_waited_for),

@@ -120,6 +120,20 @@ static const struct course {
      1.5,
      {0},
      {.quick = true, .batch_auto = true}},
+    {"aceso",
+     "gpt3-1.3b",
+     "layers: 14, seq: 256",
+     "dgx-a100:1x4",
+     4,
+     {.schedule = "zb-h1", .global_batch = 32},
+     {.max_hops = 2}},
+    {"megatron",
+     "gpt3-1.3b",
+     "layers: 8, seq: 512",
+     "dgx-a100:1x4",
+     4,
+     {.schedule = "zb-h2", .global_batch = 32},
+     {0}},
 };
 
 struct told {

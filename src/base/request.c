@@ -12,7 +12,7 @@
  *   I2  Whatever lives across an allocation and is not in an arena is either owned by an arena
  *       (arena_own: a database) or held (hold_push: a file, a lock, a parser), and is released
  *       before the thread jumps back. The one exception: nodes of a JSON answer that is being
- *       built.
+ *       built. Work that ends holds what it held when it began: else its request fails.
  *   I3  A thread jumps back to the frame it began with. A thread that starts others works in a
  *       frame of its own (request_part) until it has joined them, and then calls request_go_on
  *       (thread_pool.c does both), so that nothing is freed while a thread still uses it. When one
@@ -268,6 +268,15 @@ static weft_status run_in(struct frame *own, request_work *work, void *context)
     return WEFT_FAILURE;
 }
 
+/* I2: a hold that is left lies where other work has its variables. */
+static weft_status holds_as_before(const struct frame *own, weft_status status)
+{
+    if (holds == own->holds)
+        return status;
+    holds = own->holds;
+    return failure("something is still held by work that has ended: this is an error in Weft");
+}
+
 static weft_status run_framed(struct frame *own, request_work *work, void *context)
 {
     own->outer = frame;
@@ -275,7 +284,7 @@ static weft_status run_framed(struct frame *own, request_work *work, void *conte
     frame = own;
     weft_status status = run_in(own, work, context);
     frame = own->outer;
-    return status;
+    return holds_as_before(own, status);
 }
 
 weft_status request_part(struct request *request, request_work *work, void *context)

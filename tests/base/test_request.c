@@ -231,6 +231,30 @@ done:
 }
 
 /* From almost nothing to enough, in steps of a quarter. */
+static void nothing(void *what)
+{
+    (void)what;
+}
+
+static weft_status leave_a_hold(void *context)
+{
+    hold_push(context, nothing, NULL);
+    return WEFT_OK;
+}
+
+static void what_is_held_is_let_go(void **state)
+{
+    struct hold hold;
+    (void)state;
+    assert_int_equal(request_run(leave_a_hold, &hold), WEFT_FAILURE);
+    assert_string_equal(weft_last_error()->message,
+                        "something is still held by work that has ended: "
+                        "this is an error in Weft");
+    struct task task = {.bytes = KIB};
+    assert_int_equal(request_run(take, &task), WEFT_OK); /* nobody goes back to the hold */
+    arena_free(task.kept);
+}
+
 static void every_limit_is_a_status(void **state)
 {
     static const char *const PLANNERS[] = {"megatron", "galvatron", "autoddl", "aceso"};
@@ -275,7 +299,8 @@ int main(void)
         TEST(what_is_too_much_is_a_status), TEST(sizes_that_overflow_are_a_status),
         TEST(requests_lie_within_requests), TEST(other_memory_is_counted),
         TEST(reservations_add_up),          TEST(threads_end_together),
-        TEST(every_limit_is_a_status),      TEST(handles_open_within_limits),
+        TEST(what_is_held_is_let_go),       TEST(every_limit_is_a_status),
+        TEST(handles_open_within_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

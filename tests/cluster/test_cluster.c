@@ -13,6 +13,8 @@
 #include <cmocka.h>
 
 #include "cluster/topology.h"
+#include "drawn.h"
+#include "exactly.h"
 
 #define DATA       WEFT_SOURCE_DIR "/data/"
 #define GB         1e9
@@ -637,17 +639,46 @@ static void assert_fits(const char *name, const char *drawing)
     }
 }
 
+/* Letter by letter, in a page's width and in a narrow one. */
+static void hold_drawing(struct drawn *held, struct arena *arena, const char *name,
+                         const struct cluster *cluster)
+{
+    static const int COLUMNS[] = {100, 60};
+    for (size_t i = 0; i < COUNT_OF(COLUMNS); i++) {
+        struct exactly text = exactly_nothing();
+        const char *drawing = cluster_draw(arena, cluster, COLUMNS[i]);
+        assert_fits(name, drawing);
+        exactly_text(&text, drawing);
+        drawn_exactly(held, name, COLUMNS[i],
+                      (struct digest){.words = (uint32_t)(text.hash ^ text.hash >> 32)});
+    }
+}
+
 static void test_drawings(void **state)
 {
     (void)state;
     const struct cluster_preset *presets;
     size_t count = cluster_presets(&presets);
     struct arena *arena = arena_new();
+    struct drawn held;
+    drawn_open(&held, "drawings.txt");
     for (size_t i = 0; i < count; i++) {
         struct cluster *cluster = open_cluster(presets[i].name);
-        assert_fits(presets[i].name, cluster_draw(arena, cluster, 100));
+        hold_drawing(&held, arena, presets[i].name, cluster);
         cluster_free(cluster);
     }
+    struct cluster *joined =
+        read_yaml("device: H100-NVL-94GB\n"
+                  "node:\n"
+                  "  devices: 2\n"
+                  "  vertices: {socket: cpu0}\n"
+                  "  links:\n"
+                  "    - {between: [dev0, dev1], kind: nvlink, count: 12, bandwidth: 50GB/s}\n"
+                  "    - {between: [dev0..dev1, cpu0], kind: pci, bandwidth: 63GB/s}\n");
+    hold_drawing(&held, arena, "joined by 12 links", joined);
+    assert_non_null(strstr(cluster_draw(arena, joined, 100), " NV12"));
+    cluster_free(joined);
+    assert_int_equal(drawn_close(&held), 0);
     struct cluster *cluster = open_cluster("dgx-v100:40");
     const char *drawing = cluster_draw(arena, cluster, 100);
     assert_non_null(strstr(drawing, "  dev2    NV1  NV2    X  NV2  SYS  SYS  NV1  SYS  PIX\n"));

@@ -307,6 +307,9 @@ static void sums_of_a_breakdown_are_those_of_json(void **state)
 
 /* ---- flags (P2) ------------------------------------------------------------------------------ */
 
+#define UNEVEN_JOBS                                                                                \
+    "share " JOB " " WEFT_SOURCE_DIR "/data/plans/autoddl.yaml --on " WEFT_SOURCE_DIR              \
+    "/data/clusters/two-leaves.yaml"
 #define SHORT_DAYS "days gpt3-1.3b dgx-a100:2 --tp 8 --global-batch 64 --tokens 300e9 --trials 0"
 
 static const struct {
@@ -330,6 +333,7 @@ static const struct {
     {SHOW, "--dp 4 --pp 1", "stages.1.devices", "none"},
     {SHOW, "--pipeline-layout 'Et*4|t*20L'", "stages.0.parts.0.until", "layers.3"},
     {SHOW, "--set layers=12", "stages.0.parts.0.until", "layers.5"},
+    {UNEVEN_JOBS, "--place packed", "jobs.0.nodes.0", "0"},
     {SHORT_DAYS, "--spares 3", "spares", "3"},
     {SHORT_DAYS, "--price 2.5", "bill.price_per_hour", "2.5"},
     {SHORT_DAYS, "--watts 250", "bill.watts", "250"},

@@ -300,8 +300,10 @@ static weft_status predict(struct validation *v)
         status = search_cell_predict(v->arena, &v->cells, &v->cells.data[i]);
     }
     for (size_t i = 0; i < v->contests.len && status == WEFT_OK; i++) {
+        const struct contest *next = &v->contests.data[i];
         if (terminal)
-            fprintf(cli_terminal(), "\r%zu of %zu models", i, v->contests.len);
+            fprintf(cli_terminal(), "\r\033[K%zu of %zu models, now %s", i, v->contests.len,
+                    next->model);
         status = contest_predict(v->arena, &v->contests.data[i]);
     }
     if (terminal)

@@ -58,9 +58,9 @@ static struct part_key key_of(const struct judge *j, const struct config *c, int
     const struct problem *p = j->problem;
     int32_t stage = part % c->stages;
     return (struct part_key){.first = part_first(c, part),
-                             .first_device = (int32_t)(j->first_device[stage] % p->node),
+                             .first_device = j->place[stage].in_node,
                              .devices = c->devices[stage],
-                             .micro_batches = (int32_t)(p->global_batch / c->step_samples),
+                             .micro_batches = j->micro_batches,
                              .part = c->part[part],
                              .step_samples = c->step_samples,
                              .order = (uint8_t)order,
@@ -291,10 +291,9 @@ done:
     return status;
 }
 
-static bool in_one_node(const struct judge *j, const struct config *c, int32_t low, int32_t high)
+static bool in_one_node(const struct judge *j, int32_t low, int32_t high)
 {
-    int64_t last = j->first_device[high] + c->devices[high] - 1;
-    return j->first_device[low] / j->problem->node == last / j->problem->node;
+    return j->place[low].first_node == j->place[high].last_node;
 }
 
 static struct border_key border_key_of(const struct judge *j, const struct config *c,
@@ -310,7 +309,7 @@ static struct border_key border_key_of(const struct judge *j, const struct confi
         .reversed = from > to,
         .step_samples = c->step_samples,
     };
-    key.same_node = in_one_node(j, c, key.reversed ? to : from, key.reversed ? from : to);
+    key.same_node = in_one_node(j, key.reversed ? to : from, key.reversed ? from : to);
     return key;
 }
 
@@ -396,19 +395,33 @@ static void join_borders(struct judge *j, const struct config *c, int32_t k)
         j->memory[k] = j->cost[k]->memory; /* I5 */
 }
 
+/* Mostly the stages are where they were: divisions take longer than all the rest. */
 static void lay_devices(struct judge *j, const struct config *c)
 {
-    int64_t first = 0;
-    for (int32_t s = 0; s < c->stages; s++) {
-        j->first_device[s] = first;
-        first += c->devices[s];
+    int64_t first = 0, node = j->problem->node;
+    for (int32_t s = 0; s < c->stages; first += c->devices[s++]) {
+        struct stage_place *place = &j->place[s];
+        int64_t last = first + c->devices[s] - 1;
+        if (place->first == first && place->last == last)
+            continue;
+        *place =
+            (struct stage_place){first, last, first / node, last / node, (int32_t)(first % node)};
     }
+}
+
+static void count_micro_batches(struct judge *j, const struct config *c)
+{
+    if (j->step_samples == c->step_samples)
+        return;
+    j->step_samples = c->step_samples;
+    j->micro_batches = (int32_t)(j->problem->global_batch / c->step_samples);
 }
 
 /* I4 */
 static void begin_config(struct judge *j, const struct config *c)
 {
     lay_devices(j, c);
+    count_micro_batches(j, c);
     if (j->stages == c->stages && j->pieces == c->pieces && j->schedule == c->schedule)
         return;
     j->stages = c->stages;

@@ -313,7 +313,12 @@ struct judge {
     const struct border_slot *border_at[ACESO_MOST_PARTS];
     const struct border *border[ACESO_MOST_PARTS];
     bool changed[ACESO_MOST_PARTS];
-    int64_t first_device[MOST_STAGES];
+    int64_t step_samples;
+    int32_t micro_batches;
+    struct stage_place {
+        int64_t first, last, first_node, last_node; /* devices, and the nodes that they are in */
+        int32_t in_node;                            /* the first device, from its node's first */
+    } place[MOST_STAGES];
     struct part_work work[ACESO_MOST_PARTS];
     struct part_memory memory[ACESO_MOST_PARTS];
     struct stage_sums {

@@ -17,7 +17,6 @@
  *   I4  Operators that the authors' models lack, or have as parts of others, need nothing; they have no
  *       name (aceso_plan.h).
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -193,6 +192,12 @@ struct part_bytes {
     const struct laid_op *last;
 };
 
+/* fmax, which is a call into the library: a search adds up operators by the billion. */
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 /* Adds the activations of the last operator, once it is known what comes after it; NULL if nothing does. */
 static void settle(struct part_bytes *sums, const struct laid_op *next)
 {
@@ -200,7 +205,7 @@ static void settle(struct part_bytes *sums, const struct laid_op *next)
     bool pair = next && one->again && next->again, ends = !pair || next->needs->begins_layer;
     sums->kept += ends ? one->needs->allocates : 0; /* I2 */
     sums->segment += pair ? one->needs->allocates : 0;
-    sums->again = fmax(sums->again, sums->segment);
+    sums->again = larger(sums->again, sums->segment);
     sums->segment = ends ? 0 : sums->segment;
 }
 
@@ -212,8 +217,8 @@ static void add(struct part_bytes *sums, const struct laid_op *one)
         sums->input = one->needs->input;
     sums->last = one;
     sums->weights += one->needs->weights;
-    sums->forward = fmax(sums->forward, one->needs->forward);
-    sums->backward = fmax(sums->backward, one->needs->backward);
+    sums->forward = larger(sums->forward, one->needs->forward);
+    sums->backward = larger(sums->backward, one->needs->backward);
 }
 
 static struct counted count_part(const void *context, const struct counted_run *run, int32_t runs)
@@ -232,7 +237,7 @@ static struct counted count_part(const void *context, const struct counted_run *
     if (!sums.last)
         return NEVER;
     settle(&sums, NULL);
-    double reserved = fmax(sums.forward + sums.backward, sums.weights);
+    double reserved = larger(sums.forward + sums.backward, sums.weights);
     return (struct counted){
         .always = (int64_t)(sums.weights * prints->state_per_weight + sums.again + reserved),
         .each = (int64_t)(sums.input + sums.kept)};

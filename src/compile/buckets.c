@@ -16,6 +16,9 @@
  *   I4  A tied weight is in its owner's bucket if both have the same layout in the same part.
  *       Otherwise its user has a copy of it, with a bucket, an optimizer's step and gathers of its
  *       own, and the gradients of both are added up (ties.c).
+ *   I5  Where weights of fp8 are gathered as they were cast, all others join the last bucket, the one of the first layer
+ *       (Megatron-LM's distributed/param_and_grad_buffer.py, partition_buckets): gradients of embedding and head wait
+ *       for the whole backward pass, and both are gathered before the first layer.
  */
 #include "compile/build.h"
 
@@ -188,28 +191,24 @@ static bool goes_alike(const struct bucket *a, const struct bucket *b)
 
 static bool has_room(const struct plan *plan, const struct bucket *bucket, const struct bucket *one)
 {
-    if (!goes_alike(bucket, one))
-        return false;
     if (one->shard == 3)
         return same_unit(plan, one->first, bucket->first); /* I2 */
     return bucket->most == 0 || bucket->bytes < bucket->most;
 }
 
-/* The bucket of this part that can take it, or -1. */
-static int32_t find_room(const struct build *b, const struct bucket *one)
+/* The latest bucket of this part that goes alike, or -1. */
+static int32_t find_alike(const struct build *b, const struct bucket *one)
 {
-    for (int32_t i = (int32_t)b->buckets.len - 1; i >= b->first_bucket[one->part]; i--) {
-        const struct bucket *bucket = &b->buckets.data[i];
-        if (goes_alike(bucket, one))
-            return has_room(b->plan, bucket, one) ? i : -1;
-    }
+    for (int32_t i = (int32_t)b->buckets.len - 1; i >= b->first_bucket[one->part]; i--)
+        if (goes_alike(&b->buckets.data[i], one))
+            return i;
     return -1;
 }
 
-static void put(struct build *b, const struct bucket *one)
+static void put(struct build *b, const struct bucket *one, bool joins)
 {
-    int32_t i = find_room(b, one);
-    if (i < 0) {
+    int32_t i = find_alike(b, one);
+    if (i < 0 || !(joins || has_room(b->plan, &b->buckets.data[i], one))) {
         i = (int32_t)b->buckets.len;
         array_push(b->keep, &b->buckets, *one);
     } else {
@@ -217,7 +216,7 @@ static void put(struct build *b, const struct bucket *one)
         bucket->bytes += one->bytes;
         bucket->parameters += one->parameters;
         bucket->gather_bytes += one->gather_bytes;
-        bucket->first = one->first;
+        bucket->first = one->first < bucket->first ? one->first : bucket->first;
     }
     b->bucket_of[one->first] = i;
 }
@@ -278,6 +277,33 @@ static void note_items(struct build *b, struct block *block)
     leave_deferred(b, block);
 }
 
+/* I5. */
+static bool gathers_cast(const struct build *b, const struct part *part)
+{
+    for (int64_t i = part->first; i < part->first + part->count; i++)
+        if (holds_weights(b, i) && plan_gathers_cast(b->plan, b->plan->instance[i].op))
+            return true;
+    return false;
+}
+
+static bool may_join(const struct build *b, int64_t instance)
+{
+    return laid_of(b, instance)->choice->shard < 3 &&
+           !plan_gathers_cast(b->plan, b->plan->instance[instance].op);
+}
+
+/* The weights of a part, the last first: those that join a bucket, or the others. */
+static void fill_buckets(struct build *b, const struct part *part, int64_t most, bool joining)
+{
+    bool join = gathers_cast(b, part);
+    for (int64_t i = part->first + part->count - 1; i >= part->first; i--) {
+        if (!holds_weights(b, i) || (join && may_join(b, i)) != joining)
+            continue;
+        struct bucket one = bucket_of_one(b, i, most);
+        put(b, &one, joining);
+    }
+}
+
 void build_buckets(struct build *b)
 {
     const struct plan *plan = b->plan;
@@ -288,12 +314,8 @@ void build_buckets(struct build *b)
     for (int32_t part = 0; part < plan->parts; part++) {
         const struct part *range = &plan->part[part];
         b->first_bucket[part] = (int32_t)b->buckets.len;
-        for (int64_t i = range->first + range->count - 1; i >= range->first; i--) {
-            if (!holds_weights(b, i))
-                continue;
-            struct bucket one = bucket_of_one(b, i, most);
-            put(b, &one);
-        }
+        fill_buckets(b, range, most, false);
+        fill_buckets(b, range, most, true);
         for (int64_t i = range->first; i < range->first + range->count; i++)
             if (laid_of(b, i)->op->weights && !holds_weights(b, i))
                 b->bucket_of[i] = b->bucket_of[owner_of(b, i)];

@@ -101,7 +101,7 @@ static const struct {
          "the optimizer's own copy (cast): in one byte where one scale serves a tensor and the "
          "device multiplies in any layout, else in two layouts of one byte; those of fp8 are "
          "gathered "
-         "in one byte",
+         "in one byte, and all others share the bucket of the first layer",
          {"whole", "cast"}},
     [FACT_WORKSPACE] =
         {"workspace",

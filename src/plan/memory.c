@@ -99,10 +99,14 @@ static bool holds_cast(const struct plan *plan, int32_t op)
            dtype_is_cast(op_dtype(plan->model, op, plan->dtype));
 }
 
+bool plan_gathers_cast(const struct plan *plan, int32_t op)
+{
+    return op_dtype(plan->model, op, plan->dtype) == DTYPE_FP8 && holds_cast(plan, op);
+}
+
 int plan_gather_bytes(const struct plan *plan, int32_t op)
 {
-    bool fp8 = op_dtype(plan->model, op, plan->dtype) == DTYPE_FP8;
-    return fp8 && holds_cast(plan, op) ? 1 : policy_gather_bytes(plan->policy, plan->dtype);
+    return plan_gathers_cast(plan, op) ? 1 : policy_gather_bytes(plan->policy, plan->dtype);
 }
 
 /* Of the policy's bytes, with FACT_WEIGHTS: Transformer Engine keeps a second layout where products of fp8 need their

@@ -16,6 +16,8 @@ struct stage_memory {
     double host;        /* checkpoints and state in host memory */
 };
 struct stage_memory plan_stage_memory(const struct plan *plan, int32_t stage, int64_t in_flight);
+/* Whether an operator's weights are gathered in one byte, as they were cast for products of fp8. */
+bool plan_gathers_cast(const struct plan *plan, int32_t op);
 /* Bytes of a parameter of an operator as it is gathered: the policy's, or one where products of fp8 hold what was cast. */
 int plan_gather_bytes(const struct plan *plan, int32_t op);
 /* Weights, gradients and optimizer state of one instance; a tied weight counts for its owner. */

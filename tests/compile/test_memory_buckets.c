@@ -46,6 +46,30 @@ static void buckets_by_hand(void **state)
     }
 }
 
+/* The same with products in fp8 whose weights are gathered in a byte: down, then gate, up and proj, then qkv, twice; the
+ * second qkv with what is gathered in two bytes: head, norms, table. */
+static void cast_buckets_by_hand(void **state)
+{
+    (void)state;
+    static const char TWO[] = "layers: 2, hidden: 8, heads: 2, ffn: 16, seq: 4, vocab: 32";
+    static const int64_t UNCAST = 256 + 5 * 8 + 256;
+    const int64_t parameters[] = {128 + 256, 64 + 192 + 128, 256 + 64, 192 + UNCAST};
+    struct degrees d = {.has_bucket = true, .bucket_bytes = 2 * 300, .shard = 1};
+    struct subject s;
+    d.has_policy = true;
+    d.policy = POLICY_MIXED;
+    d.has_dtype = true;
+    d.dtype = DTYPE_FP8;
+    assert_int_equal(software_from_text("default,weights=cast", &d.software), WEFT_OK);
+    assert_true(predict(family("llama", TWO), "dgx-h100", &d, &(struct simulate_options){0}, &s));
+    const struct graph *graph = s.prediction->graph;
+    assert_int_equal(graph->buckets, COUNT_OF(parameters));
+    for (int32_t b = 0; b < graph->buckets; b++)
+        assert_int_equal(graph->bucket[b].bytes, 2 * parameters[b]);
+    assert_int_equal(graph->bucket[3].gather_bytes, 192 + 2 * UNCAST);
+    drop(&s);
+}
+
 /* Bytes of a bucket's gradients that are synchronised in the backward pass, and those left to the next iteration. */
 static int64_t slice_bytes(const struct graph *graph, int32_t bucket, bool deferred)
 {
@@ -456,6 +480,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buckets_by_hand),
+        cmocka_unit_test(cast_buckets_by_hand),
         cmocka_unit_test(slices_by_hand),
         cmocka_unit_test(slices_alike),
         cmocka_unit_test(gathered_again),

@@ -13,6 +13,10 @@
  *       220 / (1 + 0.4 / (n-1)) is 157, 194, 208; on B200 438, 566, 617.
  *   I2  The time of one algorithm does not decrease with the buffer: the correction of trees rises by less than 2 where
  *       the buffer doubles.
+ *   I3  A ring's protocol is the one that NCCL's own constants call the fastest. On Blackwell its steps take longer than they say, and
+ *       in Simple they pass beside the bytes: with s steps of s_in, T = alpha + hypot(s * s_in, (V + sqrt(V * H)) / B). All-gathers
+ *       and all-reduces on 2, 4 and 8 devices of B200, B300, GB200 and GB300 change from LL to Simple where those constants say so
+ *       and take up to 2.3 times as long from there on.
  */
 #include <math.h>
 #include <string.h>
@@ -65,14 +69,17 @@ static const double TREE_CORRECTION[PROTOCOL_COUNT][TREE_SIZES] = {
  *           the errors at 4 MiB (too fast) and 16 MiB (too slow)
  *   turing  has no peer access over PCIe, so traffic goes through host memory: 4.1 to 5.3 GB/s of
  *           bus bandwidth in Sailor's TITAN RTX table and 4.9 in Galvatron's, 9.9 one way, of 15.75
- * ll_bytes_per_s and ll128 are NCCL's (llMaxBws; 0.92). start, entry, ampere's ll128 and nvls are fitted on the half to fit of
- * AIConfigurator's tables of NCCL (data/profiles/aiconfigurator/nccl.csv). */
+ * ll_bytes_per_s and ll128 are NCCL's (llMaxBws; 0.92), ll128_bytes_per_s eight rings of its perChMaxRingLL128Bws. start, entry,
+ * ampere's ll128, ring and nvls are fitted on the half to fit of AIConfigurator's tables of NCCL
+ * (data/profiles/aiconfigurator/nccl.csv). */
 static const struct arch_model ARCHS[] = {
     {"volta", 0.90, 0.76, 0.76, 5e-6, .ll_bytes_per_s = 39e9, .ll128 = 0.92},
     {"turing", 0.80, 0.31, 0.63, 10e-6, true, .ll_bytes_per_s = 39e9, .ll128 = 0.92},
     {"ampere", 0.80, 0.76, 0.76, 10e-6, false, 5e-6, 0.4, 87.7e9, 0.7},
     {"hopper", 0.84, 0.76, 0.76, 10e-6, false, -1e-6, 0.4, 141e9, 0.92, 0.67, 67e-6},
-    {"blackwell", 0.80, 0.76, 0.76, 10e-6, false, 3.5e-6, 0.4, 282e9, 0.92, 0.54, 90e-6},
+    {"blackwell", 0.80, 0.76, 0.76, 10e-6, false, 3.5e-6, 0.67, 282e9, 0.92, 0.54, 90e-6, 320e9,
+     .ring =
+         {[PROTOCOL_LL] = {1.2e-6, 1.3e-6, false}, [PROTOCOL_SIMPLE] = {5.3e-6, 11.8e-6, true}}},
     {NULL, 0.80, 0.76, 0.76, 10e-6, .ll_bytes_per_s = 20e9}, /* others */
 };
 
@@ -133,8 +140,25 @@ static double tree_seconds(const struct site *site, enum protocol protocol)
 
 double line_seconds(const struct algorithm_line *line)
 {
-    return line->alpha_s +
-           (line->volume + sqrt(line->volume * line->half_bytes)) / line->bytes_per_s;
+    double bytes_s = (line->volume + sqrt(line->volume * line->half_bytes)) / line->bytes_per_s;
+    return line->alpha_s + hypot(line->beside_s, bytes_s);
+}
+
+/* I3: what NCCL's constants say of a ring that it takes another time for. */
+static void take_own_steps(const struct site *site, enum protocol protocol,
+                           struct algorithm_line *line)
+{
+    const struct ring_steps_time *own = &site->arch->ring[protocol];
+    int64_t steps = ring_steps(site->collective, site->at.devices) -
+                    ring_steps(site->collective, site->at.nodes);
+    double longer = own->step_s - HOPS[LINK_NVLINK].ring_s[protocol];
+    double start_s = BASE_S[protocol] + site->arch->start_s;
+    double steps_s = line->alpha_s - start_s + (double)steps * longer;
+    line->expected_s = line->alpha_s + site->volume / line->bytes_per_s;
+    line->alpha_s = BASE_S[protocol] + own->start_s + (own->beside ? 0 : steps_s);
+    line->beside_s = own->beside ? steps_s : 0;
+    if (own->beside)
+        line->half_bytes = 0;
 }
 
 static struct algorithm_line ring_line(const struct site *site, double bytes_per_s,
@@ -153,9 +177,14 @@ static struct algorithm_line ring_line(const struct site *site, double bytes_per
     if (protocol == PROTOCOL_LL)
         line.bytes_per_s = fmin(line.bytes_per_s, direct || between ? LL_BETWEEN_BYTES_PER_S
                                                                     : site->arch->ll_bytes_per_s);
+    if (protocol == PROTOCOL_LL128 && site->arch->ll128_bytes_per_s > 0)
+        line.bytes_per_s = fmin(line.bytes_per_s, site->arch->ll128_bytes_per_s);
     if (protocol != PROTOCOL_SIMPLE)
         line.half_bytes = 0;
-    if (!direct && !between && inside_kind(site) == LINK_NVLINK)
+    bool wired = !direct && inside_kind(site) == LINK_NVLINK;
+    if (wired && site->arch->ring[protocol].step_s > 0 && site->fit->hop_ns <= 0)
+        take_own_steps(site, protocol, &line);
+    if (wired && !between)
         line.volume += site->arch->entry * site->piece; /* I1 */
     return line;
 }
@@ -232,13 +261,31 @@ static void keep_faster(struct algorithm_line *best, struct algorithm_line line)
         *best = line;
 }
 
-struct algorithm_line best_line(const struct site *site, double bytes, double bytes_per_s)
+/* I3. */
+static double expected_seconds(const struct algorithm_line *line)
+{
+    return line->expected_s > 0 ? line->expected_s : line_seconds(line);
+}
+
+static struct algorithm_line best_ring(const struct site *site, double bytes_per_s)
 {
     struct algorithm_line best = {0};
     for (int p = PROTOCOL_COUNT - 1; p >= 0; p--) {
         if (!has_protocol(site, (enum protocol)p))
             continue;
-        keep_faster(&best, ring_line(site, bytes_per_s, (enum protocol)p));
+        struct algorithm_line line = ring_line(site, bytes_per_s, (enum protocol)p);
+        if (!best.algorithm || expected_seconds(&line) < expected_seconds(&best))
+            best = line;
+    }
+    return best;
+}
+
+struct algorithm_line best_line(const struct site *site, double bytes, double bytes_per_s)
+{
+    struct algorithm_line best = best_ring(site, bytes_per_s);
+    for (int p = PROTOCOL_COUNT - 1; p >= 0; p--) {
+        if (!has_protocol(site, (enum protocol)p))
+            continue;
         if (site->collective == COLLECTIVE_ALL_REDUCE && site->at.nodes > 1)
             keep_faster(&best, tree_line(site, bytes, bytes_per_s, (enum protocol)p));
     }

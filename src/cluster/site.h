@@ -8,6 +8,12 @@
 enum protocol { PROTOCOL_LL, PROTOCOL_LL128, PROTOCOL_SIMPLE, PROTOCOL_COUNT };
 
 /* What devices of one architecture reach (protocols.c). */
+/* Of a ring over NVLink, where NCCL's constants say too little (protocols.c, I3). */
+struct ring_steps_time {
+    double start_s, step_s; /* start_s: on top of NCCL's base latency; step_s: 0: as NCCL says */
+    bool beside;            /* steps pass while bytes do */
+};
+
 struct arch_model {
     const char *arch;
     /* share of a wire's bandwidth that large messages reach */
@@ -22,6 +28,8 @@ struct arch_model {
     double ll128; /* share of B that LL128 reaches; 0: devices without it */
     /* sums in the switch: share of the wires, latency; 0: devices without them */
     double nvls, nvls_s;
+    double ll128_bytes_per_s; /* the most that LL128 carries; 0: no such limit */
+    struct ring_steps_time ring[PROTOCOL_COUNT];
 };
 const struct arch_model *arch_model(const struct device *device);
 
@@ -48,6 +56,8 @@ bool goes_direct(enum collective collective);
 struct algorithm_line {
     const char *algorithm;
     double alpha_s, volume, bytes_per_s, half_bytes;
+    double beside_s;   /* steps that pass while bytes do */
+    double expected_s; /* by NCCL's constants; 0: line_seconds */
 };
 double line_seconds(const struct algorithm_line *line);
 /* The fastest one for a buffer of so many bytes, where the narrowest link carries bytes_per_s. */

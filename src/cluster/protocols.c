@@ -108,11 +108,16 @@ static enum link_kind inside_kind(const struct site *site)
     return site->at.local > 1 ? site->channels->rings.ring[0].slowest : LINK_NVLINK;
 }
 
+static double begin_seconds(const struct site *site, enum protocol protocol)
+{
+    return BASE_S[protocol] + site->arch->start_s;
+}
+
 /* The latency of so many steps; in_s and out_s are the times of one. */
 static double steps_seconds(const struct site *site, enum protocol protocol, double inside,
                             double between, double in_s, double out_s)
 {
-    double start_s = BASE_S[protocol] + site->arch->start_s;
+    double start_s = begin_seconds(site, protocol);
     out_s += fabric_latency_s(site);
     if (site->fit->hop_ns > 0)
         *(site->at.nodes > 1 ? &out_s : &in_s) = site->fit->hop_ns * 1e-9;
@@ -152,8 +157,7 @@ static void take_own_steps(const struct site *site, enum protocol protocol,
     int64_t steps = ring_steps(site->collective, site->at.devices) -
                     ring_steps(site->collective, site->at.nodes);
     double longer = own->step_s - HOPS[LINK_NVLINK].ring_s[protocol];
-    double start_s = BASE_S[protocol] + site->arch->start_s;
-    double steps_s = line->alpha_s - start_s + (double)steps * longer;
+    double steps_s = line->alpha_s - begin_seconds(site, protocol) + (double)steps * longer;
     line->expected_s = line->alpha_s + site->volume / line->bytes_per_s;
     line->alpha_s = BASE_S[protocol] + own->start_s + (own->beside ? 0 : steps_s);
     line->beside_s = own->beside ? steps_s : 0;
@@ -161,10 +165,20 @@ static void take_own_steps(const struct site *site, enum protocol protocol,
         line->half_bytes = 0;
 }
 
+static double ring_rate(const struct site *site, double bytes_per_s, enum protocol protocol)
+{
+    bool direct = goes_direct(site->collective), between = site->at.nodes > 1;
+    const double share[] = {direct ? LL_DIRECT_SHARE : LL_SHARE, site->arch->ll128, 1};
+    const double most[] = {
+        direct || between ? LL_BETWEEN_BYTES_PER_S : site->arch->ll_bytes_per_s,
+        site->arch->ll128_bytes_per_s > 0 ? site->arch->ll128_bytes_per_s : INFINITY, INFINITY};
+    return fmin(bytes_per_s * share[protocol], most[protocol]);
+}
+
 static struct algorithm_line ring_line(const struct site *site, double bytes_per_s,
                                        enum protocol protocol)
 {
-    bool direct = goes_direct(site->collective), between = site->at.nodes > 1;
+    bool direct = goes_direct(site->collective);
     struct algorithm_line line = {
         .algorithm = direct ? "direct" : "ring",
         .alpha_s = ring_seconds(site, protocol),
@@ -172,19 +186,13 @@ static struct algorithm_line ring_line(const struct site *site, double bytes_per
         .bytes_per_s = bytes_per_s,
         .half_bytes = site->arch->chunk_s * bytes_per_s,
     };
-    const double share[] = {direct ? LL_DIRECT_SHARE : LL_SHARE, site->arch->ll128, 1};
-    line.bytes_per_s *= share[protocol];
-    if (protocol == PROTOCOL_LL)
-        line.bytes_per_s = fmin(line.bytes_per_s, direct || between ? LL_BETWEEN_BYTES_PER_S
-                                                                    : site->arch->ll_bytes_per_s);
-    if (protocol == PROTOCOL_LL128 && site->arch->ll128_bytes_per_s > 0)
-        line.bytes_per_s = fmin(line.bytes_per_s, site->arch->ll128_bytes_per_s);
+    line.bytes_per_s = ring_rate(site, bytes_per_s, protocol);
     if (protocol != PROTOCOL_SIMPLE)
         line.half_bytes = 0;
     bool wired = !direct && inside_kind(site) == LINK_NVLINK;
     if (wired && site->arch->ring[protocol].step_s > 0 && site->fit->hop_ns <= 0)
         take_own_steps(site, protocol, &line);
-    if (wired && !between)
+    if (wired && site->at.nodes == 1)
         line.volume += site->arch->entry * site->piece; /* I1 */
     return line;
 }
@@ -238,6 +246,8 @@ struct algorithm_line measured_line(const struct site *site, double bytes_per_s)
     struct algorithm_line line = ring_line(site, bytes_per_s, PROTOCOL_SIMPLE);
     int64_t places = site->at.nodes > 1 ? site->at.nodes : site->at.devices;
     line.volume = site->volume;
+    line.alpha_s += line.beside_s;
+    line.beside_s = 0;
     if (fit->alpha_ns > 0)
         line.alpha_s =
             (fit->alpha_ns + fit->hop_ns * (double)ring_steps(site->collective, places)) * 1e-9;

@@ -6,6 +6,8 @@
  *       cache line.
  *   I3  An allocation returns memory or does not return: where no memory is left, or the request
  *       has reached its limit, the request ends (request.c).
+ *   I4  Under the address sanitizer nothing else of a chunk may be read or written: there is a guard after everything that is
+ *       handed out, and a growing array moves.
  */
 #include <stdalign.h>
 #include <stdlib.h>
@@ -56,6 +58,7 @@ void arena_release(struct arena *arena)
 {
     for (struct chunk *chunk = arena->newest, *older; chunk; chunk = older) {
         older = chunk->older;
+        ASAN_UNPOISON_MEMORY_REGION(chunk->bytes, chunk->size);
         chunk_give(chunk);
     }
     free(arena);
@@ -82,6 +85,7 @@ static void add_chunk(struct arena *arena, size_t bytes)
     struct chunk *chunk = chunk_take(size);
     if (!chunk)
         memory_ran_out(size);
+    ASAN_POISON_MEMORY_REGION(chunk->bytes, chunk->size); /* I4 */
     arena->held += sizeof *chunk + size;
     chunk->older = arena->newest;
     arena->newest = chunk;
@@ -91,16 +95,17 @@ static void add_chunk(struct arena *arena, size_t bytes)
 
 void *arena_alloc(struct arena *arena, size_t count, size_t size)
 {
-    size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2)
+    size_t asked;
+    if (__builtin_mul_overflow(count, size, &asked) || asked > SIZE_MAX / 2)
         memory_ran_out(SIZE_MAX);
-    size_t alignment = bytes < LARGE ? ALIGNMENT : CACHE_LINE;
-    bytes = (bytes + alignment - 1) & ~(alignment - 1);
-    if (!arena->newest || arena->newest->size - arena->newest->used < bytes + alignment)
-        add_chunk(arena, bytes + alignment);
+    size_t alignment = asked < LARGE ? ALIGNMENT : CACHE_LINE;
+    size_t bytes = (asked + alignment - 1) & ~(alignment - 1), most = bytes + GUARD + alignment;
+    if (!arena->newest || arena->newest->size - arena->newest->used < most)
+        add_chunk(arena, most);
     char *memory = arena->newest->bytes + arena->newest->used;
     memory += -(uintptr_t)memory & (alignment - 1);
-    arena->newest->used = (size_t)(memory + bytes - arena->newest->bytes);
+    ASAN_UNPOISON_MEMORY_REGION(memory, asked);
+    arena->newest->used = (size_t)(memory + bytes + GUARD - arena->newest->bytes);
     arena->handed_out += bytes;
     return memory;
 }
@@ -149,8 +154,8 @@ static bool extend_last(struct arena *arena, const char *last, size_t bytes, siz
     size_t alignment = larger < LARGE ? ALIGNMENT : CACHE_LINE;
     bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     larger = (larger + alignment - 1) & ~(alignment - 1);
-    if (!last || last + bytes != chunk->bytes + chunk->used || (uintptr_t)last % alignment ||
-        chunk->size - chunk->used < larger - bytes)
+    if (GUARD > 0 || !last || last + bytes != chunk->bytes + chunk->used ||
+        (uintptr_t)last % alignment || chunk->size - chunk->used < larger - bytes)
         return false;
     chunk->used += larger - bytes;
     arena->handed_out += larger - bytes;

@@ -8,6 +8,21 @@
 
 #include "base/base.h"
 
+/* Under the address sanitizer an arena leaves a guard after what it hands out (arena.c, I4). */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WEFT_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(WEFT_SANITIZED)
+#include <sanitizer/asan_interface.h>
+enum { GUARD = 16 }; /* bytes: any number that keeps the alignment shows who goes beyond an end */
+#else
+#define ASAN_POISON_MEMORY_REGION(memory, bytes)   ((void)(memory), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(memory, bytes) ((void)(memory), (void)(bytes))
+enum { GUARD = 0 };
+#endif
+
 /* A part of an arena's memory (chunks.c). */
 struct chunk {
     struct chunk *older;

@@ -18,16 +18,7 @@
 #include "base/arena_room.h"
 
 /* A sanitizer cannot see the wrong use of memory that is kept, so under one nothing is. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WEFT_SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(WEFT_SANITIZED)
-static const size_t MOST_KEPT = 0;
-#else
-static const size_t MOST_KEPT = 4 << 20;
-#endif
+static const size_t MOST_KEPT = GUARD > 0 ? 0 : 4 << 20;
 
 enum { SIZES = 11 /* I1 */, KEPT_BLOCKS = 16 /* 64 MiB */ };
 static const size_t LEAST = 4096, BLOCK = (size_t)4096 << (SIZES - 1);

@@ -35,7 +35,8 @@ in the list.
 What a fault costs is the tests: the copy has the whole program in one shared library (WEFT_SHARED_PROGRAM), so one file is
 compiled and one library linked, apart from the copy's own, and programs are told by LD_LIBRARY_PATH to take it. Named
 programs run with a few of their random cases first, each until its first failing test; only a fault that they do not notice
-is shown all cases. What is still not noticed then runs once more with a leak checker beside it, for `make test` has one, too.
+is shown all cases. What is still not noticed then runs once more with the changed file and arenas under sanitizers, for
+`make test` does that with everything: a place beyond an array, a sum that wraps or memory that is lost is noticed.
 """
 import argparse
 import collections
@@ -65,7 +66,8 @@ MOST_SECONDS = 600  # of the processor, with all random cases
 FEW = 10  # percent of the random cases, first
 WAITS = 6  # times as long may pass, on a machine that does other things, too
 MEMORY_BYTES = 8 << 30  # a fault may ask for all there is
-LEAKED = 23  # the exit status of a program that lost memory
+SANITIZED = "-fsanitize=address,undefined -fsanitize-undefined-trap-on-error -O1"  # traps need no library
+ARENA = ("src/base/arena.c", "src/base/chunks.c")  # under sanitizers they guard what they hand out
 WHOLE = ("test_recorded", "test_drawn_details", "test_courses", "test_cli", "python")  # ask the whole program or library
 NEAR = 6  # programs of one kind that are asked of a fault that is drawn by lot
 CHECKS = ("explorer", "python", "page", "trace", "words")  # tests of CTest that ask the built program, library or the sources
@@ -257,17 +259,18 @@ class Copy:
                 self.seconds[test, percent] = max(LEAST_SECONDS, PATIENCE * processor_seconds(begin, os.times()))
             return self.seconds[test, percent]
 
-    def leak_checker(self):
-        """What puts gcc's leak checker beside a program; nothing where there is none."""
-        library = self.asked(os.environ.get("CC", "gcc"), "-print-file-name=liblsan.so").strip()
+    def sanitizer(self):
+        """What puts gcc's address sanitizer, which has a leak checker, beside a program; nothing where there is none."""
+        library = self.asked(os.environ.get("CC", "gcc"), "-print-file-name=libasan.so").strip()
         known = ROOT / "tests" / "support" / "openmpi.supp"
-        return {"LD_PRELOAD": library, "LSAN_OPTIONS": f"suppressions={known}:exitcode={LEAKED}:print_suppressions=0"} \
-            if os.path.isabs(library) else {}
+        return {"LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=1",
+                "LSAN_OPTIONS": f"suppressions={known}:print_suppressions=0"} if os.path.isabs(library) else {}
 
     def is_tight(self, test):
+        """Whether the program passes beside the sanitizer without a fault."""
         with self.lock:
             if test not in self.tight:
-                done = self.run(test, MOST_SECONDS, FEW, self.leak_checker(), {})
+                done = self.run(test, MOST_SECONDS, FEW, self.sanitizer(), {})
                 self.tight[test] = done is not None and done.returncode == 0
             return self.tight[test]
 
@@ -280,8 +283,9 @@ class Copy:
         """The program's end, with `returncode` and `output`, or None where it did not end in time."""
 
         def limit():
-            if test not in CHECKS:  # a browser reserves more than it takes
+            if test not in CHECKS and "LD_PRELOAD" not in environment:  # browsers and sanitizers reserve more than they take
                 resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+            if test not in CHECKS:
                 resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             os.setsid()
@@ -320,15 +324,15 @@ class Worker:
         return subprocess.run(command, shell=True, cwd=self.copy.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, env={**os.environ, "CCACHE_DISABLE": "1", **self.environment})
 
-    def compiled(self, fault):
+    def compiled(self, fault, extra=""):
         """{object: the changed one}, and what the compiler says against it."""
-        objects = {}
-        for output in self.copy.objects_of(self.copy.root / fault.file):
+        objects, files = {}, [fault.file, *(ARENA if extra else ())]
+        for output in dict.fromkeys(o for file in files for o in self.copy.objects_of(self.copy.root / file)):
             entry, made = self.copy.commands[output], self.folder / f"{len(objects)}.o"
             command = entry["command"].replace(str(self.copy.root / "src") + "/", f"{self.source}/")
             command = command.replace(f"-I{self.copy.root}/src", f"-I{self.source}").replace(output, str(made))
             # What a fault leaves unused, tests must notice; pointers of other types are no C.
-            done = self.shell(f"{command} -Wno-error -Werror=incompatible-pointer-types -Werror=int-conversion")
+            done = self.shell(f"{command} {extra} -Wno-error -Werror=incompatible-pointer-types -Werror=int-conversion")
             if done.returncode:
                 return {}, next((line for line in done.stdout.split("\n") if "error:" in line), done.stdout[-300:])
             objects[output] = made
@@ -371,17 +375,21 @@ class Worker:
                 if done.returncode:
                     failed = [name for name in re.findall(FAILED, done.output, re.M) if name]
                     return "noticed", test, next(iter(failed), f"status {done.returncode}")
-        return self.leaks(fault)
+        return "survived", "", ""
 
-    def leaks(self, fault):
-        """Whether a program that ends well without the fault has lost memory with it."""
-        checker = self.copy.leak_checker()
-        for test in fault.tests if checker else []:
+    def sanitized(self, fault):
+        """Whether a sanitizer stops a program that ends well without the fault."""
+        beside = self.copy.sanitizer()
+        if not beside:
+            return "survived", "", ""
+        objects, _ = self.compiled(fault, SANITIZED)
+        self.link(LIBRARY, objects)
+        for test in fault.tests:
             if test in CHECKS or not self.copy.is_tight(test):
                 continue
-            done = self.copy.run(test, MOST_SECONDS, FEW, {**checker, **self.environment}, {})
-            if done and done.returncode == LEAKED:
-                return "noticed", test, "memory is lost"
+            done = self.copy.run(test, MOST_SECONDS, FEW, {**beside, **self.environment}, {})
+            if done and done.returncode:
+                return "noticed", test, "under sanitizers"
         return "survived", "", ""
 
     def with_fault(self, fault):
@@ -409,7 +417,9 @@ class Worker:
             instead[name] = str(self.link(name, objects))
         result = self.tested(fault, instead)
         profile = self.changed_profile() if result[0] == "survived" else None
-        return ("noticed", "profiles", profile) if profile else result
+        if profile:
+            return "noticed", "profiles", profile
+        return self.sanitized(fault) if result[0] == "survived" else result
 
 
 def rows_of(path):

@@ -150,17 +150,12 @@ static size_t workspace_of(const struct gemm *g)
     return g->listed ? WORKSPACE - LISTED : WORKSPACE;
 }
 
-/* I4 */
-static uint32_t sums_of_parts(const struct gemm *g)
-{
-    return g->out == DTYPE_FP32 ? CUBLASLT_REDUCTION_SCHEME_MASK
-                                : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-}
-
 static cublasLtMatmulPreference_t preference_of(const struct gemm *g)
 {
     cublasLtMatmulPreference_t preference = NULL;
     uint64_t bytes = workspace_of(g);
+    uint32_t sums = g->out == DTYPE_FP32 ? CUBLASLT_REDUCTION_SCHEME_MASK
+                                         : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* I4 */
     works(LT(cublasLtMatmulPreferenceCreate)(&preference));
     works(LT(cublasLtMatmulPreferenceSetAttribute)(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
@@ -171,7 +166,7 @@ static cublasLtMatmulPreference_t preference_of(const struct gemm *g)
                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)g->b_unit},
                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)g->c_unit},
                   {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)g->c_unit},
-                  {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, sums_of_parts(g)}};
+                  {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, sums}};
     for (size_t i = 0; i < COUNT_OF(wishes); i++)
         works(LT(cublasLtMatmulPreferenceSetAttribute)(preference, wishes[i].which,
                                                        &wishes[i].value, sizeof wishes[i].value));

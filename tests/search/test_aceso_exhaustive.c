@@ -66,7 +66,7 @@ static void brute_tp(struct brute *b, int32_t stage)
         }
         return;
     }
-    for (int32_t tp = 1; tp <= c->devices[stage]; tp++)
+    for (int32_t tp = 1; tp <= c->devices[stage] && tp <= p->node; tp++)
         for (int64_t cp = p->cp.least; cp <= p->cp.most; cp += cp)
             for (int64_t ep = p->ep.least; ep <= p->ep.most; ep += ep) {
                 struct manner m = {.tp = (uint16_t)tp, .cp = (uint16_t)cp, .ep = (uint16_t)ep};

@@ -7,13 +7,13 @@
 /* NCCL's protocols. LL sends a flag with every 4 bytes, LL128 one with every 120; Simple waits for whole chunks. */
 enum protocol { PROTOCOL_LL, PROTOCOL_LL128, PROTOCOL_SIMPLE, PROTOCOL_COUNT };
 
-/* What devices of one architecture reach (protocols.c). */
 /* Of a ring over NVLink, where NCCL's constants say too little (protocols.c, I3). */
 struct ring_steps_time {
     double start_s, step_s; /* start_s: on top of NCCL's base latency; step_s: 0: as NCCL says */
     bool beside;            /* steps pass while bytes do */
 };
 
+/* What devices of one architecture reach (protocols.c). */
 struct arch_model {
     const char *arch;
     /* share of a wire's bandwidth that large messages reach */

@@ -361,12 +361,12 @@ static uint64_t replay_key(const struct replay *r, const struct state *state, do
     word_list words = {0};
     uint64_t seed = hash_bytes(r->parameters, r->weights * sizeof *r->parameters, 11);
     seed = hash_bytes(&moments, sizeof moments, seed);
-    seed = hash_bytes(state, sizeof *state, seed); /* of which all words are set */
+    seed = hash_bytes(state, sizeof *state, seed);                 /* of which all words are set */
+    seed = hash_bytes(&r->workspaces, sizeof r->workspaces, seed); /* likewise */
     add_word(r, &words, r->options.expandable | policy_memory(plan->policy).own_streams << 1);
     add_word(r, &words, r->late_bytes);
     add_word(r, &words, r->gathered_bytes);
     add_word(r, &words, r->gathered);
-    add_word(r, &words, (int64_t)r->workspaces.handles << 32 | r->workspaces.products);
     for (int32_t i = 0; i < plan->pieces; i++)
         add_part(r, r->part[i], &words);
     add_slots(r, &words);

@@ -12,10 +12,12 @@
  *   I1  All ranks go through the same cases in the same order; whether another batch of samples is
  *       needed, or a case is left out, is what rank 0 says.
  *   I2  Ranks outside a group wait for it at the end of each case, before the next group is used.
- *   I3  Before a sample in host memory each rank writes both of its buffers, as kernels do in training: what a transfer then reads
- *       and writes is in the caches of the cores that computed it, not in those of the core which made the transfer before.
- *   I4  A sample in host memory has what a rank does around the transfer (run/rank: steps.c, bucket_transfers.c): it packs what it
- *       scatters and unpacks what it gathers. Of a tensor that is split along its outermost axis alone it does not.
+ *   I3  Before a sample through host memory each rank writes both of its buffers, as kernels do in training: what a
+ *       transfer then reads and writes is in the caches of the cores that computed it, not in those of the core which
+ *       made the transfer before.
+ *   I4  A sample through host memory has what a rank does around the transfer (run/rank: steps.c, bucket_transfers.c):
+ *       it packs what it scatters and unpacks what it gathers. For a tensor that is split along its outermost axis alone
+ *       a rank does neither, and the sample is longer than its transfer.
  */
 #include <math.h>
 #include <stdio.h>
@@ -161,7 +163,7 @@ struct batches {
     struct sampling good, disturbed;
 };
 
-static bool is_in_host_memory(const struct bench *b)
+static bool goes_through_host(const struct bench *b)
 {
     return !b->lane.transport->kind->stream;
 }
@@ -170,7 +172,7 @@ static bool is_in_host_memory(const struct bench *b)
 static void use_buffers(const struct bench *b, int64_t bytes)
 {
     const struct compute_device *device = b->options->kernels->device;
-    if (!is_in_host_memory(b))
+    if (!goes_through_host(b))
         return;
     device->clear(b->lane.stream, b->from, bytes);
     device->clear(b->lane.stream, b->to, bytes);
@@ -183,13 +185,15 @@ static weft_status run_packed(const struct bench *b, const struct bench_case *c,
     const struct compute_device *device = b->options->kernels->device;
     struct transfer own = *transfer;
     weft_status status;
-    if (is_in_host_memory(b) && KINDS[c->collective].packs) {
+    if (goes_through_host(b) && KINDS[c->collective].packs) {
         device->copy(b->lane.stream, COPY_ON_DEVICE, b->packed, b->from, c->bytes);
         own.from = b->packed;
     }
     TRY(run_transfer(b->lane.transport, &own));
-    if (is_in_host_memory(b) && KINDS[c->collective].unpacks)
+    if (goes_through_host(b) && KINDS[c->collective].unpacks) {
         device->copy(b->lane.stream, COPY_ON_DEVICE, b->packed, b->to, c->bytes);
+        device_finish(device, device_record(device, b->lane.stream));
+    }
 done:
     return status;
 }

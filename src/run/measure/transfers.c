@@ -13,11 +13,9 @@
  *       needed, or a case is left out, is what rank 0 says.
  *   I2  Ranks outside a group wait for it at the end of each case, before the next group is used.
  *   I3  Before a sample through host memory each rank writes both of its buffers, as kernels do in training: what a
- *       transfer then reads and writes is in the caches of the cores that computed it, not in those of the core which
- *       made the transfer before.
+ *       transfer uses is in the caches of the cores that computed it, not in those of the core that made the last one.
  *   I4  A sample through host memory has what a rank does around the transfer (run/rank: steps.c, bucket_transfers.c):
- *       it packs what it scatters and unpacks what it gathers. For a tensor that is split along its outermost axis alone
- *       a rank does neither, and the sample is longer than its transfer.
+ *       it packs what it scatters and unpacks what it gathers, which only a tensor split along its outermost axis spares.
  */
 #include <math.h>
 #include <stdio.h>

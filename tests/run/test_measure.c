@@ -44,15 +44,16 @@ static void test_spread(void **state)
     (void)state;
     static const struct {
         int64_t count;
-        double ns[9], median, error;
+        double ns[9], median, error, expected;
     } ROWS[] = {
         /* middle 4, +- 1.5: ranks 2 and 6, 30 and 70: (70 - 30) / 2 / 50 */
-        {9, {90, 10, 80, 20, 70, 30, 60, 40, 50}, 50, 0.4},
+        {9, {90, 10, 80, 20, 70, 30, 60, 40, 50}, 50, 0.4, 50},
         /* middle 1.5, +- 1: ranks 0 and 3, outwards; (40 - 10) / 2 / 25 */
-        {4, {40, 30, 20, 10}, 25, 0.6},
-        {1, {500}, 500, 1.0 / 500},             /* I1: 1 ns */
-        {3, {200, 200, 200}, 200, 1.0 / 200},   /* I1 */
-        {5, {10, 10, 10, 10, 9000}, 10, 449.5}, /* ranks 0 and 4 */
+        {4, {40, 30, 20, 10}, 25, 0.6, 25},
+        {1, {500}, 500, 1.0 / 500, 500},            /* I1: 1 ns */
+        {3, {200, 200, 200}, 200, 1.0 / 200, 200},  /* I1 */
+        {5, {10, 10, 10, 10, 9000}, 10, 449.5, 12}, /* ranks 0 and 4; (2): 9000 counts as 20 */
+        {4, {10, 10, 16, 10}, 10, 0.3, 11.5},
     };
     struct arena *arena = arena_new();
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
@@ -62,6 +63,7 @@ static void test_spread(void **state)
         struct spread spread = spread_of(&samples);
         assert_true(fabs(spread.median_ns - ROWS[i].median) < 1e-6);
         assert_true(fabs(spread.error - ROWS[i].error) < 1e-6);
+        assert_true(fabs(spread.expected_ns - ROWS[i].expected) < 1e-6);
     }
     arena_free(arena);
 }
@@ -216,7 +218,7 @@ static void test_kernels_alone(void **state)
             assert_true(alone && out.data[i].samples > 0
                             ? fabs(out.data[i].alone_ns / out.data[i].ns - 1) < 1e-9
                             : out.data[i].alone_ns == 0);
-        assert_true(measured_alone_speedup(&out) == (alone ? 1 : 0));
+        assert_true(fabs(measured_alone_speedup(&out) - (alone ? 1 : 0)) < 1e-9);
         close_asks(&s);
     }
 }

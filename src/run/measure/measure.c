@@ -283,9 +283,9 @@ static bool measure_askers(struct session *s, struct measured_ask *one)
             one->why = "there is no memory for it";
         if (!done)
             return !opened;
-        double share = spread.median_ns * (double)asker->uses;
+        double share = spread.expected_ns * (double)asker->uses;
         ns += share;
-        alone_ns += alone.median_ns * (double)asker->uses;
+        alone_ns += alone.expected_ns * (double)asker->uses;
         square += share * spread.error * share * spread.error;
         uses += (double)asker->uses;
         count += samples.count;

@@ -4,7 +4,7 @@
  * kernel, dtype and shape share one time, an *ask*, whatever each *asker* does in it: an activation or an addition,
  * with a bias or without. All are run; what is stored is what they take on average,
  *
- *   ns = sum of uses_a median_a / sum of uses_a,  over the ask's askers a                        (1)
+ *   ns = sum of uses_a expected_a / sum of uses_a,  over the ask's askers a (sampling.h)         (1)
  *
  * Ranks that share a machine slow each other down: cores that are threads of one, memory, a GPU. So as many ranks are at
  * work while a kernel is measured as the plan puts there.

@@ -1,7 +1,8 @@
-/* sampling.c - medians and their errors (sampling.h has the equation). */
+/* sampling.c - medians, their errors, and means (sampling.h has the equations). */
 #include "run/measure/sampling.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct sampling sampling_new(struct arena *keep, int64_t most)
@@ -31,5 +32,21 @@ struct spread spread_of(struct sampling *samples)
     int64_t high = (int64_t)fmin(ceil(middle + reach), (double)last);
     qsort(samples->ns, (size_t)n, sizeof *samples->ns, by_value);
     double median = (x[last / 2] + x[n / 2]) / 2;
-    return (struct spread){median, fmax((x[high] - x[low]) / 2, 1) / median}; /* (1), I1 */
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += fmin(x[i], 2 * median);
+    return (struct spread){median, fmax((x[high] - x[low]) / 2, 1) / median, /* (1), I1 */
+                           sum / (double)n};                                 /* (2) */
+}
+
+double core_wait_seconds(void)
+{
+    unsigned long long ran_ns, waited_ns = 0;
+    FILE *file = fopen("/proc/thread-self/schedstat", "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%llu %llu", &ran_ns, &waited_ns) != 2)
+        waited_ns = 0;
+    fclose(file);
+    return (double)waited_ns / 1e9;
 }

@@ -1,13 +1,12 @@
 /* transfers.c - collectives and sends in front of a clock.
  *
- * Ranks leave the barrier before a transfer one after the other, by as much as a small transfer takes.
- * A sample is therefore the time in which all of them are in it, by the one clock of the machine:
+ * Ranks leave the barrier before a transfer one after the other, by as much as a small transfer takes. A sample is therefore the
+ * time in which all of them are in it, by the one clock of the machine:
  *
  *   sample = max over ranks of its end - max over ranks of its start                             (1)
  *
- * The wall clock also counts what other programs take, and no error of a median shows that. A sample
- * in which a rank could have run and had no core for longer than a slice of the scheduler is
- * *disturbed*: it is left out, unless there are not enough others.
+ * The wall clock also counts what other programs take, and no error of a median shows that. A sample in which a rank could have
+ * run and had no core for longer than a slice of the scheduler is *disturbed*: it is left out, unless there are not enough others.
  *
  *   I1  All ranks go through the same cases in the same order; whether another batch of samples is
  *       needed, or a case is left out, is what rank 0 says.
@@ -18,7 +17,6 @@
  *       it packs what it scatters and unpacks what it gathers, which only a tensor split along its outermost axis spares.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,19 +125,6 @@ static struct transfer transfer_of(const struct bench *b, const struct bench_cas
 }
 
 /* ---- one case -------------------------------------------------------------------------------- */
-
-/* What this thread has waited for a core so far, as Linux counts it; 0 where it does not. */
-static double core_wait_seconds(void)
-{
-    unsigned long long ran_ns, waited_ns = 0;
-    FILE *file = fopen("/proc/thread-self/schedstat", "re");
-    if (!file)
-        return 0;
-    if (fscanf(file, "%llu %llu", &ran_ns, &waited_ns) != 2)
-        waited_ns = 0;
-    fclose(file);
-    return (double)waited_ns / 1e9;
-}
 
 /* The time of rank 0's clock from which a batch counts, the same on all; in parts that floats hold. */
 static weft_status agree_on_base(struct bench *b, int32_t group, double *out)
@@ -262,7 +247,7 @@ static weft_status sample_case(struct bench *b, const struct bench_case *c, stru
     out->disturbed = batches->disturbed.count;
     out->trusted = batches->good.count >= BATCH;
     struct spread spread = spread_of_batches(batches);
-    out->ns = spread.median_ns;
+    out->ns = spread.expected_ns;
     out->error = spread.error;
     out->samples = batches->good.count;
 done:

@@ -184,10 +184,10 @@ static weft_status open_plan(struct measure_job *job)
 
 /* How many bytes to touch between two measurements so that data is as far away as in a step. Beyond twice the last
  * cache it cannot get any further away. */
-static int64_t away_bytes(const struct asks *asks, const struct device *device)
+static int64_t away_bytes(int64_t step_bytes, const struct device *device)
 {
     int64_t most = 2 * device->l2_bytes;
-    return asks->step_bytes < most ? asks->step_bytes : most;
+    return step_bytes < most ? step_bytes : most;
 }
 
 /* Ranks that the plan puts onto this machine, or onto one of its GPUs, beside the one whose kernels are timed. Those that wait
@@ -232,7 +232,7 @@ static weft_status measure_plan(struct measure_job *job)
     TRY(asks_of_plan(job->arena, job->opened.plan, asks));
     find_company(job);
     job->measure.device = job->opened.cluster->node.device.name;
-    job->measure.away_bytes = away_bytes(asks, core);
+    job->measure.away_bytes = away_bytes(asks->step_bytes, core);
     job->measure.memory_bytes = core->memory_bytes / 2;
     if (gpu) /* what fills its caches must last until the host has given it a kernel */
         job->measure.away_bytes = 4 * core->l2_bytes;
@@ -273,6 +273,7 @@ static weft_status set_machine(struct measure_job *job, int64_t ranks)
 static weft_status measure_ranks(struct measure_job *job)
 {
     const struct measure_command *options = job->options;
+    job->measure.away_bytes = away_bytes(INT64_MAX, &job->machine->node.device);
     if (!job->transport)
         return measure_thread_transfers((int32_t)options->ranks, &job->measure, options->most_bytes,
                                         job->arena, &job->transfers);

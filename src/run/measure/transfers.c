@@ -11,8 +11,9 @@
  *   I1  All ranks go through the same cases in the same order; whether another batch of samples is
  *       needed, or a case is left out, is what rank 0 says.
  *   I2  Ranks outside a group wait for it at the end of each case, before the next group is used.
- *   I3  Before a sample through host memory each rank writes both of its buffers, as kernels do in training: what a
- *       transfer uses is in the caches of the cores that computed it, not in those of the core that made the last one.
+ *   I3  Before a sample through host memory each rank writes both of its buffers, as kernels do in training, and then as much
+ *       else as its caches hold (`away_bytes`): most of what travels are weights and gradients, and a step uses more than the
+ *       caches hold between their last use and their transfer. Only activations are nearer.
  *   I4  A sample through host memory has what a rank does around the transfer (run/rank: steps.c, bucket_transfers.c):
  *       it packs what it scatters and unpacks what it gathers, which only a tensor split along its outermost axis spares.
  */
@@ -51,7 +52,7 @@ struct bench {
     const struct measure_options *options;
     struct arena *keep;
     struct measured_transfers *out;
-    void *from, *to, *packed;
+    void *from, *to, *packed, *away;
     int64_t *counts; /* per member, of an all-to-all */
     double began_s;
     int64_t done, all; /* cases */
@@ -159,6 +160,7 @@ static void use_buffers(const struct bench *b, int64_t bytes)
         return;
     device->clear(b->lane.stream, b->from, bytes);
     device->clear(b->lane.stream, b->to, bytes);
+    device->clear(b->lane.stream, b->away, b->options->away_bytes);
 }
 
 /* I4 */
@@ -428,8 +430,10 @@ static weft_status make_buffers(struct bench *b, int64_t most_bytes)
     b->from = device->allocate(b->lane.stream, most_bytes);
     b->to = device->allocate(b->lane.stream, most_bytes);
     b->packed = device->allocate(b->lane.stream, most_bytes);
-    if (!b->from || !b->to || !b->packed)
-        return failure("no memory for three buffers of %lld bytes", (long long)most_bytes);
+    b->away = device->allocate(b->lane.stream, b->options->away_bytes + 1);
+    if (!b->from || !b->to || !b->packed || !b->away)
+        return failure("no memory for three buffers of %lld bytes, and %lld bytes for the caches",
+                       (long long)most_bytes, (long long)b->options->away_bytes);
     device->clear(b->lane.stream, b->from, most_bytes);
     device->clear(b->lane.stream, b->to, most_bytes);
     return WEFT_OK;
@@ -454,6 +458,7 @@ done:
     options->kernels->device->release(b.lane.stream, b.from);
     options->kernels->device->release(b.lane.stream, b.to);
     options->kernels->device->release(b.lane.stream, b.packed);
+    options->kernels->device->release(b.lane.stream, b.away);
     lane_close(transport, options, &b.lane);
     return status;
 }

@@ -5,13 +5,15 @@ every plan of a table `weft train --trace` and `weft compare --measured`.
     bench/reality.py build/weft            everything: some minutes on an idle machine of two cores
     bench/reality.py build/weft measure    only what the predictions rest on, into --folder
     bench/reality.py build/weft run        only the plans, with what --folder has
-    bench/reality.py build/weft --rounds 3 measurements and plans three times in turn, and medians of the times: for a
-                                           machine that others share, which is slow for seconds at a time
+    bench/reality.py build/weft --rounds 9 measurements and plans in up to nine turns: for a machine whose processor others
+                                           share, which is slow for seconds at a time
     bench/reality.py build/weft overlap    only what a slow network costs with and without overlap, and 1f1b
                                            beside aiao: `weft train --slow-bandwidth`
 
 An iteration's measured time is the median over the steps after the first, by the log of the run: from one
-rank's start of the step to when it knows the loss. Plans for more ranks than the machine has cores are
+rank's start of the step to when it knows the loss. Of several rounds the least counts, of measured and of predicted
+times alike: others can only make a machine slower, and what both had of it at its best is the same machine. A plan is
+settled, and has no further rounds, when the two least of either agree within 3 %. Plans for more ranks than the machine has cores are
 told apart: their ranks wait for each other's cores, by as much as `weft profile measure` says.
 """
 import argparse
@@ -99,12 +101,13 @@ class Bench:
     def rows(self):
         return [(2, row) for row in PLANS] + [(4, row) for row in CROWDED]
 
-    def measure(self):
-        for ranks in (2, 4):
+    def measure(self, numbers):
+        rows = [self.rows()[number] for number in numbers]
+        for ranks in sorted({ranks for ranks, _ in rows} | {2}):
             if not self.cluster(ranks).exists():
                 self.weft("profile", "measure", "--collectives", "--ranks", ranks, "--most", "16MiB",
                           "--db", self.db(ranks), "-o", self.cluster(ranks))
-        for ranks, (size, degrees) in self.rows():
+        for ranks, (size, degrees) in rows:
             self.weft("profile", "measure", *self.plan(size, degrees, ranks), "--db", self.db(ranks),
                       "--precision", self.options.precision)
 
@@ -164,11 +167,21 @@ class Bench:
                               key=lambda ratio: abs(ratio - 1))}
 
 
+TIMES = ("measured", "predicted")
+SETTLED = 0.03
+
+
+def settled(rounds):
+    """Whether a plan's times will not become less: the least of either has been seen twice."""
+    least = [sorted(one[time] for one in rounds)[:2] for time in TIMES]
+    return all(len(two) == 2 and two[1] <= two[0] * (1 + SETTLED) for two in least)
+
+
 def combined(rounds):
-    """A plan's row of several rounds: medians of its times, and the memory that is furthest off."""
+    """A plan's row of several rounds: the least of its times, and the memory that is furthest off."""
     row = dict(rounds[0])
-    for time in ("measured", "predicted"):
-        row[time] = statistics.median(one[time] for one in rounds)
+    for time in TIMES:
+        row[time] = min(one[time] for one in rounds)
     row["memory"] = max((one["memory"] for one in rounds), key=lambda ratio: abs(ratio - 1))
     return row
 
@@ -216,22 +229,24 @@ def main():
     parser.add_argument("--folder", default="/tmp/weft-reality")
     parser.add_argument("--steps", default=8, type=int)
     parser.add_argument("--precision", default="5%")
-    parser.add_argument("--rounds", default=1, type=int, help="of measurements and plans")
+    parser.add_argument("--rounds", default=1, type=int, help="of measurements and plans, at most")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of plans")
     parser.add_argument("--again", action="store_true", help="predict again, with the runs that are there")
     parser.add_argument("--purposes", action="store_true", help="times by purpose, too")
     options = parser.parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     chosen = [number for number in range(len(PLANS) + len(CROWDED)) if options.only is None or number in options.only]
-    rounds = []
+    rounds = {plan: [] for plan in chosen}
     for number in range(options.rounds):
         bench = Bench(options, number)
+        open_plans = [plan for plan in chosen if not settled(rounds[plan])]
         if options.what in (None, "measure"):
-            bench.measure()
+            bench.measure(open_plans)
         if options.what in (None, "run"):
-            rounds.append([bench.run(plan, *bench.rows()[plan]) for plan in chosen])
-    if rounds:
-        tell_all([combined(rows) for rows in zip(*rounds)], options.purposes)
+            for plan in open_plans:
+                rounds[plan].append(bench.run(plan, *bench.rows()[plan]))
+    if options.what in (None, "run"):
+        tell_all([combined(rows) for rows in rounds.values()], options.purposes)
     if options.what in (None, "overlap"):
         for what in SLOW:
             Bench(options).run_slow(what)

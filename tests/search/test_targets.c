@@ -116,7 +116,7 @@ static struct trial drawn_trial(int64_t ns, int64_t shard, const char *schedule,
                           .degrees = {.schedule = schedule, .pieces = 1, .shard = (int)shard}};
 }
 
-/* By hand: 1f1b before another schedule, room before speed, and the reason says what was given up. */
+/* By hand: room before all else, 1f1b before another schedule, and the reason says what was given up. */
 static void the_simplest_by_hand(void **state)
 {
     (void)state;
@@ -129,6 +129,9 @@ static void the_simplest_by_hand(void **state)
     planned.trials.data[1].needed_bytes = 99; /* without room */
     prefer_simplest(&planned, 0);
     assert_int_equal(planned.trials.data[0].iteration_ns, 1000);
+    prefer_simplest(&planned, 0.005); /* zb-h1 with room before 1f1b without */
+    assert_int_equal(planned.trials.data[0].iteration_ns, 1000);
+    planned.trials.data[1].needed_bytes = 50;
     prefer_simplest(&planned, 0.005);
     assert_int_equal(planned.trials.data[0].iteration_ns, 1004);
     assert_int_equal(planned.reasons.len, 1);

@@ -1,8 +1,9 @@
 /* simplest.c - of plans that are equally good, the one with the fewest different choices.
  *
  * A prediction is less exact than the differences between the best plans, and every further
- * mechanism is one that may surprise. Within a tolerance of the fastest plan that fits, the answer
- * is therefore the one with the lowest score,
+ * mechanism is one that may surprise, none as badly as memory that is not there. Within a tolerance
+ * of the fastest plan that fits, the answer is therefore one that leaves ROOM of the memory free, if
+ * there is any, and of these the one with the lowest score,
  *
  *   score = 8 * kinds of choices that differ between layers or operators
  *         + 4 * cuts inside a layer + 2 * (stages with different numbers of devices)
@@ -10,7 +11,7 @@
  *         + 2 where gradients of the head's weights wait
  *         + state that is sharded beyond that of the optimizer: 1 for gradients, 2 for weights, too   (1)
  *
- * of plans with equal scores one that leaves ROOM of the memory free, and then the fastest.
+ * and of plans with equal scores the fastest.
  *
  *   I1  With a tolerance of 0 the order of the trials stays as it is.
  */
@@ -100,9 +101,9 @@ static struct traits traits_of(const struct trial *trial)
 
 static bool is_simpler(const struct traits *a, const struct traits *b)
 {
-    if (a->score != b->score)
-        return a->score < b->score;
-    return a->roomy != b->roomy ? a->roomy : a->ns < b->ns;
+    if (a->roomy != b->roomy)
+        return a->roomy;
+    return a->score != b->score ? a->score < b->score : a->ns < b->ns;
 }
 
 static void say_why(struct planned *planned, const struct trial *fastest,

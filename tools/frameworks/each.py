@@ -67,6 +67,9 @@ def free_port():
 
 
 def started(index, ranks, port, body, *words):
+    import torch
+
+    torch.set_num_threads(1)  # before autograd has threads: two at once may find the pool of before the fork half gone
     os.environ.update(RANK=str(index), LOCAL_RANK=str(index), WORLD_SIZE=str(ranks), MASTER_ADDR="localhost",
                       MASTER_PORT=str(port))
     body(index, *words)
@@ -76,6 +79,5 @@ def on_ranks(ranks, body, *words):
     """body(index, *words) in so many processes of one thread each, which find each other as torchrun's do."""
     import torch.multiprocessing
 
-    torch.set_num_threads(1)
     torch.multiprocessing.start_processes(started, (ranks, free_port(), body, *words), nprocs=ranks,
                                           start_method="fork")

@@ -4,6 +4,7 @@
 
 #include "cli/degrees.h"
 #include "cost/cost.h"
+#include "exchange/exchange.h"
 
 /* With a profile of the model's whole layers, the devices are as fast as these were measured. */
 static weft_status follow_layers(const struct plan_arguments *in, enum dtype dtype,
@@ -31,6 +32,22 @@ done:
     return status;
 }
 
+/* What is no plan may be what a framework is launched with. */
+static void hint_at_import(const char *path)
+{
+    struct arena *scratch = arena_new();
+    char *text;
+    size_t len;
+    if (!file_read(scratch, path, DOC_MAX_BYTES, &text, &len)) {
+        const struct source *source = source_of_text(text);
+        if (source)
+            error_hint("it reads like a file for %s, of which `weft import %s CLUSTER --from %s "
+                       "-o plan.json` makes a plan",
+                       source->name, path, source->name);
+    }
+    arena_free(scratch);
+}
+
 static weft_status open_file(const struct plan_arguments *in, struct opened_plan *out)
 {
     if (is_preset(in->name[0]) && access(in->name[0], F_OK) != 0)
@@ -40,6 +57,8 @@ static weft_status open_file(const struct plan_arguments *in, struct opened_plan
         return bad_argument("change the file, or name a model and a cluster",
                             "--%s makes a plan; %s is one already", in->flag, in->name[0]);
     weft_status status = plan_load(in->name[0], out);
+    if (status == WEFT_BAD_INPUT)
+        hint_at_import(in->name[0]);
     if (status && !weft_last_error()->hint)
         error_hint("name a plan file (docs/reference/plan-file.md), or a model and a cluster");
     if (!status)

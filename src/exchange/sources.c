@@ -4,14 +4,36 @@
 #include "exchange/room.h"
 
 static const struct source SOURCES[] = {
-    {"megatron", "launch arguments of Megatron-LM", "megatron", megatron_import},
-    {"galvatron", "Galvatron's JSON: a strategy per layer", "galvatron", galvatron_import},
-    {"aceso", "Aceso's JSON: degrees for every operator", NULL, aceso_import},
-    {"deepspeed", "DeepSpeed's JSON configuration", "deepspeed", deepspeed_import},
-    {"bridge", "a dumped configuration of Megatron-Bridge or NeMo, in YAML", "megatron",
-     bridge_import},
-    {"torchtitan", "torchtitan's TOML, its command line, or a function of Python", "torchtitan",
-     torchtitan_import},
+    {"megatron",
+     "launch arguments of Megatron-LM",
+     "megatron",
+     megatron_import,
+     {"--num-layers", "--micro-batch-size"}},
+    {"galvatron",
+     "Galvatron's JSON: a strategy per layer",
+     "galvatron",
+     galvatron_import,
+     {"\"pp_deg\""}},
+    {"aceso",
+     "Aceso's JSON: degrees for every operator",
+     NULL,
+     aceso_import,
+     {"\"num_ops_in_each_stage\""}},
+    {"deepspeed",
+     "DeepSpeed's JSON configuration",
+     "deepspeed",
+     deepspeed_import,
+     {"\"zero_optimization\"", "\"train_batch_size\"", "\"train_micro_batch_size_per_gpu\""}},
+    {"bridge",
+     "a dumped configuration of Megatron-Bridge or NeMo, in YAML",
+     "megatron",
+     bridge_import,
+     {"tensor_model_parallel_size:"}},
+    {"torchtitan",
+     "torchtitan's TOML, its command line, or a function of Python",
+     "torchtitan",
+     torchtitan_import,
+     {"[parallelism]", "torchtitan.train", "from torchtitan"}},
 };
 
 const struct source *source_find(const char *name)
@@ -32,6 +54,22 @@ const char *source_at(size_t i, const char **summary)
         return NULL;
     *summary = SOURCES[i].summary;
     return SOURCES[i].name;
+}
+
+static bool has_sign(const struct source *source, const char *text)
+{
+    for (size_t i = 0; i < COUNT_OF(source->signs) && source->signs[i]; i++)
+        if (strstr(text, source->signs[i]))
+            return true;
+    return false;
+}
+
+const struct source *source_of_text(const char *text)
+{
+    for (size_t i = 0; i < COUNT_OF(SOURCES); i++)
+        if (has_sign(&SOURCES[i], text))
+            return &SOURCES[i];
+    return NULL;
 }
 
 weft_status open_practised(struct arena *scratch, struct import_input *input,

@@ -264,7 +264,8 @@ static void print_measurement(struct arena *arena, const struct profile_row *row
 {
     printf("  %s: %s %s %s, %s, %lld sample%s\n", show_duration(row->ns).s,
            profile_phase_name(row->key.phase), dtype_name((enum dtype)row->key.dtype),
-           shape_text(arena, row), row->device, (long long)row->samples, row->samples == 1 ? "" : "s");
+           shape_text(arena, row), row->device, (long long)row->samples,
+           row->samples == 1 ? "" : "s");
 }
 
 static int print_answer(struct arena *arena, const struct profile_answer *answer)

@@ -36,8 +36,8 @@ static const struct argp_option OPTIONS[] = {
      "megatron@0.16",
      2},
     {"simplest", GOAL_SIMPLEST, "PERCENT", 0,
-     "of the plans within so many percent of the fastest take the simplest (default 1; 0: the "
-     "fastest)",
+     "of the plans within so many percent of the fastest take the simplest that leaves memory free "
+     "(default 1; 0: the fastest)",
      2},
     {"forbid", GOAL_FORBID, "LIST", 0, "what a plan must not do, such as pp,zero=3,recompute=full",
      2},

@@ -142,6 +142,7 @@ static void the_simplest_by_hand(void **state)
     again.trials.data[1].needed_bytes = 99;
     prefer_simplest(&again, 0.01);
     assert_int_equal(again.trials.data[0].iteration_ns, 1006);
+    assert_non_null(strstr(again.reasons.data[0], "the simplest within 1 % of the fastest"));
     assert_int_equal(again.trials.data[1].iteration_ns, 1000);
 }
 
@@ -202,6 +203,9 @@ static void room_and_tolerance_have_their_limits(void **state)
         prefer_simplest(&planned, ROWS[i].tolerance);
         assert_int_equal(planned.trials.data[0].degrees.shard, ROWS[i].preferred);
         assert_int_equal(planned.reasons.len, ROWS[i].preferred);
+        if (ROWS[i].preferred)
+            assert_non_null(strstr(planned.reasons.data[0],
+                                   "the simplest that leaves 5 % of the memory free, within 50 %"));
     }
 }
 

@@ -4,8 +4,8 @@
  *       say what the next best value of each dimension would have cost.
  *   I2  The best trial is the one that fits and takes the least time per sample; ties go to less
  *       memory, then to smaller values in the order of the dimensions.
- *       Of the trials within plan_options.simplest of the best, the simplest is the answer, and comes
- *       first.
+ *       Of the trials within plan_options.simplest of the best, the simplest of those that leave memory free
+ *       is the answer, and comes first (simplest.c).
  *   I3  A planner that is stopped, or whose budget is spent, answers with the best so far.
  *   I4  The same request has the same answer, whatever the number of threads, except under I3.
  *   I5  A plan is one trial of an answer, however many planners found it: the trial of the planner
@@ -115,7 +115,7 @@ struct plan_options {
     int64_t most_trials; /* Aceso simulates at most this many plans; 0: no limit */
     const char *log;     /* a file that records every step of the search as JSON */
     const char *search;  /* one of the planner's own algorithms */
-    /* Share of time within which the simplest plan is the answer; 0: the fastest plan is. */
+    /* Share of time within which the simplest plan that leaves memory free is the answer; 0: the fastest plan is. */
     double simplest;
     int64_t seed;
     int64_t threads; /* 0: as many as there are processors */

@@ -106,14 +106,19 @@ static bool is_simpler(const struct traits *a, const struct traits *b)
     return a->score != b->score ? a->score < b->score : a->ns < b->ns;
 }
 
+/* Room is named where the fastest plan has none: a simpler plan may then have been passed over. */
 static void say_why(struct planned *planned, const struct trial *fastest,
                     const struct trial *chosen, double tolerance)
 {
+    bool for_room = traits_of(chosen).roomy && !traits_of(fastest).roomy;
+    const char *room = for_room ? arena_printf(planned->arena,
+                                               " that leaves %g %% of the memory free,", 100 * ROOM)
+                                : "";
     double gain = 1 - (double)fastest->iteration_ns / (double)fastest->global_batch /
                           ((double)chosen->iteration_ns / (double)chosen->global_batch);
     const char *reason = arena_printf(
-        planned->arena, "the simplest within %g %% of the fastest, which would gain %.2f %%: %s",
-        100 * tolerance, 100 * gain, fastest->text);
+        planned->arena, "the simplest%s within %g %% of the fastest, which would gain %.2f %%: %s",
+        room, 100 * tolerance, 100 * gain, fastest->text);
     array_push(planned->arena, &planned->reasons, reason);
 }
 

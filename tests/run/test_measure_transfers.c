@@ -90,6 +90,40 @@ static void test_transfers(void **state)
     arena_free(arena);
 }
 
+/* How often so many bytes were cleared, whichever buffer they are of. */
+enum { AWAY_BYTES = 12345 };
+static const struct compute_device *plain_device;
+static atomic_llong far_clears;
+static void counted_clear(struct device_stream *stream, void *to, int64_t bytes)
+{
+    if (bytes == AWAY_BYTES)
+        atomic_fetch_add(&far_clears, 1);
+    plain_device->clear(stream, to, bytes);
+}
+
+/* Before each sample every rank of the group writes as much as its caches hold. */
+static void test_caches_are_filled_before_a_sample(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new();
+    struct measure_options o = transfer_options(NULL);
+    struct kernels kernels = *o.kernels;
+    struct compute_device device = *kernels.device;
+    struct measured_transfers out;
+    int64_t samples = 0;
+    plain_device = kernels.device;
+    device.clear = counted_clear;
+    kernels.device = &device;
+    o.kernels = &kernels;
+    o.away_bytes = AWAY_BYTES;
+    assert_int_equal(measure_thread_transfers(2, &o, 1 << 10, arena, &out), WEFT_OK);
+    for (size_t i = 0; i < out.len; i++)
+        samples += out.data[i].samples + out.data[i].disturbed;
+    assert_true(samples > 0);
+    assert_true(atomic_load(&far_clears) >= 2 * samples);
+    arena_free(arena);
+}
+
 static void test_stopped_transfers(void **state)
 {
     (void)state;
@@ -222,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_more_than_most),
         cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_caches_are_filled_before_a_sample),
         cmocka_unit_test(test_stopped_transfers),
         cmocka_unit_test(test_transfers_refuse_broken_databases),
         cmocka_unit_test(test_machine_file),

@@ -430,7 +430,7 @@ static weft_status make_buffers(struct bench *b, int64_t most_bytes)
     b->from = device->allocate(b->lane.stream, most_bytes);
     b->to = device->allocate(b->lane.stream, most_bytes);
     b->packed = device->allocate(b->lane.stream, most_bytes);
-    b->away = device->allocate(b->lane.stream, b->options->away_bytes + 1);
+    b->away = device->allocate(b->lane.stream, b->options->away_bytes);
     if (!b->from || !b->to || !b->packed || !b->away)
         return failure("no memory for three buffers of %lld bytes, and %lld bytes for the caches",
                        (long long)most_bytes, (long long)b->options->away_bytes);

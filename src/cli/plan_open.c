@@ -41,9 +41,9 @@ static void hint_at_import(const char *path)
     if (!file_read(scratch, path, DOC_MAX_BYTES, &text, &len)) {
         const struct source *source = source_of_text(text);
         if (source)
-            error_hint("it reads like a file for %s, of which `weft import %s CLUSTER --from %s "
-                       "-o plan.json` makes a plan",
-                       source->name, path, source->name);
+            error_hint(
+                "it reads like a file for %s; try `weft import %s CLUSTER --from %s -o plan.json`",
+                source->name, path, source->name);
     }
     arena_free(scratch);
 }

@@ -613,6 +613,9 @@ static void dumped_configurations_are_arguments(void **state)
     char *text;
     assert_int_equal(file_read(arena, PATH, 1 << 20, &text, &input.len), WEFT_OK);
     input.text = text;
+    assert_ptr_equal(source_of_text(text), source_find("bridge"));
+    assert_ptr_equal(source_of_text(ARGUMENTS), source_find("megatron"));
+    assert_null(source_of_text("model: gpt3-13b\ncluster: dgx-a100\ndegrees: {tp: 8}\n"));
     if (source_find("bridge")->read(arena, &input, &dumped, &notes))
         fail_msg("%s", weft_last_error()->message);
     assert_int_equal(import_text(ARGUMENTS, &given, &notes), WEFT_OK);

@@ -11,10 +11,11 @@ every plan of a table `weft train --trace` and `weft compare --measured`.
                                            beside aiao: `weft train --slow-bandwidth`
 
 An iteration's measured time is the median over the steps after the first, by the log of the run: from one
-rank's start of the step to when it knows the loss. Of several rounds the least counts, of measured and of predicted
-times alike: others can only make a machine slower, and what both had of it at its best is the same machine. A plan is
-settled, and has no further rounds, when the two least of either agree within 3 %. Plans for more ranks than the machine has cores are
-told apart: their ranks wait for each other's cores, by as much as `weft profile measure` says.
+rank's start of the step to when it knows the loss. Of several rounds the least time counts, measured and predicted
+alike: other programs can only make a machine slower, so the least times are of the same undisturbed machine. A plan
+has no further rounds when its two least measured times agree within 3 %, and its two least predicted ones, too. Plans
+for more ranks than the machine has cores are told apart: their ranks wait for each other's cores, by as much as `weft
+profile measure` says.
 """
 import argparse
 import json
@@ -238,8 +239,10 @@ def main():
     chosen = [number for number in range(len(PLANS) + len(CROWDED)) if options.only is None or number in options.only]
     rounds = {plan: [] for plan in chosen}
     for number in range(options.rounds):
-        bench = Bench(options, number)
         open_plans = [plan for plan in chosen if not settled(rounds[plan])]
+        if not open_plans:
+            break
+        bench = Bench(options, number)
         if options.what in (None, "measure"):
             bench.measure(open_plans)
         if options.what in (None, "run"):

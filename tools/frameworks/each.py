@@ -69,7 +69,9 @@ def free_port():
 def started(index, ranks, port, body, *words):
     import torch
 
-    torch.set_num_threads(1)  # before autograd has threads: two at once may find the pool of before the fork half gone
+    # A fork leaves PyTorch's pool of threads behind, which the next call replaces. Autograd's threads call it at once
+    # with this one, and one of them may find no pool; now there is only one thread.
+    torch.set_num_threads(1)
     os.environ.update(RANK=str(index), LOCAL_RANK=str(index), WORLD_SIZE=str(ranks), MASTER_ADDR="localhost",
                       MASTER_PORT=str(port))
     body(index, *words)

@@ -5,7 +5,8 @@
  *
  *   I1  Only if the target does so (without one, the target whose software is asked for), and nobody says how many wait:
  *       every plan has these then.
- *   I2  Tried are the best plans so far, by estimate; of each, the fastest number that fits is simulated.
+ *   I2  Tried are the best plans so far, by estimate; of each, the fastest number that fits is simulated, if by estimate it
+ *       makes the base as much faster as it has to be, to be the best.
  */
 #include "search/auto/pins.h"
 #include "search/auto/room.h"
@@ -17,6 +18,7 @@ struct deferrals {
     struct plan *plan[MOST_COUNTS];
     int64_t ns[MOST_COUNTS]; /* by estimate; INT64_MAX: it does not fit, or was tried */
     int32_t count;
+    int64_t base_ns; /* of the base, by estimate */
 };
 
 /* I1 */
@@ -63,9 +65,11 @@ static void list_deferrals(const struct join *join, const struct trial *base, st
         count = (count < 0 ? plan_micro_batches(out->plan[0]) : count) / 2;
 }
 
-static weft_status estimate_deferrals(const struct join *join, struct deferrals *all)
+static weft_status estimate_deferrals(const struct join *join, const struct trial *base,
+                                      struct deferrals *all)
 {
     struct arena *scratch = arena_new();
+    struct plan *plan = NULL; /* the base's */
     struct estimate_settings settings = estimate_settings_of(all->plan[0]);
     struct estimator *estimator = NULL;
     struct estimate estimate;
@@ -73,25 +77,32 @@ static weft_status estimate_deferrals(const struct join *join, struct deferrals 
     settings.profile = join->request->profile;
     settings.flows = join->request->flows;
     TRY(estimator_new(&settings, &estimator));
+    TRY(join_plan_of(join, base, &plan));
+    TRY(estimate_plan(estimator, plan, scratch, &estimate));
+    all->base_ns = estimate.iteration_ns;
     for (int32_t i = 0; i < all->count; i++) {
         TRY(estimate_plan(estimator, all->plan[i], scratch, &estimate));
         all->ns[i] = estimate.fits ? estimate.iteration_ns : INT64_MAX;
     }
 done:
+    plan_free(plan);
     estimator_free(estimator);
     arena_free(scratch);
     return status;
 }
 
-/* The place of the fastest by estimate that may be faster than the base; -1: none. */
-static int32_t fastest_of(const struct deferrals *all, const struct trial *base)
+/* The place of the fastest by estimate, if it makes the base faster than what is best; -1: none. */
+static int32_t fastest_of(const struct deferrals *all, const struct trial *base,
+                          const struct trial *best)
 {
-    int32_t best = -1;
-    for (int32_t i = 0; i < all->count; i++)
-        if ((double)all->ns[i] < (double)base->iteration_ns * (1 + AUTO_NEAR) &&
-            (best < 0 || all->ns[i] < all->ns[best]))
-            best = i;
-    return best;
+    int32_t at = -1;
+    for (int32_t i = 0; i < all->count; i++) {
+        double share = (double)all->ns[i] / (double)all->base_ns;
+        if (all->ns[i] < INT64_MAX && share * ns_per_sample(base) < ns_per_sample(best) &&
+            (at < 0 || all->ns[i] < all->ns[at]))
+            at = i;
+    }
+    return at;
 }
 
 /* I2 */
@@ -102,7 +113,10 @@ static weft_status simulate_fastest(struct join *join, const struct trial *base,
     const struct trial *trial = NULL;
     weft_status status = WEFT_OK;
     int32_t at;
-    while ((!trial || !trial->fits) && (at = fastest_of(all, base)) >= 0 && !join_over(join)) {
+    while ((!trial || !trial->fits) && !join_over(join)) {
+        at = fastest_of(all, base, join_best(out, NULL));
+        if (at < 0)
+            break;
         struct plan *plan = all->plan[at];
         size_t before = out->trials.len;
         all->plan[at] = NULL;
@@ -134,7 +148,7 @@ weft_status defer_heads(struct join *join)
         base = *next;
         list_deferrals(join, &base, &all);
         if (all.count)
-            status = estimate_deferrals(join, &all);
+            status = estimate_deferrals(join, &base, &all);
         if (!status)
             status = simulate_fastest(join, &base, &all);
         for (int32_t k = 0; k < all.count; k++)

@@ -177,8 +177,7 @@ context parallelism, micro-batch, pieces, state sharding and recomputation (by l
 allow, of which `tools/target_grid` simulated as many as the column says; "none of N faster by 0.5 %": only plans that are faster
 than this one by so much were sought; "-": the grid was not tried out whole, because it is too
 large for that (more than 16 devices, or more than 150 seconds of CPU), or because the framework has a strategy for each layer or
-operator. The grids divide sequences of every length; searches divide those below 16,384 tokens only where `--cp` asks for it
-([what that can gain](planning.md#context-parallelism)).
+operator. The grids divide sequences of every length; searches only where they are [long enough](planning.md#context-parallelism).
 """
 
 

@@ -4,10 +4,11 @@
  *   1. the best of the grid by estimate (grid.h)
  *   2. these simulated, best first, until an estimate is so much slower than the best simulated
  *      time that an error of AUTO_FAR_OFF would not make up for it; and those that more memory
- *      would make possible
+ *      would make possible (walks.c)
  *      for a target that runs any plan, all recomputed but products (products.c)
  *   3. Aceso from the best plan so far, and from those with half and twice as many stages, with a
- *      counted effort (refine.c)
+ *      counted effort (refine.c); or what the target takes besides degrees (tune.c)
+ *      1 to 3 again with divided sequences, where the grid does not divide them by itself (contexts.c)
  *   4. every planner of the table that joins, each with an equal share of the remaining budget;
  *      those that take seconds, or minutes on many devices, join unless the search is a quick one
  *   5. their plans crossed (cross.c), and the best with branches of the model side by side (branches.c), and with stages that
@@ -36,19 +37,6 @@
 
 /* On no more devices than this, planners that take seconds elsewhere take less than one. */
 enum { ONE_NODE = 8 };
-/* The number of points kept for the simulator: fewer where each takes long to simulate. */
-static const struct {
-    int64_t devices; /* up to */
-    size_t points;
-} FINALISTS[] = {{64, 64}, {512, 12}, {INT64_MAX, 6}};
-/* With --batch auto: the batch doubles until that gains less than this. */
-static const double WORTH_A_LARGER_BATCH = 0.01;
-enum { MOST_DOUBLINGS = 16 };
-/* The grid is walked again, at most so often, where the fastest that was simulated does not fit and what does is
- * slower by this. */
-enum { MOST_LOOKS = 3 };
-static const double WORTH_A_LOOK = 0.02;
-
 double ns_per_sample(const struct trial *trial)
 {
     return (double)trial->iteration_ns / (double)trial->global_batch;
@@ -100,136 +88,6 @@ void join_report(struct join *join)
         join->request->progress(join->request->context, progress);
 }
 
-/* ---- the grid -------------------------------------------------------------------------------- */
-
-/* The trial of the same degrees; NULL: none. */
-static const struct trial *known_trial(const struct planned *planned, const struct degrees *d,
-                                       const char *text)
-{
-    for (size_t i = 0; i < planned->trials.len; i++) {
-        const struct trial *known = &planned->trials.data[i];
-        if (!known->plan && known->degrees.global_batch == d->global_batch &&
-            strcmp(known->text, text) == 0)
-            return known;
-    }
-    return NULL;
-}
-
-weft_status join_try(struct join *join, const struct plan_request *request,
-                     const struct degrees *degrees, const struct trial **trial)
-{
-    struct planned *out = join->out;
-    struct degrees asked = request->pins;
-    if (request->options.batch_auto)
-        asked.global_batch = 0;
-    const char *text = degrees_text(out->arena, request->model, degrees, &asked);
-    const struct trial *known = known_trial(out, degrees, text);
-    if (!known)
-        return try_degrees(request, join->cost, degrees, out, trial);
-    struct trial again = *known;
-    again.number = (int64_t)out->trials.len + 1;
-    again.found_by = out->planner;
-    array_push(out->arena, &out->trials, again);
-    *trial = &out->trials.data[out->trials.len - 1];
-    return WEFT_OK;
-}
-
-/* Whether the request is for a target that cannot express what the planners that look further find. */
-static bool takes_degrees(const struct plan_request *request)
-{
-    return request->target && !request->target->layerwise && !request->target->any;
-}
-
-/* Whether something is pinned that plans of the planners that look further do not keep. */
-static bool only_degrees_keep(const struct degrees *pins)
-{
-    return pins_encoder(pins) || pins->recompute_layers;
-}
-
-/* Whether other numbers of stages are worth a start of their own. */
-static bool looks_around(const struct plan_request *request)
-{
-    bool table =
-        request->target && request->options.quick; /* little of what Aceso finds runs there */
-    return !table && !request->cluster->pools && !request->options.batch_auto &&
-           !request->pins.pp && !only_degrees_keep(&request->pins) && !join_has_time(request) &&
-           !takes_degrees(request);
-}
-
-/* Of what estimates may fill, the share with which the fastest of these trials would have fitted, where that
- * is worth another look: nothing that fits is near it. Else 1. */
-static double fill_that_fits(const struct planned *planned, size_t first)
-{
-    const struct trial *best = NULL, *fastest = NULL;
-    for (size_t i = first; i < planned->trials.len; i++) {
-        const struct trial *trial = &planned->trials.data[i];
-        if (!fastest || ns_per_sample(trial) < ns_per_sample(fastest))
-            fastest = trial;
-        if (trial->fits && (!best || ns_per_sample(trial) < ns_per_sample(best)))
-            best = trial;
-    }
-    if (!fastest || (best && ns_per_sample(best) <= ns_per_sample(fastest) * (1 + WORTH_A_LOOK)))
-        return 1;
-    return (double)fastest->room_bytes / (double)trial_reserved(fastest);
-}
-
-/* When a walk over the grid ends: half of a budget is left for the first simulation of what it finds. */
-static double walk_deadline_s(const struct join *join, const struct plan_request *request)
-{
-    bool first = request->deadline_s > 0 && !join->out->trials.len;
-    return first ? (join->began_s + request->deadline_s) / 2 : request->deadline_s;
-}
-
-/* *fill: what fill_that_fits says of those that were estimated to fit. */
-static weft_status try_grid_once(struct join *join, const struct plan_request *request,
-                                 double *fill)
-{
-    struct arena *scratch = arena_new();
-    struct grid grid;
-    struct grid_walk *walk = NULL;
-    struct plan_request walking = *request;
-    size_t row = 0;
-    weft_status status;
-    *fill = 1;
-    walking.deadline_s = walk_deadline_s(join, request);
-    while (cluster_devices(request->cluster) > FINALISTS[row].devices)
-        row++;
-    TRY(grid_walk_new(&walking, join->cost, FINALISTS[row].points, scratch, &grid, &walk));
-    walking.deadline_s = request->deadline_s; /* of what else is asked of the walk */
-    join->out->candidates += grid.estimates;
-    join->grid_points = grid.points > join->grid_points ? grid.points : join->grid_points;
-    join->grid_estimates += grid.estimates;
-    size_t before = join->out->trials.len;
-    TRY(finalists_try(join, request, &grid, scratch));
-    if (grid.best.len && grid.best.data[0].fits) {
-        *fill = fill_that_fits(join->out, before);
-        TRY(roomier_try(join, request, &grid));
-    }
-    join->grid_trials += join->out->trials.len - before;
-    if (looks_around(request) && *fill >= 1)
-        TRY(refine_around(join, walk));
-done:
-    grid_walk_free(walk);
-    arena_free(scratch);
-    return status;
-}
-
-/* Estimates do not know the allocator: where what they choose misses by what it reserves, again with as much
- * less to fill. */
-weft_status join_grid(struct join *join, const struct plan_request *request)
-{
-    struct plan_request tighter = *request;
-    weft_status status = WEFT_OK;
-    double fill = 0;
-    tighter.fill = 1;
-    for (int i = 0; i < MOST_LOOKS && fill < 1 && !(i && join_over(join)); i++) {
-        TRY(try_grid_once(join, &tighter, &fill));
-        tighter.fill *= fill;
-    }
-done:
-    return status;
-}
-
 /* Says once what all walks over the grid have looked at. */
 static void say_grid(struct join *join)
 {
@@ -242,23 +100,19 @@ static void say_grid(struct join *join)
                             join->grid_trials));
 }
 
-/* Doubles the batch, starting with one sample per device, as long as that is worth it. */
-static weft_status try_batches(struct join *join)
+bool join_takes_degrees(const struct plan_request *request)
 {
-    struct plan_request request = *join->request;
-    weft_status status = WEFT_OK;
-    double before = 0;
-    request.pins.global_batch = cluster_devices(request.cluster);
-    for (int i = 0; i < MOST_DOUBLINGS && !join_over(join); i++) {
-        TRY(join_grid(join, &request));
-        const struct trial *best = join_best(join->out, NULL);
-        if (best && before > 0 && ns_per_sample(best) > before * (1 - WORTH_A_LARGER_BATCH))
-            break;
-        before = best ? ns_per_sample(best) : 0;
-        request.pins.global_batch *= 2;
-    }
-done:
-    return status;
+    return request->target && !request->target->layerwise && !request->target->any;
+}
+
+bool join_only_degrees_keep(const struct degrees *pins)
+{
+    return pins_encoder(pins) || pins->recompute_layers;
+}
+
+static bool keeps_pins(const struct plan_request *request)
+{
+    return !request->pins.order && !join_only_degrees_keep(&request->pins);
 }
 
 /* ---- others ---------------------------------------------------------------------------------- */
@@ -442,11 +296,30 @@ done:
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static weft_status look_further(struct join *join)
+/* What comes after a walk with this request. */
+static weft_status improve(struct join *join, const struct plan_request *request)
 {
     weft_status status;
-    TRY(recompute_but_products(join));
+    if (join_takes_degrees(request))
+        return tune_numbers(join, request);
+    if (!keeps_pins(request))
+        return WEFT_OK;
+    TRY(recompute_but_products(join, request));
     TRY(refine_best(join));
+done:
+    return status;
+}
+
+static weft_status look_further(struct join *join)
+{
+    struct plan_request divided;
+    weft_status status;
+    TRY(improve(join, join->request));
+    TRY(divide_sequences(join));
+    if (join_divides(join, &divided))
+        TRY(improve(join, &divided));
+    if (join_takes_degrees(join->request) || !keeps_pins(join->request))
+        return WEFT_OK;
     TRY(ask_others(join));
     TRY(refine_best(join));
     TRY(cross_plans(join));
@@ -463,7 +336,7 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
     weft_status status;
     TRY(cost_open_all(request->cluster, request->profile, &join.cost));
     if (request->options.batch_auto)
-        TRY(try_batches(&join));
+        TRY(join_batches(&join));
     else
         TRY(join_grid(&join, request));
     say_grid(&join);
@@ -471,14 +344,12 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
         TRY(hide_tokens(&join));
     if (request->cluster->pools) /* I4 */
         TRY(tune_pools(&join));
-    else if (takes_degrees(request))
-        TRY(tune_numbers(&join));
-    else if (!request->pins.order && !only_degrees_keep(&request->pins))
+    else
         TRY(look_further(&join));
     TRY(branch_out(&join));
     TRY(resplit_best(&join));
     TRY(join_stages(&join));
-    if (!takes_degrees(request))
+    if (!join_takes_degrees(request))
         TRY(recompute_blocks(&join));
     TRY(spread_encoders(&join));
     TRY(hide_tokens(&join));

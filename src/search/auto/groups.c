@@ -82,10 +82,10 @@ static size_t list_sharded(const struct join *join, struct degrees out[MOST_SHAR
 }
 
 /* I2: of the grid with weights that are gathered inside a node. */
-static weft_status try_gathered(struct join *join)
+static weft_status try_gathered(struct join *join, const struct plan_request *asked)
 {
     struct arena *scratch = arena_new();
-    struct plan_request request = *join->request;
+    struct plan_request request = *asked;
     const struct trial *best = join_best(join->out, NULL);
     struct grid grid;
     weft_status status = WEFT_OK;
@@ -112,6 +112,7 @@ done:
 weft_status share_in_groups(struct join *join)
 {
     struct degrees base[MOST_SHARDED];
+    struct plan_request divided;
     weft_status status = WEFT_OK;
     if (!has_groups(join->request))
         return WEFT_OK;
@@ -119,7 +120,9 @@ weft_status share_in_groups(struct join *join)
     for (size_t i = 0; i < count && !join_over(join); i++)
         TRY(try_groups(join, base[i]));
     if (!join_over(join))
-        TRY(try_gathered(join));
+        TRY(try_gathered(join, join->request));
+    if (!join_over(join) && join_divides(join, &divided))
+        TRY(try_gathered(join, &divided));
 done:
     return status;
 }

@@ -59,10 +59,10 @@ static size_t insert_kept(struct guess *best, size_t count, struct guess guess)
 }
 
 /* The fastest by estimate, of the grid with all layers recomputed. */
-static weft_status find_kept(struct join *join, struct arena *scratch, struct guess *best,
-                             size_t *count)
+static weft_status find_kept(struct join *join, const struct plan_request *asked,
+                             struct arena *scratch, struct guess *best, size_t *count)
 {
-    struct plan_request request = *join->request;
+    struct plan_request request = *asked;
     struct grid grid;
     weft_status status;
     request.pins.has_recompute = true;
@@ -80,14 +80,14 @@ done:
     return status;
 }
 
-weft_status recompute_but_products(struct join *join)
+weft_status recompute_but_products(struct join *join, const struct plan_request *request)
 {
     struct arena *scratch = arena_new();
     struct guess best[MOST_TRIED];
     size_t count = 0;
     weft_status status = WEFT_OK;
-    if (has_products(join->request))
-        TRY(find_kept(join, scratch, best, &count));
+    if (has_products(request))
+        TRY(find_kept(join, request, scratch, best, &count));
     for (size_t i = 0; i < count && !join_over(join); i++) {
         const struct trial *fastest = join_best(join->out, NULL), *trial;
         double least = (double)best[i].iteration_ns * (1 - AUTO_FAR_OFF);

@@ -1,6 +1,9 @@
 /* room.h - inside auto: what its files share.
  *
- *   auto.c             the grid, the planners that join, who found what
+ *   auto.c             the order of all this, the planners that join, who found what
+ *   walks.c            walks over the grid, and what of them is simulated first
+ *   finalists.c        which points of a walk that is
+ *   contexts.c         walks with divided sequences
  *   refine.c           Aceso from the plans of other planners
  *   tune.c             what a target takes besides degrees
  *   blocks.c           recomputation of some layers of each part
@@ -37,6 +40,7 @@ struct join {
     double began_s;
     /* so many trials have been bases of plans with hidden tokens, or were too slow for that */
     size_t hidden;
+    size_t tuned;    /* so many trials were there when layouts were last tuned */
     int64_t refined; /* the number of the trial that Aceso last started from; 0: none */
     /* Of all walks over the grid: the most points of one, how many were estimated, and simulated. */
     int64_t grid_points, grid_estimates;
@@ -65,6 +69,25 @@ weft_status join_estimate(struct join *join, const struct plan *plan, struct are
 weft_status join_ask(struct join *join, const struct planner *planner,
                      const struct plan_request *request, const char *found_by);
 
+/* Whether the request is for a target that cannot express what the planners that look further find. */
+bool join_takes_degrees(const struct plan_request *request);
+/* Whether something is pinned that plans of the planners that look further do not keep. */
+bool join_only_degrees_keep(const struct degrees *pins);
+
+/* ---- walking (walks.c) ------------------------------------------------------------------------ */
+
+/* The grid's best, simulated. */
+weft_status join_grid(struct join *join, const struct plan_request *request);
+/* Doubles the batch, starting with one sample per device, as long as that is worth it. */
+weft_status join_batches(struct join *join);
+
+/* ---- divided sequences (contexts.c) ------------------------------------------------------------ */
+
+/* Walks with each cp that the grid does not open by itself. */
+weft_status divide_sequences(struct join *join);
+/* Whether the best so far is one of these; *out is then a request for walks with its cp. */
+bool join_divides(const struct join *join, struct plan_request *out);
+
 /* ---- refining (refine.c) --------------------------------------------------------------------- */
 
 /* Runs Aceso with a counted effort from the best so far, unless that is Aceso's own or a budget
@@ -79,8 +102,8 @@ weft_status refine_to_the_end(struct join *join, const struct trial *trial,
 
 /* ---- tuning (tune.c) -------------------------------------------------------------------------- */
 
-/* Tunes what the request's target takes besides degrees, starting from the best degrees so far. */
-weft_status tune_numbers(struct join *join);
+/* Tunes what the request's target takes besides degrees, starting from the best degrees since the last time. */
+weft_status tune_numbers(struct join *join, const struct plan_request *request);
 /* The plan of degrees, of layers per part (NULL: even) and of a block (target.h); NULL: they make none. */
 struct plan *tuned_plan(const struct join *join, const struct degrees *d, const int64_t *layers,
                         int64_t block);
@@ -93,7 +116,7 @@ weft_status try_tuned(struct join *join, const struct degrees *d, struct plan *p
 
 /* ---- all but products (products.c) ------------------------------------------------------------- */
 
-weft_status recompute_but_products(struct join *join);
+weft_status recompute_but_products(struct join *join, const struct plan_request *request);
 
 /* ---- some layers (blocks.c) -------------------------------------------------------------------- */
 
@@ -139,9 +162,6 @@ weft_status cross_plans(struct join *join);
 weft_status hide_tokens(struct join *join);
 /* Where nothing fits (offload_layers.c). */
 weft_status offload_layers(struct join *join);
-/* The grid's best, simulated. */
-weft_status join_grid(struct join *join, const struct plan_request *request);
-
 /* ---- encoders of images (encoders.c) ---------------------------------------------------------- */
 
 weft_status spread_encoders(struct join *join);

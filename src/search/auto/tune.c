@@ -72,10 +72,10 @@ static bool is_roomy(const struct trial *trial)
     return (double)trial->needed_bytes < ROOMY * (double)trial->limit_bytes;
 }
 
-static weft_status tune_blocks(struct join *join)
+static weft_status tune_blocks(struct join *join, const struct plan_request *asked)
 {
     struct arena *scratch = arena_new();
-    struct plan_request request = *join->request;
+    struct plan_request request = *asked;
     struct grid grid;
     int64_t fewest = request.target->can.products ? 0 : 1;
     weft_status status;
@@ -133,37 +133,39 @@ done:
     return status;
 }
 
-/* Simulated over estimated time of the layout that degrees have by themselves; 0: it is not known. */
-static weft_status find_error(struct join *join, const struct trial *from, struct arena *scratch,
-                              double *off)
+/* The layout that degrees have by themselves; off: its simulated over its estimated time. */
+struct own_layout {
+    struct plan *plan; /* NULL: they make none */
+    double off;
+};
+static weft_status find_own(struct join *join, const struct trial *from, struct arena *scratch,
+                            struct own_layout *own)
 {
-    struct plan *plan = tuned_plan(join, &from->degrees, NULL, 0);
     struct estimate estimate;
     weft_status status = WEFT_OK;
-    *off = 0;
-    if (!plan)
+    *own = (struct own_layout){tuned_plan(join, &from->degrees, NULL, 0), 0};
+    if (!own->plan)
         return WEFT_OK;
-    TRY(estimate_layout(join, plan, scratch, &estimate));
-    *off = (double)from->iteration_ns / (double)estimate.iteration_ns;
+    TRY(estimate_layout(join, own->plan, scratch, &estimate));
+    own->off = (double)from->iteration_ns / (double)estimate.iteration_ns;
 done:
-    plan_free(plan);
     return status;
 }
 
-/* Simulates a layout if that, as far off as the degrees' own, may be as fast as the best. */
+/* Simulates another layout if that, as far off as the degrees' own, may be as fast as the best. */
 static weft_status try_layout(struct join *join, const struct degrees *d, const int64_t *layers,
-                              double off, const char *words)
+                              const struct own_layout *own, const char *words)
 {
     struct arena *scratch = arena_new();
     struct plan *plan = tuned_plan(join, d, layers, 0);
     const struct trial *best = join_best(join->out, NULL), *trial;
     struct estimate estimate;
     weft_status status = WEFT_OK;
-    if (!plan)
+    if (!plan || (own->plan && is_same_plan(own->plan, plan)))
         goto done;
     TRY(estimate_layout(join, plan, scratch, &estimate));
-    bool slow =
-        best && off * (double)estimate.iteration_ns > (double)best->iteration_ns * (1 + AUTO_NEAR);
+    bool slow = best && own->off * (double)estimate.iteration_ns >
+                            (double)best->iteration_ns * (1 + AUTO_NEAR);
     if (!slow) {
         struct plan *tried = plan;
         plan = NULL;
@@ -183,14 +185,14 @@ static weft_status try_layouts(struct join *join, const struct trial *from)
     int64_t *layers = ARENA_ARRAY(scratch, int64_t, (size_t)parts);
     int64_t layers_left =
         join->request->model->layers % parts; /* 0: degrees cut them evenly, too */
-    double off;
+    struct own_layout own;
     weft_status status;
-    TRY(find_error(join, from, scratch, &off));
+    TRY(find_own(join, from, scratch, &own));
     for (size_t i = 0; i < COUNT_OF(WEIGHTS) && !join_over(join); i++) {
         bool even = WEIGHTS[i].first + WEIGHTS[i].last == 0 && layers_left == 0;
         if (!even && deal_out(join->request->model->layers, parts, WEIGHTS[i].first,
                               WEIGHTS[i].last, layers))
-            TRY(try_layout(join, &d, layers, off,
+            TRY(try_layout(join, &d, layers, &own,
                            arena_printf(join->out->arena, ", ends weigh %lld and %lld layers",
                                         (long long)WEIGHTS[i].first, (long long)WEIGHTS[i].last)));
     }
@@ -199,13 +201,13 @@ done:
     return status;
 }
 
-/* Finds the fastest degrees with several stages, and tries other layouts of them. */
+/* Finds the fastest degrees with several stages since the last time, and tries other layouts of them. */
 static weft_status tune_layouts(struct join *join)
 {
     struct trial chosen[MOST_LAYOUTS];
     size_t count = 0;
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < join->out->trials.len; i++) {
+    for (size_t i = join->tuned; i < join->out->trials.len; i++) {
         const struct trial *trial = &join->out->trials.data[i];
         if (!trial->fits || trial->plan || trial->degrees.pp == 1)
             continue;
@@ -220,18 +222,18 @@ static weft_status tune_layouts(struct join *join)
     }
     for (size_t i = 0; i < count; i++)
         TRY(try_layouts(join, &chosen[i]));
+    join->tuned = join->out->trials.len;
 done:
     return status;
 }
 
-weft_status tune_numbers(struct join *join)
+weft_status tune_numbers(struct join *join, const struct plan_request *request)
 {
-    const struct plan_request *request = join->request;
     const struct abilities *can = &request->target->can;
     weft_status status = WEFT_OK;
     if ((can->block || can->products) && !request->pins.has_recompute &&
         !request->options.batch_auto)
-        TRY(tune_blocks(join));
+        TRY(tune_blocks(join, request));
     if (can->uneven && !join_over(join))
         TRY(tune_layouts(join));
 done:

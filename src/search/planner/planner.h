@@ -244,6 +244,8 @@ bool pins_encoder(const struct degrees *pins);
 /* The largest cp and ep that a search tries where nobody pins them: 1 where sequences are short, or where there
  * are no experts (open_degrees.c). */
 int64_t searched_cp(const struct model *model);
+/* The largest cp that auto tries in walks of their own, where searched_cp is 1; 1: none. */
+int64_t walked_cp(const struct model *model, int64_t devices);
 int64_t searched_ep(const struct model *model);
 
 /* Simulates one choice of degrees and remembers it; *trial is valid until the next call. Degrees

@@ -1,0 +1,123 @@
+/* test_contexts.c - sequences that auto divides in walks of their own (search/auto/contexts.c).
+ *
+ *   C1  No answer is slower than that with whole sequences. Where only degrees are searched, none is slower than with a pinned
+ *       cp; elsewhere, where other planners know it too if it is pinned, none by more than a hundredth.
+ *   C2  It says what dividing gained, or that it gained nothing.
+ *   C3  Shorter sequences are divided by no walk, longer ones by the grid itself; 4,096 tokens on up to 64 devices. No walk
+ *       divides where cp is pinned, or the target has none.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "checked_plan.h"
+#include "search/planner/planner.h"
+
+/* What is found: the time of the best, its cp, and the largest cp of all trials; what is said of walks, NULL: nothing. */
+struct found {
+    int64_t ns, cp, most_cp;
+    char said[200];
+};
+static struct found find(const char *options, const char *cluster, const char *target,
+                         struct degrees pins)
+{
+    struct opened o = open_both("llama3-8b", options, cluster);
+    struct plan_request request = {.model = o.model, .cluster = o.cluster, .pins = pins};
+    struct found found = {0};
+    struct planned *planned;
+    request.target = target ? target_find(target) : NULL;
+    request.options.quick = true;
+    if (plan_search(planner_find("auto"), &request, &planned))
+        fail_msg("%s", weft_last_error()->message);
+    assert_true(planned->trials.data[0].fits);
+    found.ns = planned->trials.data[0].iteration_ns;
+    found.cp = planned->trials.data[0].degrees.cp;
+    for (size_t i = 0; i < planned->trials.len; i++)
+        if (planned->trials.data[i].degrees.cp > found.most_cp)
+            found.most_cp = planned->trials.data[i].degrees.cp;
+    for (size_t i = 0; i < planned->reasons.len; i++)
+        if (strncmp(planned->reasons.data[i], "sequences were also divided", 27) == 0)
+            strncpy(found.said, planned->reasons.data[i], sizeof found.said - 1);
+    planned_free(planned);
+    close_both(&o);
+    return found;
+}
+
+/* ---- C1, C2 ---------------------------------------------------------------------------------- */
+
+static const char MIDDLE[] = "seq: 8192, layers: 16", FASTER[] = "faster than whole ones",
+                  NOTHING[] = "nothing faster";
+
+/* A batch of few samples on many devices with little memory; and enough of both. */
+static const struct {
+    const char *cluster, *target;
+    int64_t batch, gib;
+    double over; /* what is best with a pinned cp */
+    const char *said;
+} CASES[] = {
+    {"dgx-h100:2", "megatron", 8, 40, 0, FASTER},     {"dgx-h100:2", "weft", 8, 40, 0.01, FASTER},
+    {"dgx-h100:1", "megatron", 4, 24, 0, FASTER},     {"dgx-a100:1x4", NULL, 4, 30, 0, NOTHING},
+    {"dgx-h100:1x4", "megatron", 32, 70, 0, NOTHING},
+};
+
+static void divided_where_that_gains(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct degrees pins = {.global_batch = CASES[i].batch,
+                               .memory.limit_bytes = CASES[i].gib << 30};
+        struct found open = find(MIDDLE, CASES[i].cluster, CASES[i].target, pins);
+        assert_non_null(strstr(open.said, CASES[i].said));
+        assert_int_equal(open.cp > 1, CASES[i].said == FASTER);
+        for (int64_t cp = 1; cp <= 4; cp += cp) {
+            pins.cp = cp;
+            pins.cp_heads = cp > 1;
+            struct found pinned = find(MIDDLE, CASES[i].cluster, CASES[i].target, pins);
+            double over = cp > 1 ? CASES[i].over : 0;
+            if ((double)open.ns > (double)pinned.ns * (1 + over))
+                fail_msg("case %zu: %lld ns, with cp %lld %lld", i, (long long)open.ns,
+                         (long long)cp, (long long)pinned.ns);
+            assert_string_equal(pinned.said, "");
+        }
+    }
+}
+
+/* ---- C3 -------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *options, *cluster, *target;
+    int64_t least, most; /* the largest cp of all that is tried; 0: plans alone, which name none */
+    bool walked;
+} WALKS[] = {
+    {"seq: 2048, layers: 4", "dgx-h100:2", "megatron", 0, 1, false},
+    {"seq: 4096, layers: 4", "dgx-h100:2", "megatron", 2, 2, true},
+    {"seq: 4096, layers: 4", "dgx-h100:16", "megatron", 0, 1, false},
+    {"seq: 8192, layers: 4", "dgx-h100:2", "deepspeed", 0, 1, false},
+    {"seq: 8192, layers: 4", "dgx-h100:2", "megatron", 2, 4, true},
+    {"seq: 16384, layers: 4", "dgx-h100:1", "megatron", 8, 8, false},
+};
+
+static void each_length_has_its_walks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(WALKS); i++) {
+        struct degrees pins = {.global_batch = 128, .memory.limit_bytes = INT64_C(40) << 30};
+        struct found found = find(WALKS[i].options, WALKS[i].cluster, WALKS[i].target, pins);
+        if (found.most_cp < WALKS[i].least || found.most_cp > WALKS[i].most)
+            fail_msg("walk %zu: cp %lld", i, (long long)found.most_cp);
+        assert_int_equal(*found.said != 0, WALKS[i].walked);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(divided_where_that_gains),
+        cmocka_unit_test(each_length_has_its_walks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -296,8 +296,7 @@ done:
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* What comes after a walk with this request. */
-static weft_status improve(struct join *join, const struct plan_request *request)
+weft_status join_improve(struct join *join, const struct plan_request *request)
 {
     weft_status status;
     if (join_takes_degrees(request))
@@ -312,12 +311,9 @@ done:
 
 static weft_status look_further(struct join *join)
 {
-    struct plan_request divided;
     weft_status status;
-    TRY(improve(join, join->request));
+    TRY(join_improve(join, join->request));
     TRY(divide_sequences(join));
-    if (join_divides(join, &divided))
-        TRY(improve(join, &divided));
     if (join_takes_degrees(join->request) || !keeps_pins(join->request))
         return WEFT_OK;
     TRY(ask_others(join));

@@ -1,15 +1,18 @@
 /* contexts.c - sequences that are long enough to gain by being divided, and too short for the grid to divide them by itself
  * (room.h; open_degrees.c).
  *
- * Each cp is a walk over the grid by itself, with finalists of its own: estimates of plans with cp are a few percent too fast,
+ * Each cp is a walk over the grid by itself, with finalists of its own: estimates of plans with cp are up to 12 % too fast,
  * so that in a walk of all degrees they would take the places of better plans among a few finalists.
  *
  *   I1  A walk is told the best time so far, and most of its points are ruled out by that.
- *   I2  A larger cp is looked at only if the smaller one was faster than none.
+ *   I2  What comes after a walk comes after each of these. On more than FEW devices, where simulations take long, only after
+ *       one that has found what is faster than all before, and the next larger cp is looked at only then.
  *   I3  Keys go round a ring, unless the user says how many devices take heads.
  *   I4  They come after what is done with whole sequences, and take nothing from that: no answer is slower than without them.
  */
 #include "search/auto/room.h"
+
+enum { FEW = 64 };
 
 /* The largest cp that walks have; 1: none. */
 static int64_t most_cp(const struct plan_request *request)
@@ -17,6 +20,16 @@ static int64_t most_cp(const struct plan_request *request)
     bool open = !request->pins.cp && !request->cluster->pools &&
                 (!request->target || request->target->can.cp);
     return open ? walked_cp(request->model, cluster_devices(request->cluster)) : 1;
+}
+
+static bool is_forbidden(const struct forbids *forbids, int64_t cp)
+{
+    for (size_t i = 0; i < forbids->len; i++) {
+        const struct forbid *forbid = &forbids->data[i];
+        if (forbid->word == FORBID_CP && (forbid->all || forbid->value == cp))
+            return true;
+    }
+    return false;
 }
 
 static struct plan_request divided(const struct join *join, int64_t cp)
@@ -28,42 +41,49 @@ static struct plan_request divided(const struct join *join, int64_t cp)
     return request;
 }
 
-/* What that has changed; before_ns: of the best before it, 0: none. */
-static void say_divided(struct join *join, int64_t walks, double before_ns)
+/* What that has changed; before_ns: of the best before it, 0: nothing fitted. */
+static const char *change(struct arena *keep, const struct trial *best, double before_ns)
 {
-    struct planned *out = join->out;
-    const struct trial *best = join_best(out, NULL);
-    const char *which = walks > 1 ? "cp 2, and by more where that was faster" : "cp 2";
-    if (best && before_ns > 0 && ns_per_sample(best) < before_ns)
-        array_push(
-            out->arena, &out->reasons,
-            arena_printf(out->arena,
-                         "sequences were also divided, by %s: %.1f %% faster than whole ones",
-                         which, 100 * (before_ns / ns_per_sample(best) - 1)));
-    else
-        array_push(
-            out->arena, &out->reasons,
-            arena_printf(out->arena, "sequences were also divided, by %s: nothing faster", which));
+    if (!best)
+        return "nothing fits";
+    if (before_ns == 0)
+        return "only divided ones fit";
+    if (ns_per_sample(best) >= before_ns)
+        return "nothing faster";
+    return arena_printf(keep, "%.1f %% faster than whole ones",
+                        100 * (before_ns / ns_per_sample(best) - 1));
 }
 
 weft_status divide_sequences(struct join *join)
 {
-    int64_t most = most_cp(join->request), walks = 0;
-    const struct trial *best = join_best(join->out, NULL);
+    struct planned *out = join->out;
+    const struct trial *best = join_best(out, NULL);
     double before_ns = best ? ns_per_sample(best) : 0;
+    const char *by = NULL;
+    bool few = cluster_devices(join->request->cluster) <= FEW; /* I2 */
     weft_status status = WEFT_OK;
-    for (int64_t cp = 2; cp <= most && !join_over(join); cp += cp, walks++) {
-        best = join_best(join->out, NULL);
-        if (best && cp > 2 && best->degrees.cp < cp / 2) /* I2 */
-            break;
-        struct plan_request request = divided(join, cp);
-        request.known_ns = best ? best->iteration_ns : 0;
+    for (int64_t cp = 2; cp <= most_cp(join->request) && !join_over(join); cp += cp) {
+        if (is_forbidden(&join->request->forbids, cp))
+            continue;
+        struct plan_request request = divided(join, cp), walking;
+        best = join_best(out, NULL);
         if (best)
             request.pins.global_batch = best->global_batch;
-        TRY(join_grid(join, &request));
+        walking = request;
+        walking.known_ns = best ? best->iteration_ns : 0; /* I1 */
+        TRY(join_grid(join, &walking));
+        best = join_best(out, NULL);
+        bool faster = best && best->degrees.cp == cp;
+        if (few || faster)
+            TRY(join_improve(join, &request));
+        by = arena_printf(out->arena, "%s%s%lld", by ? by : "", by ? " and " : "", (long long)cp);
+        if (!few && !faster)
+            break;
     }
-    if (walks)
-        say_divided(join, walks, before_ns);
+    if (by)
+        array_push(out->arena, &out->reasons,
+                   arena_printf(out->arena, "sequences were also divided, by cp %s: %s", by,
+                                change(out->arena, join_best(out, NULL), before_ns)));
 done:
     return status;
 }

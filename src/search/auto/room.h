@@ -74,6 +74,9 @@ bool join_takes_degrees(const struct plan_request *request);
 /* Whether something is pinned that plans of the planners that look further do not keep. */
 bool join_only_degrees_keep(const struct degrees *pins);
 
+/* What comes after a walk with this request: what a target takes besides degrees, or Aceso from the best. */
+weft_status join_improve(struct join *join, const struct plan_request *request);
+
 /* ---- walking (walks.c) ------------------------------------------------------------------------ */
 
 /* The grid's best, simulated. */

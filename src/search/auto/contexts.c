@@ -8,7 +8,7 @@
  *   I2  What comes after a walk comes after each of these. On more than FEW devices, where simulations take long, only after
  *       one that has found what is faster than all before, and the next larger cp is looked at only then.
  *   I3  Keys go round a ring, unless the user says how many devices take heads.
- *   I4  They come after what is done with whole sequences, and take nothing from that: no answer is slower than without them.
+ *   I4  They come after what the grid and a target's numbers make of whole sequences, which is found as if there were none of them.
  */
 #include "search/auto/room.h"
 

@@ -197,6 +197,7 @@ static weft_status try_layouts(struct join *join, const struct trial *from)
                                         (long long)WEIGHTS[i].first, (long long)WEIGHTS[i].last)));
     }
 done:
+    plan_free(own.plan);
     arena_free(scratch);
     return status;
 }

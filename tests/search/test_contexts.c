@@ -17,7 +17,7 @@
 #include "checked_plan.h"
 #include "search/planner/planner.h"
 
-/* What is found: the time of the best, its cp, and the largest cp of all trials; what is said of walks, NULL: nothing. */
+/* What is found: the time of the best, its cp, and the largest cp of all trials; what is said of walks, empty: nothing. */
 struct found {
     int64_t ns, cp, most_cp;
     char said[200];

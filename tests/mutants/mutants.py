@@ -318,7 +318,9 @@ class Worker:
         shutil.copytree(copy.root / "src", self.source)
         (folder / "lib").mkdir()
         (folder / "profiles").mkdir()
+        (folder / "lib" / "profiles").symlink_to(copy.build / "profiles")  # a library looks for them beside itself
         self.environment = {"LD_LIBRARY_PATH": str(folder / "lib")}
+        self.instead = {}
 
     def shell(self, command):
         return subprocess.run(command, shell=True, cwd=self.copy.build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -348,6 +350,17 @@ class Worker:
         if done.returncode:
             raise SystemError(done.stdout[-2000:])
         return target
+
+    def link_for_python(self, objects):
+        """The library that Python opens; the check of it must pass in this folder without a fault."""
+        name = os.path.basename((self.copy.build / "libweft.so").resolve())
+        if not self.instead:
+            self.link(LIBRARY, {})
+            self.instead = {name: str(self.link(name, {}))}
+            done = self.copy.run("python", MOST_SECONDS, FEW, self.environment, self.instead)
+            if done is None or done.returncode:
+                raise SystemError(f"python fails without any fault:\n{done.output[-2000:] if done else 'does not end'}")
+        self.link(name, objects)
 
     def changed_profile(self):
         """The first shipped profile that cannot be built with the fault, or is another."""
@@ -410,12 +423,10 @@ class Worker:
         objects, refused = self.compiled(fault)
         if refused:
             return "refused", "", refused
-        self.link(LIBRARY, objects)
-        instead = {"src": str(self.source)}
         if "python" in fault.tests:
-            name = os.path.basename((self.copy.build / "libweft.so").resolve())
-            instead[name] = str(self.link(name, objects))
-        result = self.tested(fault, instead)
+            self.link_for_python(objects)
+        self.link(LIBRARY, objects)
+        result = self.tested(fault, {"src": str(self.source), **self.instead})
         profile = self.changed_profile() if result[0] == "survived" else None
         if profile:
             return "noticed", "profiles", profile

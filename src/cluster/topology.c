@@ -96,11 +96,21 @@ void topology_finish(const struct topology *graph, double nic_bytes_per_s, struc
     node->nic_bytes_per_s = node->nics * nic_bytes_per_s;
 }
 
+/* The fewest boards that share so many devices evenly, with no more on each than it has. */
+static int32_t boards_of(const struct node_type *node, int32_t devices)
+{
+    int32_t each = node->devices / node->boards, boards = (devices + each - 1) / each;
+    while (devices % boards)
+        boards++;
+    return boards;
+}
+
 void topology_keep(struct arena *keep, struct node_type *node, int32_t devices)
 {
     struct topology graph = {.keep = keep};
     int32_t gone = node->devices - devices;
     double nic_bytes_per_s = node->nics ? node->nic_bytes_per_s / node->nics : 0;
+    node->boards = node->boards ? boards_of(node, devices) : 0;
     for (int32_t v = 0; v < node->vertices; v++)
         if (v < devices || v >= node->devices)
             array_push(keep, &graph.vertices, node->vertex[v]);

@@ -65,7 +65,7 @@ void link_sockets(struct topology *graph, int32_t first, int32_t count, enum cpu
 /* Writes the graph into the node and counts devices and NICs; every NIC's wire carries
  * nic_bytes_per_s. */
 void topology_finish(const struct topology *graph, double nic_bytes_per_s, struct node_type *node);
-/* Keeps the first `devices` devices of a node and everything else in it. */
+/* Keeps the first `devices` devices of a node and everything else in it; of boards, as many as they are on. */
 void topology_keep(struct arena *keep, struct node_type *node, int32_t devices);
 /* The first vertex that no path joins to device 0, or -1. */
 int32_t unreachable_vertex(const struct node_type *node);

@@ -281,6 +281,33 @@ static void test_some_devices_of_each_node(void **state)
     cluster_free(whole);
 }
 
+/* The machines that a launcher starts, and the devices of each: a rack's hosts have four. */
+static void test_hosts_of_racks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t hosts, devices;
+    } ROWS[] = {
+        {"gb200-nvl72", 18, 4},
+        {"gb200-nvl72:64gpus", 16, 4},
+        {"gb200-nvl72:16nodes", 16, 4},
+        {"gb200-nvl72:128gpus", 32, 4},
+        {"36xGB200", 9, 4},
+        {"gb200-nvl72:1x6", 2, 3},
+        {"gb200-nvl72:1x2", 1, 2},
+        {"gb300-nvl72:2x72", 36, 4},
+        {"dgx-h100:4", 4, 8},
+        {"dgx-h100:2x4", 2, 4},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct cluster *cluster = open_cluster(ROWS[i].name);
+        assert_int_equal(cluster_hosts(cluster), ROWS[i].hosts);
+        assert_int_equal(cluster_host_devices(cluster), ROWS[i].devices);
+        cluster_free(cluster);
+    }
+}
+
 static void test_every_device_is_complete(void **state)
 {
     (void)state;
@@ -802,6 +829,7 @@ int main(void)
         cmocka_unit_test(test_hints_for_devices),
         cmocka_unit_test(test_dgx1_has_24_nvlinks),
         cmocka_unit_test(test_some_devices_of_each_node),
+        cmocka_unit_test(test_hosts_of_racks),
         cmocka_unit_test(test_every_device_is_complete),
         cmocka_unit_test(test_preset_equals_captured_machine),
         cmocka_unit_test(test_captured_machines),

@@ -1,6 +1,6 @@
 /* target_grid.c - the best plan of a framework's grid by brute force: every combination of degrees, kind of cp,
- * micro-batch, pieces, state sharding and recomputation, by lists of modules, too, that its rules allow is simulated. The
- * measure of `weft plan --for`.
+ * micro-batch, pieces, state sharding, recomputation, by lists of modules, too, and tokens to experts hidden or not that its
+ * rules allow is simulated. The measure of `weft plan --for`.
  *
  *   target_grid MODEL CLUSTER GLOBAL_BATCH TARGET [OPTIONS OF THE MODEL [SECONDS [KNOWN]]]
  *
@@ -130,6 +130,8 @@ static void try_recompute(struct hunt *h, struct degrees d)
         return;
     if (can->selective)
         try_lists(h, d);
+    if (d.overlap & OVERLAP_EXPERTS && !can->hides_recomputed)
+        return;
     d.recompute = RECOMPUTE_FULL;
     if (can->products)
         try_plan_of(h, &d, BLOCK_PRODUCTS);
@@ -149,17 +151,31 @@ static void try_state(struct hunt *h, struct degrees d)
     }
 }
 
+/* The tokens' way to experts and back hidden, too, where passes come in pairs. */
+static void try_tokens(struct hunt *h, struct degrees d)
+{
+    const struct schedule *schedule = schedule_find(d.schedule);
+    try_state(h, d);
+    if (d.ep == 1 || d.global_batch == d.dp * d.micro_batch ||
+        !(h->target->can.may_overlap & OVERLAP_EXPERTS) ||
+        !schedule_paired(schedule, (int32_t)d.pp)->ahead)
+        return;
+    d.has_overlap = true;
+    d.overlap = OVERLAP_ALL | OVERLAP_EXPERTS;
+    try_state(h, d);
+}
+
 static void try_order(struct hunt *h, struct degrees d)
 {
     enum { MOST_PIECES = 8 };
     d.pieces = d.segments = 1;
     d.schedule = "1f1b";
-    try_state(h, d);
+    try_tokens(h, d);
     for (d.pieces = 2; d.pp > 1 && d.pieces <= MOST_PIECES; d.pieces++) {
         d.schedule = "interleaved";
         if (d.global_batch / d.dp / d.micro_batch % d.pp == 0 &&
             d.pp * d.pieces <= h->model->layers)
-            try_state(h, d);
+            try_tokens(h, d);
     }
 }
 

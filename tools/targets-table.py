@@ -173,8 +173,8 @@ Each problem was planned for each framework that has the model (`weft plan MODEL
 --quick`), and what was written was checked. *exact*: nothing that the framework decides differs from what was predicted. *fits*:
 with the margin, by what the allocator reserves. *back*: the file, read by `weft import` (FSDP's script: by the command in it),
 predicts the same iteration and the same memory. *best*: within 0.5 % of the fastest of all combinations of degrees, kinds of
-context parallelism, micro-batch, pieces, state sharding and recomputation (by lists of modules, too) that the framework's rules
-allow, of which `tools/target_grid` simulated as many as the column says; "none of N faster by 0.5 %": only plans that are faster
+context parallelism, micro-batch, pieces, state sharding, recomputation (by lists of modules, too) and hidden tokens that the framework's
+rules allow, of which `tools/target_grid` simulated as many as the column says; "none of N faster by 0.5 %": only plans that are faster
 than this one by so much were sought; "-": the grid was not tried out whole, because it is too
 large for that (more than 16 devices, or more than 150 seconds of CPU), or because the framework has a strategy for each layer or
 operator. The grids divide sequences of every length; searches only where they are [long enough](planning.md#context-parallelism).

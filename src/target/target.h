@@ -176,7 +176,8 @@ struct abilities {
     /* Bits of enum overlap: what it always does, what it does where it is told to, of these only with several pieces
      * per stage, what it does at level 3 and at no other, and what it does together or not at all. */
     unsigned overlaps, may_overlap, pieces_overlap, gathered_overlap, joint_overlap;
-    bool whole_gradients; /* gradients of a part are always synchronised at once */
+    bool hides_recomputed; /* OVERLAP_EXPERTS goes with layers that are wholly recomputed */
+    bool whole_gradients;  /* gradients of a part are always synchronised at once */
 };
 enum flag_type {
     FLAG_SWITCH, /* takes no value */

@@ -157,7 +157,7 @@ static const struct target TARGETS[] = {
       .pipeline_shards = SHARD_ANY, .dtypes = WIDE | 1U << DTYPE_BF16 | 1U << DTYPE_FP16 | 1U << DTYPE_FP8, .orders = true,
       .joins = true,
       .policies = MASTERS | 1U << POLICY_DISTRIBUTED,
-      .usual_policy = POLICY_MIXED_FP32_GRADIENTS, .may_overlap = OVERLAP_EVERY},
+      .usual_policy = POLICY_MIXED_FP32_GRADIENTS, .may_overlap = OVERLAP_EVERY, .hides_recomputed = true},
      .any = true, .lacks_op = runtime_lacks_op, .decides = RUNTIME_DECIDES},
 };
 /* clang-format on */

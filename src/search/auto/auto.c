@@ -15,7 +15,7 @@
  *      take several micro-batches at once (join_stages.c)
  *   6. the best with some layers of each part recomputed, where the software has such a number (blocks.c);
  *      for encoders of images, the best with more replicas of the encoder (encoders.c); for mixtures of
- *      experts, the best with the tokens' transfers hidden (overlap_experts.c); the best with heads that wait (defer_heads.c)
+ *      experts, the best with the tokens' transfers hidden, and a walk over such plans (overlap_experts.c); the best with heads that wait (defer_heads.c)
  *   7. if nothing fits, the grid again with what layers keep in host memory (offload_layers.c)
  *   8. if nothing fits, changes to the request, cheapest first, until one makes a plan fit
  *
@@ -349,6 +349,7 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
         TRY(recompute_blocks(&join));
     TRY(spread_encoders(&join));
     TRY(hide_tokens(&join));
+    TRY(walk_hidden(&join));
     TRY(share_in_groups(&join));
     TRY(defer_heads(&join));
     TRY(offload_layers(&join));

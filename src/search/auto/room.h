@@ -163,6 +163,8 @@ weft_status cross_plans(struct join *join);
 /* ---- hiding (overlap_experts.c) -------------------------------------------------------------- */
 
 weft_status hide_tokens(struct join *join);
+/* Walks over the plans of the grid that hide tokens. */
+weft_status walk_hidden(struct join *join);
 /* Where nothing fits (offload_layers.c). */
 weft_status offload_layers(struct join *join);
 /* ---- encoders of images (encoders.c) ---------------------------------------------------------- */

@@ -38,9 +38,7 @@ weft_status join_try(struct join *join, const struct plan_request *request,
                      const struct degrees *degrees, const struct trial **trial)
 {
     struct planned *out = join->out;
-    struct degrees asked = request->pins;
-    if (request->options.batch_auto)
-        asked.global_batch = 0;
+    struct degrees asked = unsaid_degrees(request);
     const char *text = degrees_text(out->arena, request->model, degrees, &asked);
     const struct trial *known = known_trial(out, degrees, text);
     if (!known)

@@ -158,6 +158,8 @@ struct plan_request {
     atomic_bool *stop; /* I3; NULL: nobody can stop it */
     /* I3: when the budget of the whole search is spent, in terms of wall_seconds; 0: plan_search says so */
     double deadline_s;
+    /* Walks over the grid look at plans that hide tokens alone (OVERLAP_EXPERTS of the pins), which nobody asked for. */
+    bool hides_tokens;
     bool answered; /* the caller has an answer already and needs none if it stops this search */
     /* Called now and then during the search; NULL: not called. */
     void (*progress)(void *context, const struct progress *progress);
@@ -247,6 +249,9 @@ int64_t searched_cp(const struct model *model);
 /* The largest cp that auto tries in walks of their own, where searched_cp is 1; 1: none. */
 int64_t walked_cp(const struct model *model, int64_t devices);
 int64_t searched_ep(const struct model *model);
+
+/* What all plans of the request have in common, and their texts leave out; a batch that is searched is each plan's own. */
+struct degrees unsaid_degrees(const struct plan_request *request);
 
 /* Simulates one choice of degrees and remembers it; *trial is valid until the next call. Degrees
  * that make no plan, or one that the request's target does not run, are no error: *trial is NULL

@@ -102,10 +102,11 @@ int64_t trial_reserved(const struct trial *trial)
     return trial->room_bytes + trial->needed_bytes - trial->limit_bytes;
 }
 
-/* What all plans of the request have in common; a batch that is searched is each plan's own. */
-static struct degrees asked_of(const struct plan_request *request)
+struct degrees unsaid_degrees(const struct plan_request *request)
 {
     struct degrees asked = request->pins;
+    if (request->hides_tokens)
+        asked.overlap &= ~(unsigned)OVERLAP_EXPERTS;
     if (request->options.batch_auto)
         asked.global_batch = 0;
     return asked;
@@ -158,7 +159,7 @@ weft_status try_degrees(const struct plan_request *request, struct cost *cost,
 {
     struct plan *plan = NULL;
     weft_status status = WEFT_OK;
-    struct degrees asked = asked_of(request);
+    struct degrees asked = unsaid_degrees(request);
     struct trial begun = {
         .degrees = *degrees,
         .text = degrees_text(planned->arena, request->model, degrees, &asked),
@@ -223,7 +224,7 @@ static void values_of_plan(const struct plan *plan, int64_t *value)
 weft_status try_plan(const struct plan_request *request, struct cost *cost, struct plan *plan,
                      const char *text, struct planned *planned, const struct trial **trial)
 {
-    struct degrees asked = asked_of(request);
+    struct degrees asked = unsaid_degrees(request);
     if (request->target)
         target_settle(request->target, asked_for(request), plan);
     struct trial begun = {.degrees = request->pins,

@@ -128,7 +128,7 @@ static void add_offload(struct lines *a, const struct degrees *d)
                              modules_text(a->keep, offload_text(a->keep, d->offload_modules))));
 }
 
-static bool uses_fsdp(const struct degrees *degrees)
+bool uses_megatron_fsdp(const struct degrees *degrees)
 {
     return degrees->shard >= 2;
 }
@@ -160,7 +160,7 @@ static void add_sharding(struct lines *a, const struct plan *plan, const struct 
     if (d->shard >= 1 && d->replicate > 1)
         add_int(a, "num-distributed-optimizer-instances", d->replicate);
     add_host_step(a, plan);
-    if (uses_fsdp(d)) {
+    if (uses_megatron_fsdp(d)) {
         add_flag(a, "use-megatron-fsdp");
         add_word(a, "data-parallel-sharding-strategy",
                  d->shard == 2 ? "optim_grads" : "optim_grads_params");
@@ -416,39 +416,6 @@ const char *megatron_trial(struct export_job *job)
         (long long)embedding->weight[0].operand.size[0] - 1);
 }
 
-/* ---- what a run's environment has to say ------------------------------------------------------- */
-
-static bool overlaps_by_order(const struct degrees *d)
-{
-    return !uses_fsdp(d) && d->tp * d->cp > 1;
-}
-
-static bool offloads_modules(const struct degrees *d)
-{
-    return d->offload_modules != 0;
-}
-
-/* megatron/training/arguments.py asserts both; the second one for Transformer Engine 2.10 and later, which would move weights to
- * the host as well. */
-static const struct {
-    const char *setting;
-    bool (*is_needed)(const struct degrees *d);
-} ENVIRONMENT[] = {
-    {"CUDA_DEVICE_MAX_CONNECTIONS=1", overlaps_by_order},
-    {"NVTE_CPU_OFFLOAD_V1=1", offloads_modules},
-};
-
-const char *megatron_environment(struct arena *keep, const struct degrees *d, const char *first,
-                                 const char *next, const char *end)
-{
-    const char *text = "";
-    for (size_t i = 0; i < COUNT_OF(ENVIRONMENT); i++)
-        if (ENVIRONMENT[i].is_needed(d))
-            text = arena_printf(keep, "%s%s%s%s", text, *text ? next : first,
-                                ENVIRONMENT[i].setting, end);
-    return text;
-}
-
 /* ---- the file ---------------------------------------------------------------------------------- */
 
 /* "each of 8 nodes" */
@@ -464,7 +431,6 @@ weft_status write_megatron(struct export_job *job)
     if (status)
         return status;
     const struct cluster *cluster = job->plan->cluster;
-    const struct degrees *d = &job->found.degrees;
     job->out->text = arena_printf(
         job->keep,
         "# Megatron-LM arguments for %s.\n"
@@ -476,8 +442,8 @@ weft_status write_megatron(struct export_job *job)
         plan_title(job->keep, job->plan), job_line(job, ""),
         model_has_tower(job->plan->model) ? "" : "data, ", /* it makes its own images */
         each_host(job->keep, cluster_hosts(cluster)),
-        megatron_environment(job->keep, d, ", with ", " and ", ""),
-        torchrun_line(job->keep, cluster), megatron_script(job),
+        megatron_environment(job, ", with ", " and ", ""), torchrun_line(job->keep, cluster),
+        megatron_script(job),
         megatron_trial(job) ? arena_printf(job->keep, "# To try it: %s\n", megatron_trial(job))
                             : "",
         lines);

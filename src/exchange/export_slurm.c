@@ -29,7 +29,6 @@ weft_status write_slurm(struct export_job *job)
     if (status)
         return status;
     const struct cluster *cluster = job->plan->cluster;
-    const struct degrees *d = &job->found.degrees;
     long long nodes = (long long)cluster_hosts(cluster);
     long long devices = (long long)cluster_host_devices(cluster);
     job->out->text = arena_printf(
@@ -68,7 +67,7 @@ weft_status write_slurm(struct export_job *job)
         "    \"$MEGATRON_DIR/%s\" \"${MEGATRON_ARGS[@]}\" \"${TRAINING_ARGS[@]}\"\n",
         plan_title(job->keep, job->plan), job_line(job, ""), nodes, devices,
         devices * CORES_PER_DEVICE, training(job),
-        megatron_environment(job->keep, d, "export ", "export ", "\n"), lines, nodes, devices,
+        megatron_environment(job, "export ", "export ", "\n"), lines, nodes, devices,
         megatron_script(job));
     return WEFT_OK;
 }

@@ -75,13 +75,16 @@ static void tell(const struct exported *exported)
         fprintf(stderr, "note: %s\n", result->decided.data[i]);
     for (size_t i = 0; i < result->notes.len; i++)
         fprintf(stderr, "note: %s\n", result->notes.data[i]);
-    if (!plan->known)
-        return;
-    fprintf(stderr, "predicted: the plan %s in %s, what is written %s in %s (%s)%s\n",
-            show_seconds(plan->iteration_s * 1e9).s, show_bytes(plan->needed_bytes).s,
-            show_seconds(written->iteration_s * 1e9).s, show_bytes(written->needed_bytes).s,
-            show_change(written->iteration_s / plan->iteration_s - 1).s,
-            written->fits ? "" : ", which does not fit");
+    const char *fits = written->fits ? "" : ", which does not fit";
+    const char *needed = show_bytes(written->needed_bytes).s;
+    if (exported->differs)
+        fprintf(stderr, "predicted: the plan %s in %s, what is written %s in %s (%s)%s\n",
+                show_seconds(plan->iteration_s * 1e9).s, show_bytes(plan->needed_bytes).s,
+                show_seconds(written->iteration_s * 1e9).s, needed,
+                show_change(written->iteration_s / plan->iteration_s - 1).s, fits);
+    else if (!written->fits)
+        fprintf(stderr, "predicted: %s in %s%s\n", show_seconds(written->iteration_s * 1e9).s,
+                needed, fits);
 }
 
 static int print(const struct export_command *options, const struct exported *exported)
@@ -107,7 +110,7 @@ static int run(const void *context, const struct plan *plan)
                                        options->plan.names == 2 ? &options->plan.degrees : NULL};
     struct exported exported;
     weft_status status = exported_make(options->plan.arena, plan, &question, &exported);
-    if (!status && exported.plan.known)
+    if (!status)
         cli_warn_missing();
     int code = status ? cli_fail(status) : print(options, &exported);
     exported_close(&exported);

@@ -5,7 +5,8 @@
  *
  *   recomputation, the micro-batch, the level of state sharding, pieces and schedule, all degrees      (1)
  *
- *   I1  The answer runs on the target exactly, and fits.
+ *   I1  The answer runs on the target exactly, and fits: with the type, the policy, the software and the overlap that the
+ *       target has for it.
  */
 #include "exchange/room.h"
 
@@ -60,6 +61,15 @@ done:
     return status;
 }
 
+/* Numbers that are asked for; what nobody asked for is the target's own. */
+static struct degrees asked_degrees(const struct degrees *recognised)
+{
+    struct degrees pins = *recognised;
+    pins.has_overlap = pins.has_bucket = false;
+    pins.has_policy = recognised->policy != policy_for(recognised->dtype);
+    return pins;
+}
+
 static weft_status search_with(const struct plan *plan, const struct target *target,
                                const struct degrees *pins, struct plan **out)
 {
@@ -85,35 +95,46 @@ weft_status plan_nearest(struct arena *keep, const struct plan *plan, const char
 {
     const struct target *target;
     struct recognised found = {0};
+    struct plan *own = NULL;
     bool good = false;
     weft_status status;
     *out = NULL;
     TRY(format_target(keep, to, &target));
     TRY(target_has_model(target, plan->model));
-    TRY(target_differences(keep, target, plan, differences, out));
-    if (!differences->len)
+    TRY(plan_copy(plan, &own));
+    TRY(target_adopt(target, own)); /* I1 */
+    TRY(target_differences(keep, target, own, differences, out));
+    if (!differences->len && own->policy == plan->policy)
         goto done;
+    if (!differences->len)
+        TRY(plan_copy(own, out));
     if (*out)
         TRY(fits(*out, target, &good));
     if (good)
         goto done;
     plan_free(*out);
     *out = NULL;
-    TRY(degrees_of_plan(keep, plan, target, true, &found));
+    TRY(degrees_of_plan(keep, own, target, true, &found));
     plan_free(found.plan);
-    struct degrees pins = found.degrees;
+    struct degrees pins = asked_degrees(&found.degrees);
     for (size_t i = 0; i < COUNT_OF(GIVES_BACK) && !*out; i++) {
         GIVES_BACK[i](&pins);
-        TRY(search_with(plan, target, &pins, out));
+        TRY(search_with(own, target, &pins, out));
     }
     *differences = (struct texts){0};
     if (!*out)
         TRY(no_answer("more devices, or another model, would fit",
                       "nothing that %s runs of %s fits on %s", target->title, plan->model->name,
                       cluster_title(keep, plan)));
-    copy_settings(*out, plan);
+    plan_set_names(*out, plan->model_name, plan->model_options, plan->cluster_name);
+    (*out)->memory = plan->memory;
+    if (plan->dtype != (*out)->dtype)
+        add_text(keep, differences,
+                 arena_printf(keep, "dtype %s, not %s", dtype_name(plan->dtype),
+                              dtype_name((*out)->dtype)));
     plan_differences(keep, plan, *out, differences);
 done:
+    plan_free(own);
     if (status) {
         plan_free(*out);
         *out = NULL;

@@ -12,8 +12,7 @@ static weft_status predict(const struct plan *plan, struct export_prediction *ou
     weft_status status = simulate(plan, &options, &prediction);
     if (status)
         return status;
-    *out = (struct export_prediction){true, (double)prediction->iteration_ns / 1e9, 0,
-                                      prediction->fits};
+    *out = (struct export_prediction){(double)prediction->iteration_ns / 1e9, 0, prediction->fits};
     for (int32_t s = 0; s < plan->stages; s++)
         out->needed_bytes =
             fmax(out->needed_bytes, (double)stage_needed(&prediction->stage[s].memory));
@@ -21,18 +20,50 @@ static weft_status predict(const struct plan *plan, struct export_prediction *ou
     return WEFT_OK;
 }
 
-/* Predicts both plans, if they differ: the one that was asked for, and what the framework does with the file. */
+/* Predicts both plans: the one that was asked for, and what the framework does with the file, which is the same where
+ * nothing differs. */
 static weft_status predict_both(struct arena *keep, const char *to, const struct plan *plan,
-                                struct exported *out)
+                                bool adopted, struct exported *out)
 {
     const struct target *target;
     weft_status status = WEFT_OK;
-    if (!out->result.differences.len)
-        return WEFT_OK;
+    out->differs = adopted || out->result.differences.len;
     TRY(format_target(keep, to, &target));
-    target_run_as(target, out->result.written);
-    TRY(predict(plan, &out->plan));
+    if (out->differs)
+        target_run_as(target, out->result.written);
     TRY(predict(out->result.written, &out->written));
+    out->plan = out->written;
+    if (out->differs)
+        TRY(predict(plan, &out->plan));
+done:
+    return status;
+}
+
+/* ---- what is the framework's own ------------------------------------------------------------- */
+
+/* Gives the plan the framework's software and policy where nobody asked for others, and says so of a plan that was predicted
+ * with others before: in `decided`. */
+static weft_status adopt(struct arena *keep, const struct export_question *question,
+                         struct plan *plan, struct texts *decided)
+{
+    const struct target *target;
+    struct software before = plan->software;
+    enum policy policy = plan->policy;
+    weft_status status;
+    TRY(format_target(keep, question->to, &target));
+    if (question->degrees && !software_is_default(&question->degrees->software))
+        return WEFT_OK;
+    TRY(target_adopt(target, plan));
+    if (question->degrees)
+        return WEFT_OK;
+    if (!software_same(&before, &plan->software))
+        add_text(keep, decided,
+                 arena_printf(keep, "it runs as software %s, and is predicted so; the plan has %s",
+                              software_text(keep, &plan->software), software_text(keep, &before)));
+    if (policy != plan->policy)
+        add_text(keep, decided,
+                 arena_printf(keep, "it keeps its state by policy %s; the plan has %s",
+                              policy_name(plan->policy), policy_name(policy)));
 done:
     return status;
 }
@@ -95,17 +126,21 @@ weft_status exported_make(struct arena *keep, const struct plan *given,
                           const struct export_question *question, struct exported *out)
 {
     struct plan *plan = NULL;
+    struct texts decided = {0};
     weft_status status;
     *out = (struct exported){0};
     TRY(plan_copy(given, &plan));
     TRY(settle(keep, question, plan));
+    TRY(adopt(keep, question, plan, &decided));
     status = write_text(keep, plan, question, &out->result);
     if (status && out->result.differences.len && !question->nearest)
         status = explain(keep, question->to, plan, &out->result.differences);
     if (status)
         goto done;
     note_selective(keep, plan, question->degrees, &out->result);
-    TRY(predict_both(keep, question->to, plan, out));
+    for (size_t i = 0; i < decided.len; i++)
+        add_text(keep, &out->result.decided, decided.data[i]);
+    TRY(predict_both(keep, question->to, question->degrees ? plan : given, decided.len > 0, out));
 done:
     plan_free(plan);
     return status;
@@ -129,9 +164,8 @@ static json_t *texts_json(const struct texts *texts)
 
 static json_t *one_json(const struct export_prediction *p)
 {
-    return p->known ? json_pack("{s:f, s:o, s:b}", "iteration_s", p->iteration_s, "needed_bytes",
-                                json_whole(p->needed_bytes), "fits", p->fits)
-                    : json_null();
+    return json_pack("{s:f, s:o, s:b}", "iteration_s", p->iteration_s, "needed_bytes",
+                     json_whole(p->needed_bytes), "fits", p->fits);
 }
 
 json_t *exported_json(const char *to, const struct exported *exported)
@@ -140,8 +174,9 @@ json_t *exported_json(const char *to, const struct exported *exported)
     return json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "target", to, "exact",
                      (int)(result->differences.len + result->decided.len == 0), "differences",
                      texts_json(&result->differences), "decided", texts_json(&result->decided),
-                     "notes", texts_json(&result->notes), "plan", one_json(&exported->plan),
-                     "written", one_json(&exported->written), "simulate",
+                     "notes", texts_json(&result->notes), "plan",
+                     exported->differs ? one_json(&exported->plan) : json_null(), "written",
+                     one_json(&exported->written), "simulate",
                      result->simulate ? json_text(result->simulate) : json_null(), "text",
                      json_text(result->text));
 }

@@ -16,14 +16,14 @@ struct export_question {
 };
 /* One of two plans as it is predicted. */
 struct export_prediction {
-    bool known;
     double iteration_s;
     double needed_bytes; /* on the fullest stage */
     bool fits;
 };
 struct exported {
     struct export_result result;
-    struct export_prediction plan, written; /* known where the two plans differ */
+    struct export_prediction plan, written;
+    bool differs; /* what the framework runs is not what the plan was */
 };
 /* `keep` has the texts. A plan that the target does not run is bad input that names the rule and the nearest plan. */
 weft_status exported_make(struct arena *keep, const struct plan *given,

@@ -2,6 +2,8 @@
  * state, what overlaps, the order of experts' devices, and the software that it is predicted with.
  *
  *   I1  A plan that was settled is written without a note that the framework decides otherwise.
+ *   I2  Nobody asked for a policy that is the usual one of the type, or for software that is the default or another target's
+ *       own: a plan that was made for none or for that one has them.
  */
 #include "cluster/cluster.h"
 #include "cost/cost.h"
@@ -82,6 +84,39 @@ weft_status target_software(const struct target *target, const struct cluster *c
     if (!status && dtype == DTYPE_FP8 && software_word(out, FACT_FP8_RECIPE) == RECIPE_DELAYED &&
         cluster_all_devices(cluster, device_scales_blocks))
         out->word[FACT_FP8_RECIPE] = RECIPE_BLOCKS;
+    return status;
+}
+
+/* I2 */
+static bool is_a_targets_software(const struct plan *plan)
+{
+    struct software own;
+    for (size_t i = 0; i < target_count(); i++) {
+        const struct target *target = target_at(i);
+        if (target->software &&
+            target_software(target, plan->cluster, plan->dtype, &own) == WEFT_OK &&
+            software_same(&own, &plan->software))
+            return true;
+    }
+    return software_is_default(&plan->software);
+}
+
+weft_status target_adopt(const struct target *target, struct plan *plan)
+{
+    struct degrees old = {.software = plan->software}, own = {0};
+    weft_status status = WEFT_OK;
+    if (plan->policy == policy_for(plan->dtype))
+        plan->policy = target_policy(target, plan->dtype, highest_shard(plan));
+    if (!is_a_targets_software(plan))
+        return WEFT_OK;
+    if (target->software)
+        TRY(target_software(target, plan->cluster, plan->dtype, &own.software));
+    if (plan->bucket_bytes == degrees_bucket_bytes(&old)) {
+        bool whole = target->can.whole_unless_overlapped && !(plan->overlap & OVERLAP_GRADIENTS);
+        plan->bucket_bytes = whole ? 0 : degrees_bucket_bytes(&own);
+    }
+    plan->software = own.software;
+done:
     return status;
 }
 

@@ -176,8 +176,9 @@ struct abilities {
     /* Bits of enum overlap: what it always does, what it does where it is told to, of these only with several pieces
      * per stage, what it does at level 3 and at no other, and what it does together or not at all. */
     unsigned overlaps, may_overlap, pieces_overlap, gathered_overlap, joint_overlap;
-    bool hides_recomputed; /* OVERLAP_EXPERTS goes with layers that are wholly recomputed */
-    bool whole_gradients;  /* gradients of a part are always synchronised at once */
+    bool hides_recomputed;        /* OVERLAP_EXPERTS goes with layers that are wholly recomputed */
+    bool whole_gradients;         /* gradients of a part are always synchronised at once */
+    bool whole_unless_overlapped; /* they are where OVERLAP_GRADIENTS is not asked for */
 };
 enum flag_type {
     FLAG_SWITCH, /* takes no value */
@@ -304,6 +305,9 @@ struct degrees target_nearest_pins(const struct target *target, const struct mod
 /* Gives a plan the settings that the target has for it, except for those that were asked for: the policy of
  * its state, what overlaps, what is synchronised at once and the order of experts' devices (habits.c). */
 void target_settle(const struct target *target, const struct degrees *asked, struct plan *plan);
+/* Gives a plan that was made for another target, or for none, the software and the policy that this one has, where nobody
+ * asked for others. */
+weft_status target_adopt(const struct target *target, struct plan *plan);
 /* Leaves of what overlaps, and of buckets, what the target does, whoever asked for more: for predicting what it runs. */
 void target_run_as(const struct target *target, struct plan *plan);
 /* The same for degrees of which the others are open: as much overlap as the target has for any of them. Unless the

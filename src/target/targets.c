@@ -40,7 +40,7 @@ enum {
      .host_state = true, .shards = SHARD_ANY,                                                                          \
      .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF | CAST,                           \
      .schedules = MEGATRON_SCHEDULES, .policies = MASTERS | 1U << POLICY_DISTRIBUTED | NARROWER,   \
-     .whole_policies = MASTERS, .overlaps = OVERLAP_TENSOR,                                        \
+     .whole_policies = MASTERS, .overlaps = OVERLAP_TENSOR, .whole_unless_overlapped = true,            \
      .may_overlap = OVERLAP_EVERY & ~(unsigned)OVERLAP_PIPELINE,                                   \
      .pieces_overlap = OVERLAP_PIPELINE}
 /* Of torchtitan, distributed/parallel_dims.py and models/.../infra/parallelize.py: sequences are a multiple of

@@ -375,18 +375,6 @@ static bool defers_as_pinned(const struct degrees *pins, const struct degrees *d
     return can;
 }
 
-/* Whether its passes come in pairs, one of which hides the tokens of the other (plan_schedule), and the target has such
- * pairs. */
-static bool hides_tokens_at(const struct grid_space *space, const struct grid_place *point)
-{
-    const struct grid_layout *layout = &space->layouts.data[point->layout];
-    const struct target *target = space->request->target;
-    bool full = space->levels.level[point->level].recompute == RECOMPUTE_FULL;
-    return layout->ep > 1 && point->micro_batches > 1 &&
-           schedule_paired(grid_schedule(point), (int32_t)layout->pp)->ahead &&
-           !(full && target && !target->can.hides_recomputed);
-}
-
 /* Whether the point is what the request asks for and its target runs; most requests ask nothing. */
 static bool is_asked_for(const struct grid_space *space, const struct grid_place *point)
 {

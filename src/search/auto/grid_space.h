@@ -122,5 +122,8 @@ struct split grid_split_alone(const struct grid_layout *layout, const struct spl
                               int64_t devices);
 /* The peak of the fullest stage as if it were on the largest devices, which the space's limit is for. */
 int64_t grid_peak_bytes(const struct grid_space *space, const struct estimate *estimate);
+/* Whether its passes come in pairs, one of which hides the tokens of the other (plan_schedule), and the target has such
+ * pairs. */
+bool hides_tokens_at(const struct grid_space *space, const struct grid_place *point);
 
 #endif

@@ -1,6 +1,6 @@
 """torchtitan's configuration for deepseek-v3 on dgx-h100:32, written by weft for its main branch.
 
-Predicted by: weft simulate deepseek-v3 dgx-h100:32 --dp 8 --tp 2 --sp --pp 16 --ep 8 --etp 1 --micro-batch 1 --global-batch 512 --zero 1 --recompute full --policy fsdp --overlap pipeline,gradients,parameters
+Predicted by: weft simulate deepseek-v3 dgx-h100:32 --dp 8 --tp 2 --sp --pp 16 --ep 8 --etp 1 --micro-batch 1 --global-batch 512 --zero 1 --recompute full --policy fsdp --software torchtitan-2025 --overlap pipeline,gradients,parameters
 
 On each node, in a checkout of torchtitan where this file is weft_plan.py:
 
@@ -70,4 +70,4 @@ def train():
     return config
 
 
-# weft: software=default
+# weft: software=torchtitan-2025

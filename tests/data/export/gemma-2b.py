@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains gemma-2b on dgx-h100 with PyTorch, as planned by weft.
 
-Predicted by: weft simulate gemma-2b dgx-h100 --dp 8 --micro-batch 1 --zero 2 --policy fsdp --overlap gradients,parameters
+Predicted by: weft simulate gemma-2b dgx-h100 --dp 8 --micro-batch 1 --zero 2 --policy fsdp --software fsdp-script --overlap gradients,parameters
 
 On each node:
 

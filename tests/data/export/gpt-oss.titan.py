@@ -1,6 +1,6 @@
 """torchtitan's configuration for gpt-oss-120b on dgx-h100:8, written by weft for its main branch.
 
-Predicted by: weft simulate gpt-oss-120b dgx-h100:8 --dp 64 --ep 8 --micro-batch 1 --zero 3 --recompute full --policy fsdp --overlap pipeline,gradients,parameters
+Predicted by: weft simulate gpt-oss-120b dgx-h100:8 --dp 64 --ep 8 --micro-batch 1 --zero 3 --recompute full --policy fsdp --software torchtitan-2025 --overlap pipeline,gradients,parameters
 
 On each node, in a checkout of torchtitan where this file is weft_plan.py:
 
@@ -50,4 +50,4 @@ def train():
     return config
 
 
-# weft: software=default
+# weft: software=torchtitan-2025

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains gpt2 on dgx-a100 with PyTorch, as planned by weft.
 
-Predicted by: weft simulate gpt2 dgx-a100 --dp 8 --micro-batch 4 --global-batch 64 --zero 0 --policy fsdp --overlap gradients,parameters
+Predicted by: weft simulate gpt2 dgx-a100 --dp 8 --micro-batch 4 --global-batch 64 --zero 0 --policy fsdp --software fsdp-script --overlap gradients,parameters
 
 On each node:
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains llama3.2-1b on dgx-h100:2 with PyTorch, as planned by weft.
 
-Predicted by: weft simulate llama3.2-1b dgx-h100:2 --dp 16 --micro-batch 1 --global-batch 64 --zero 3 --policy fsdp --replicate 2 --overlap gradients,parameters
+Predicted by: weft simulate llama3.2-1b dgx-h100:2 --dp 16 --micro-batch 1 --global-batch 64 --zero 3 --policy fsdp --replicate 2 --software fsdp-script --overlap gradients,parameters
 
 On each node:
 

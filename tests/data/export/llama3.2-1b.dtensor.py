@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains llama3.2-1b on dgx-h100 with PyTorch, as planned by weft.
 
-Predicted by: weft simulate llama3.2-1b dgx-h100 --dp 4 --tp 2 --sp --micro-batch 1 --global-batch 64 --zero 3 --recompute full --policy fsdp --overlap gradients,parameters
+Predicted by: weft simulate llama3.2-1b dgx-h100 --dp 4 --tp 2 --sp --micro-batch 1 --global-batch 64 --zero 3 --recompute full --policy fsdp --software dtensor-script --overlap gradients,parameters
 
 On each node:
 

@@ -1,6 +1,6 @@
 """torchtitan's configuration for llama3-8b on dgx-h100, written by weft for its main branch.
 
-Predicted by: weft simulate llama3-8b dgx-h100 --set lora=8 --set lora_modules=all --set loss=compiled --dp 4 --tp 2 --sp --micro-batch 1 --global-batch 64 --zero 3 --dtype fp8 --policy fsdp --overlap pipeline,gradients,parameters
+Predicted by: weft simulate llama3-8b dgx-h100 --set lora=8 --set lora_modules=all --set loss=compiled --dp 4 --tp 2 --sp --micro-batch 1 --global-batch 64 --zero 3 --dtype fp8 --policy fsdp --software torchtitan-2025 --overlap pipeline,gradients,parameters
 
 On each node, in a checkout of torchtitan where this file is weft_plan.py:
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains qwen2.5-7b on dgx-h100 with PyTorch, as planned by weft.
 
-Predicted by: weft simulate qwen2.5-7b dgx-h100 --dp 8 --micro-batch 1 --global-batch 64 --zero 2 --policy fsdp --overlap gradients,parameters
+Predicted by: weft simulate qwen2.5-7b dgx-h100 --dp 8 --micro-batch 1 --global-batch 64 --zero 2 --policy fsdp --software fsdp-script --overlap gradients,parameters
 
 On each node:
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains qwen3-30b-a3b on dgx-h100:2 with PyTorch, as planned by weft.
 
-Predicted by: weft simulate qwen3-30b-a3b dgx-h100:2 --dp 16 --micro-batch 1 --global-batch 64 --zero 3 --recompute full --policy fsdp --overlap gradients,parameters
+Predicted by: weft simulate qwen3-30b-a3b dgx-h100:2 --dp 16 --micro-batch 1 --global-batch 64 --zero 3 --recompute full --policy fsdp --software fsdp-script --overlap gradients,parameters
 
 On each node:
 

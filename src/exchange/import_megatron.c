@@ -354,6 +354,31 @@ done:
     return status;
 }
 
+/* What the arguments come to. */
+static weft_status read_plan(struct megatron_reading *r, const struct import_input *input,
+                             const struct cluster *cluster, struct model **model,
+                             struct plan **plan)
+{
+    const char *name, *options;
+    weft_status status;
+    TRY(read_counts(r));
+    TRY(read_batch(r, cluster));
+    TRY(open_model(r, input, model, &name, &options));
+    TRY(layout_read(r->scratch, r->a, (*model)->layers, r->d.pp, &r->d.pieces, &r->part_layers));
+    read_group(r);
+    TRY(read_recompute(r));
+    read_offload(r);
+    read_state(r, cluster);
+    read_overlap(r);
+    TRY(plan_of_degrees(*model, cluster, &r->d, r->part_layers, r->block, plan));
+    plan_set_names(*plan, name, options, input->cluster);
+    for (size_t i = 0; i < r->a->settings.len; i++)
+        TRY(settings_apply(r->scratch, input->file, 0, r->a->settings.data[i], *plan));
+    TRY(plan_check(*plan));
+done:
+    return status;
+}
+
 weft_status megatron_plan(struct arena *scratch, const struct import_input *input,
                           const struct cluster *cluster, struct model **model, struct plan **plan,
                           struct texts *notes, const char **unread)
@@ -362,25 +387,13 @@ weft_status megatron_plan(struct arena *scratch, const struct import_input *inpu
     struct megatron_reading r = {
         .scratch = scratch, .a = &arguments, .d.software = input->software, .notes = notes};
     struct plan *made = NULL;
-    const char *name, *options;
     weft_status status;
     TRY(arguments_read(scratch, input, &arguments));
-    TRY(read_counts(&r));
-    TRY(read_batch(&r, cluster));
-    TRY(open_model(&r, input, model, &name, &options));
-    TRY(layout_read(scratch, &arguments, (*model)->layers, r.d.pp, &r.d.pieces, &r.part_layers));
-    read_group(&r);
-    TRY(read_recompute(&r));
-    read_offload(&r);
-    read_state(&r, cluster);
-    read_overlap(&r);
+    weft_status read = read_plan(&r, input, cluster, model, &made);
+    TRY(arguments_doubt(&arguments)); /* which is why, where the plan is wrong */
+    TRY(read);
     if (unread)
         *unread = argument_unread(&arguments);
-    TRY(plan_of_degrees(*model, cluster, &r.d, r.part_layers, r.block, &made));
-    plan_set_names(made, name, options, input->cluster);
-    for (size_t i = 0; i < arguments.settings.len; i++)
-        TRY(settings_apply(scratch, input->file, 0, arguments.settings.data[i], made));
-    TRY(plan_check(made));
     *plan = made;
     made = NULL;
 done:

@@ -1,201 +1,40 @@
-/* import_words.c - finds the arguments of Megatron-LM in a shell script or command line.
- *
- * Nothing is run. Words are split as a shell splits them, at blanks, with quotes, backslashes and
- * comments. NAME=value sets what $NAME and ${NAME} stand for from there on; the parentheses of array
- * assignments are skipped. A word that begins with two dashes is an argument.
+/* import_words.c - finds the arguments of Megatron-LM in a shell script or command line (shell_words.c).
  *
  *   I1  Every argument is one of Megatron's (target/flags.c) or of its launcher, and its value has the
  *       argument's type.
- *   I2  All variables together expand to at most MOST_EXPANDED bytes, however they are nested.
+ *   I2  The arguments are those of one command, the launch. Other commands with arguments of Megatron have the same ones,
+ *       or only print them. Where no command has any, those of the arrays count.
  *   I3  A comment `# weft: settings` holds settings for which Megatron has no arguments (exchange.h, I2).
+ *   I4  A value that the script does not say, because it stands under a condition, is an error where it counts.
  */
-#include "exchange/room.h"
-
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_EXPANDED = 1 << 22 };
-
-struct typed_word {
-    const char *text;
-    int line;
-    bool quoted; /* at least in part, and is then a word even if it is empty */
-};
+#include "exchange/shell.h"
 
 struct reader {
     struct arena *scratch;
-    const char *file, *next, *end;
-    int line;
-    size_t expanded;   /* bytes that variables have expanded to so far */
-    struct map *names; /* from names of variables to their places in `values` */
-    struct texts values;
-    ARRAY(struct typed_word) words;
+    const char *file;
+    const struct shell_command *command; /* whose words are read */
     struct arguments *out;
 };
 
-/* ---- words ----------------------------------------------------------------------------------- */
-
-struct buffer {
-    char *data;
-    size_t len, cap;
-};
-
-static bool in_name(char c)
-{
-    return isalnum((unsigned char)c) || c == '_';
-}
-
-static void put_text(struct reader *r, struct buffer *b, const char *text)
-{
-    for (; *text; text++)
-        array_push(r->scratch, b, *text);
-}
-
-/* Reads $NAME or ${NAME} at the dollar sign and moves past it; returns its value, or NULL if it is not set. */
-static const char *take_variable(struct reader *r)
-{
-    bool braced = r->next + 1 < r->end && r->next[1] == '{';
-    const char *first = r->next + 1 + braced, *last = first;
-    int64_t place;
-    while (last < r->end && in_name(*last))
-        last++;
-    const char *name = arena_copy_bytes(r->scratch, first, (size_t)(last - first));
-    if (last == first || (braced && (last >= r->end || *last != '}')) ||
-        !map_get(r->names, name, &place))
-        return NULL;
-    r->next = last + braced;
-    r->expanded += strlen(r->values.data[place]);
-    return r->expanded <= MOST_EXPANDED ? r->values.data[place] : ""; /* I2 */
-}
-
-/* Within quotes a value stays one word, with its blanks. An unknown variable stays as it is written. */
-static void put_variable(struct reader *r, struct buffer *b)
-{
-    const char *value = take_variable(r);
-    if (value)
-        put_text(r, b, value);
-    else
-        array_push(r->scratch, b, *r->next++);
-}
-
-static void take_quoted(struct reader *r, struct buffer *b, char quote)
-{
-    r->next++;
-    while (r->next < r->end && *r->next != quote) {
-        if (*r->next == '\n')
-            r->line++;
-        if (quote == '"' && *r->next == '$') {
-            put_variable(r, b);
-            continue;
-        }
-        if (quote == '"' && *r->next == '\\' && r->next + 1 < r->end)
-            r->next++;
-        array_push(r->scratch, b, *r->next++);
-    }
-    if (r->next < r->end)
-        r->next++;
-}
-
-static void take_comment(struct reader *r)
+static void take_comment(struct reader *r, const char *text)
 {
     static const char SETTINGS[] = "# weft: ", MODEL[] = "# weft-model:";
-    const char *last = memchr(r->next, '\n', (size_t)(r->end - r->next));
-    last = last ? last : r->end;
-    const char *text = arena_copy_bytes(r->scratch, r->next, (size_t)(last - r->next));
     if (strncmp(text, SETTINGS, sizeof SETTINGS - 1) == 0) /* I3 */
         array_push(r->scratch, &r->out->settings, text + sizeof SETTINGS - 1);
     if (strncmp(text, MODEL, sizeof MODEL - 1) == 0)
         r->out->model = text + sizeof MODEL - 1;
-    r->next = last;
-}
-
-static bool ends_word(char c)
-{
-    return isspace((unsigned char)c) || c == '(' || c == ')' || c == ';' || c == '&' || c == '|';
-}
-
-static bool sets_variable(struct reader *r, const char *text)
-{
-    size_t name = 0;
-    while (in_name(text[name]))
-        name++;
-    if (!name || isdigit((unsigned char)*text) || text[name] != '=')
-        return false;
-    map_put(r->names, arena_copy_bytes(r->scratch, text, name), (int64_t)r->values.len);
-    array_push(r->scratch, &r->values, text + name + 1);
-    return true;
-}
-
-static void end_word(struct reader *r, struct buffer *b, struct typed_word *word)
-{
-    array_push(r->scratch, b, '\0');
-    word->text = b->data;
-    if ((b->len > 1 || word->quoted) && !sets_variable(r, b->data))
-        array_push(r->scratch, &r->words, *word);
-    *b = (struct buffer){0};
-    word->quoted = false;
-}
-
-/* Outside of quotes, blanks in a value separate words: ARGS="--num-layers 24 --bf16". */
-static void split_variable(struct reader *r, struct buffer *b, struct typed_word *word)
-{
-    const char *value = take_variable(r);
-    if (!value)
-        array_push(r->scratch, b, *r->next++);
-    for (; value && *value; value++) {
-        if (isspace((unsigned char)*value))
-            end_word(r, b, word);
-        else
-            array_push(r->scratch, b, *value);
-    }
-}
-
-static void take_escaped(struct reader *r, struct buffer *b)
-{
-    if (r->next[1] == '\n')
-        r->line++;
-    else
-        array_push(r->scratch, b, r->next[1]);
-    r->next += 2;
-}
-
-static void take_word(struct reader *r)
-{
-    struct buffer b = {0};
-    struct typed_word word = {.line = r->line};
-    while (r->next < r->end && !ends_word(*r->next)) {
-        if (*r->next == '\'' || *r->next == '"') {
-            word.quoted = true;
-            take_quoted(r, &b, *r->next);
-        } else if (*r->next == '$') {
-            split_variable(r, &b, &word);
-        } else if (*r->next == '\\' && r->next + 1 < r->end) {
-            take_escaped(r, &b);
-        } else {
-            array_push(r->scratch, &b, *r->next++);
-        }
-    }
-    end_word(r, &b, &word);
-}
-
-static void split_words(struct reader *r)
-{
-    while (r->next < r->end) {
-        if (*r->next == '#')
-            take_comment(r);
-        else if (ends_word(*r->next))
-            r->line += *r->next++ == '\n';
-        else
-            take_word(r);
-    }
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static bool is_name(const struct typed_word *word)
+static bool is_name(const struct shell_word *word)
 {
-    return strncmp(word->text, "--", 2) == 0 && in_name(word->text[2]);
+    return strncmp(word->text, "--", 2) == 0 &&
+           (isalnum((unsigned char)word->text[2]) || word->text[2] == '_');
 }
 
 static weft_status unknown(const struct reader *r, const char *name, int line)
@@ -210,18 +49,56 @@ static weft_status unknown(const struct reader *r, const char *name, int line)
     return status;
 }
 
-static weft_status check_value(const struct reader *r, const char *name, enum flag_type type,
-                               const char *value, int line)
+/* Why a value is not known, of those that no branch of the script says. */
+static const char *const UNKNOWN[DOUBT_KIND_COUNT] = {
+    [DOUBT_UNSET] = "a variable that is not set here",
+    [DOUBT_ARGUMENT] = "an argument of the script, which is not given here",
+    [DOUBT_OUTPUT] = "the output of a command",
+    [DOUBT_FORM] = "an expansion that Weft does not read",
+    [DOUBT_SUM] = "a computation that Weft does not read",
+};
+
+static weft_status doubtful(const char *file, const struct argument *argument)
 {
+    static const char *const WHY[DOUBT_KIND_COUNT] = {
+        [DOUBT_CONDITION] = "which is set here under a condition",
+        [DOUBT_LOOP] = "which has several values in a loop here",
+    };
+    const struct doubt *doubt = argument->doubt;
+    enum flag_type type = any_flag(argument->name);
+    if (!WHY[doubt->kind])
+        return bad_input(
+            file, argument->line,
+            type == FLAG_INT || type == FLAG_REAL ? "write the number: Weft does not run the script"
+                                                  : "write the value: Weft does not run the script",
+            "--%s is '%.60s', %s", argument->name, argument->value, UNKNOWN[doubt->kind]);
+    weft_status status = bad_input(file, doubt->line, NULL, "--%s depends on %s, %s",
+                                   argument->name, doubt->name, WHY[doubt->kind]);
+    error_hint("leave one value of %s in the script: Weft does not run it", doubt->name);
+    return status;
+}
+
+weft_status arguments_doubt(const struct arguments *arguments)
+{
+    for (size_t i = 0; i < arguments->list.len; i++) /* I4 */
+        if (arguments->list.data[i].asked && arguments->list.data[i].doubt)
+            return doubtful(arguments->file, &arguments->list.data[i]);
+    return WEFT_OK;
+}
+
+static weft_status check_value(const struct reader *r, const struct argument *argument,
+                               enum flag_type type)
+{
+    const char *name = argument->name, *value = argument->value;
+    int line = argument->line;
     int64_t whole;
     double real;
     bool good =
         type == FLAG_INT ? parse_int(value, &whole) : type != FLAG_REAL || parse_real(value, &real);
     if (good)
         return WEFT_OK;
-    if (strchr(value, '$'))
-        return bad_input(r->file, line, "write the number: Weft does not run the script",
-                         "--%s is '%.60s', a variable that is not set here", name, value);
+    if (argument->doubt)
+        return UNKNOWN[argument->doubt->kind] ? doubtful(r->file, argument) : WEFT_OK;
     return bad_input(r->file, line, NULL, "--%s is '%.60s', expected %s", name, value,
                      type == FLAG_INT ? "a whole number" : "a number");
 }
@@ -230,47 +107,151 @@ static weft_status check_value(const struct reader *r, const char *name, enum fl
 static size_t take_values(struct reader *r, size_t at, bool many, struct argument *argument)
 {
     const char *joined = NULL;
-    while (at < r->words.len && !is_name(&r->words.data[at]) && (many || !joined)) {
-        const char *text = r->words.data[at++].text;
-        joined = joined ? arena_printf(r->scratch, "%s %s", joined, text) : text;
+    while (at < r->command->words.len && !is_name(&r->command->words.data[at]) &&
+           (many || !joined)) {
+        const struct shell_word *word = &r->command->words.data[at++];
+        joined = joined ? arena_printf(r->scratch, "%s %s", joined, word->text) : word->text;
+        argument->doubt = argument->doubt ? argument->doubt : word->doubt;
     }
     argument->value = joined;
     return at;
 }
 
-static weft_status take_argument(struct reader *r, size_t *at)
+static struct argument argument_at(struct reader *r, const struct shell_word *word)
 {
-    const struct typed_word *word = &r->words.data[(*at)++];
     const char *equals = strchr(word->text, '=');
     size_t len = equals ? (size_t)(equals - word->text) : strlen(word->text);
-    struct argument argument = {.name = arena_copy_bytes(r->scratch, word->text + 2, len - 2),
-                                .value = "",
-                                .line = word->line};
+    return (struct argument){.name = arena_copy_bytes(r->scratch, word->text + 2, len - 2),
+                             .value = equals ? equals + 1 : "",
+                             .line = word->line,
+                             .doubt = word->doubt};
+}
+
+static weft_status take_argument(struct reader *r, size_t *at)
+{
+    const struct shell_word *words = r->command->words.data, *word = &words[(*at)++];
+    bool equals = strchr(word->text, '=') != NULL;
+    struct argument argument = argument_at(r, word);
     enum flag_type type = any_flag(argument.name);
     if (launcher_flag(argument.name) && type == FLAG_UNKNOWN) {
-        if (!equals && *at < r->words.len && !is_name(&r->words.data[*at]) &&
-            !strstr(r->words.data[*at].text, ".py"))
+        if (!equals && *at < r->command->words.len && !is_name(&words[*at]) &&
+            !strstr(words[*at].text, ".py"))
             ++*at;
         return WEFT_OK;
     }
     if (type == FLAG_UNKNOWN) /* I1 */
         return unknown(r, argument.name, argument.line);
-    if (equals)
-        argument.value = equals + 1;
-    else if (type != FLAG_SWITCH)
+    if (!equals && type != FLAG_SWITCH)
         *at = take_values(r, *at, type == FLAG_WORDS, &argument);
     if (!argument.value)
         return bad_input(r->file, argument.line, NULL, "--%s has no value", argument.name);
     array_push(r->scratch, &r->out->list, argument);
-    return type == FLAG_SWITCH ? WEFT_OK
-                               : check_value(r, argument.name, type, argument.value, argument.line);
+    return type == FLAG_SWITCH ? WEFT_OK : check_value(r, &argument, type);
 }
 
-static void take_other(struct reader *r, const char *text)
+static bool is_program(const char *text)
 {
     size_t len = strlen(text);
-    if (len > 3 && strcmp(text + len - 3, ".py") == 0)
-        r->out->script = text;
+    return len > 3 && strcmp(text + len - 3, ".py") == 0;
+}
+
+static weft_status take_words(struct reader *r, const struct shell_command *command)
+{
+    r->command = command;
+    for (size_t at = 0; at < command->words.len;) {
+        if (!is_name(&command->words.data[at])) {
+            const char *text = command->words.data[at++].text;
+            r->out->script = is_program(text) ? text : r->out->script;
+            continue;
+        }
+        weft_status status = take_argument(r, &at);
+        if (status)
+            return status;
+    }
+    return WEFT_OK;
+}
+
+/* ---- the launch ------------------------------------------------------------------------------ */
+
+/* How much a command is like the launch. */
+enum likeness { LIKE_OTHERS, HAS_NAMES, HAS_PROGRAM, HAS_ARGUMENTS };
+
+static enum likeness likeness_of(struct reader *r, const struct shell_command *command)
+{
+    enum likeness likeness = LIKE_OTHERS;
+    const char *first = command->words.len ? command->words.data->text : "";
+    if (strcmp(first, "echo") == 0 || strcmp(first, "printf") == 0)
+        return LIKE_OTHERS;
+    for (size_t i = 0; i < command->words.len; i++) {
+        const struct shell_word *word = &command->words.data[i];
+        enum likeness own = is_program(word->text)                                ? HAS_PROGRAM
+                            : !is_name(word)                                      ? LIKE_OTHERS
+                            : any_flag(argument_at(r, word).name) == FLAG_UNKNOWN ? HAS_NAMES
+                                                                                  : HAS_ARGUMENTS;
+        likeness = own > likeness ? own : likeness;
+    }
+    return likeness;
+}
+
+/* Lines that begin with an argument belong to the command before: their backslash was forgotten, or there is no command. */
+static void join_lines(struct reader *r, struct shell_script *script)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < script->commands.len; i++) {
+        struct shell_command *command = &script->commands.data[i];
+        struct shell_command *before = count ? &script->commands.data[count - 1] : NULL;
+        bool begins = !before || !is_name(command->words.data) || !likeness_of(r, before);
+        if (begins)
+            script->commands.data[count++] = *command;
+        for (size_t k = 0; k < command->words.len && !begins; k++)
+            array_push(r->scratch, &before->words, command->words.data[k]);
+    }
+    script->commands.len = count;
+}
+
+static bool same_arguments(const struct arguments *a, const struct arguments *b)
+{
+    bool same = a->list.len == b->list.len;
+    for (size_t i = 0; i < a->list.len && same; i++)
+        same = strcmp(a->list.data[i].name, b->list.data[i].name) == 0 &&
+               strcmp(a->list.data[i].value, b->list.data[i].value) == 0;
+    return same;
+}
+
+/* Reads the arguments of a command, which have to be those of the launch before it, if there is one. */
+static weft_status take_launch(struct reader *r, const struct shell_command *command,
+                               const struct shell_command **launch)
+{
+    struct arguments own = {.file = r->file, .script = ""}, *all = r->out;
+    weft_status status;
+    if (!*launch) {
+        *launch = command;
+        return take_words(r, command);
+    }
+    r->out = &own;
+    status = take_words(r, command);
+    r->out = all;
+    if (!status && !same_arguments(all, &own))
+        status = bad_input(r->file, command->line, "leave one of the two in the script",
+                           "it launches with other arguments than line %d does", (*launch)->line);
+    return status;
+}
+
+static weft_status find_launch(struct reader *r, const struct shell_script *script)
+{
+    enum likeness most = likeness_of(r, &script->arrays), own = most;
+    const struct shell_command *launch = NULL;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < script->commands.len; i++) {
+        enum likeness likeness = likeness_of(r, &script->commands.data[i]);
+        most = likeness > most ? likeness : most;
+    }
+    for (size_t i = 0; i < script->commands.len && most && !status; i++)
+        if (likeness_of(r, &script->commands.data[i]) == most)
+            status = take_launch(r, &script->commands.data[i], &launch);
+    if (!launch && own == most) /* I2 */
+        status = take_words(r, &script->arrays);
+    return status;
 }
 
 /* The first letter that is no space and stands in no comment; 0: there is none. */
@@ -300,24 +281,14 @@ weft_status arguments_read(struct arena *scratch, const struct import_input *inp
                            struct arguments *out)
 {
     *out = (struct arguments){.file = input->file, .script = ""};
-    struct reader r = {.scratch = scratch,
-                       .file = input->file,
-                       .next = input->text,
-                       .end = input->text + input->len,
-                       .line = 1,
-                       .names = map_new(scratch),
-                       .out = out};
-    weft_status status = WEFT_OK;
-    split_words(&r);
-    if (r.expanded > MOST_EXPANDED)
-        TRY(bad_input(input->file, 0, "write the arguments without variables",
-                      "its variables stand for more than %d bytes", MOST_EXPANDED));
-    for (size_t at = 0; at < r.words.len;) {
-        if (is_name(&r.words.data[at]))
-            TRY(take_argument(&r, &at));
-        else
-            take_other(&r, r.words.data[at++].text);
-    }
+    struct reader r = {.scratch = scratch, .file = input->file, .out = out};
+    struct shell_script script;
+    weft_status status;
+    TRY(shell_read(scratch, input, &script));
+    for (size_t i = 0; i < script.comments.len; i++)
+        take_comment(&r, script.comments.data[i]);
+    join_lines(&r, &script);
+    TRY(find_launch(&r, &script));
     if (!out->list.len)
         TRY(bad_input(input->file, 0,
                       is_json(input)   ? "it is JSON: is it --from deepspeed, galvatron or aceso?"

@@ -73,6 +73,8 @@ struct argument {
     const char *value; /* several words are joined by blanks; "" for a switch */
     int line;
     bool asked; /* for its value, so far */
+    /* Why the script does not say its value (shell.h); NULL: it does. */
+    const struct doubt *doubt;
 };
 struct arguments {
     const char *file;
@@ -84,6 +86,8 @@ struct arguments {
 /* Splits a script or a command line into words, and checks the name and type of every argument. */
 weft_status arguments_read(struct arena *scratch, const struct import_input *input,
                            struct arguments *out);
+/* An error where the script does not say the value of an argument that was asked for. */
+weft_status arguments_doubt(const struct arguments *arguments);
 const struct argument *argument_find(const struct arguments *arguments, const char *name);
 bool argument_given(const struct arguments *arguments, const char *name);
 /* The value of an argument, or `usual` if it is not given. */

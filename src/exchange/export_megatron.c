@@ -17,37 +17,6 @@
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-static const char *layout_of_part(struct arena *keep, const struct plan *plan, int32_t part,
-                                  int64_t layers)
-{
-    const char *body = layers == 0   ? ""
-                       : layers == 1 ? "t"
-                                     : arena_printf(keep, "t*%lld", (long long)layers);
-    bool last = part == plan->parts - 1;
-    for (int64_t i = 0; last && i < layers_after_loss(plan); i++)
-        body = arena_printf(keep, "%sm", body);
-    return arena_printf(keep, "%s%s%s", part == 0 ? "E" : "", body, last ? "L" : "");
-}
-
-/* The layout string (1). */
-static const char *parts_text(struct arena *keep, const struct plan *plan, const int64_t *layers)
-{
-    const char *text = "";
-    for (int32_t p = 0, run; p < plan->parts; p += run) {
-        const char *body = layout_of_part(keep, plan, p, layers[p]);
-        run = 1;
-        while (p > 0 && p + run < plan->parts - 1 && layers[p + run] == layers[p])
-            run++;
-        if (p == plan->parts - 1)
-            text = arena_printf(keep, "%s%s", text, body);
-        else if (run > 1)
-            text = arena_printf(keep, "%s(%s|)*%d,", text, body, (int)run);
-        else
-            text = arena_printf(keep, "%s%s|", text, body);
-    }
-    return text;
-}
-
 static bool all_equal(const int64_t *values, int64_t count)
 {
     for (int64_t i = 1; i < count; i++)
@@ -85,7 +54,8 @@ static void add_pipeline(struct lines *a, const struct plan *plan, const struct 
     if (d->pp == 1)
         return;
     if (!s->pattern[0] && !all_equal(layers, plan->parts))
-        add_word(a, "pipeline-model-parallel-layout", parts_text(a->keep, plan, layers));
+        add_word(a, "pipeline-model-parallel-layout", /* (1) */
+                 pipeline_layout_text(a->keep, plan->parts, layers, layers_after_loss(plan)));
     else if (!s->pattern[0])
         add_above_one(a, "num-virtual-stages-per-pipeline-rank", d->pieces);
     if (d->pieces > 1 && plan_round(plan) != d->pp)

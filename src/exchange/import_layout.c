@@ -7,11 +7,14 @@
 
 #include <string.h>
 
-static weft_status bad_layout(const struct arguments *a, const char *what)
+static weft_status bad_layout(const struct arguments *a, const struct pipeline_layout *layout,
+                              const char *what)
 {
     static const char NAME[] = "pipeline-model-parallel-layout";
-    return argument_error(a, NAME, "an example: Et*3|(tt|)*29,L", "--%s is '%.60s': %s", NAME,
-                          argument_word(a, NAME, ""), what);
+    weft_status status = argument_error(a, NAME, NULL, "--%s is '%.60s': %s", NAME,
+                                        argument_word(a, NAME, ""), what);
+    error_hint("%s", layout->hint);
+    return status;
 }
 
 static weft_status read_layout(struct arena *keep, const struct arguments *a, int64_t layers,
@@ -21,11 +24,11 @@ static weft_status read_layout(struct arena *keep, const struct arguments *a, in
     const char *wrong =
         pipeline_layout_read(keep, argument_word(a, "pipeline-model-parallel-layout", ""), &layout);
     if (wrong)
-        return bad_layout(a, wrong);
+        return bad_layout(a, &layout, wrong);
     if (layout.parts % pp)
-        return bad_layout(a, "the number of parts is no multiple of the pipeline's size");
+        return bad_layout(a, &layout, "the number of parts is no multiple of the pipeline's size");
     if (layout.layers != layers)
-        return bad_layout(a, "its layers are not --num-layers many");
+        return bad_layout(a, &layout, "its layers are not --num-layers many");
     *part_layers = layout.part_layers;
     *pieces = layout.parts / pp;
     return WEFT_OK;

@@ -346,10 +346,13 @@ static weft_status complete_schedule(struct degrees *d, struct arena *scratch)
     return d->listed || schedule_find(d->schedule) ? WEFT_OK : unknown_schedule(d->schedule);
 }
 
-static weft_status bad_layout(const struct degrees *d, const char *what)
+static weft_status bad_layout(const struct degrees *d, const struct pipeline_layout *layout,
+                              const char *what)
 {
-    return bad_argument("an example: Et*3|(tt|)*29,L", "the pipeline's layout is '%.60s': %s",
-                        d->layout, what);
+    weft_status status =
+        bad_argument(NULL, "the pipeline's layout is '%.60s': %s", d->layout, what);
+    error_hint("%s", layout->hint);
+    return status;
 }
 
 /* The pieces follow from the parts. */
@@ -361,11 +364,11 @@ static weft_status complete_layout(struct degrees *d, struct arena *scratch,
     const char *wrong = pipeline_layout_read(scratch, d->layout, out);
     int64_t given = d->segments > d->pieces ? d->segments : d->pieces;
     if (wrong)
-        return bad_layout(d, wrong);
+        return bad_layout(d, out, wrong);
     if (out->parts % d->pp)
-        return bad_layout(d, "the number of parts is no multiple of the pipeline's size");
+        return bad_layout(d, out, "the number of parts is no multiple of the pipeline's size");
     if (given > 1 && given != out->parts / d->pp)
-        return bad_layout(d, "it has other pieces per stage than were given");
+        return bad_layout(d, out, "it has other pieces per stage than were given");
     d->pieces = out->parts / d->pp;
     return WEFT_OK;
 }
@@ -449,11 +452,11 @@ static weft_status map_by_layout(struct plan *plan, const struct degrees *d,
     for (int64_t s = 0; s < d->pp; s++)
         devices[s] = d->dp * d->cp * d->tp;
     if (layout->layers != plan->model->layers)
-        return bad_layout(d,
+        return bad_layout(d, layout,
                           arena_printf(scratch, "%s has %s, expected as many t", plan->model->name,
                                        counted(plan->model->layers, "layer").s));
     if (!cuts_after_layers(scratch, plan, layout->parts, layout->part_layers, &cut))
-        return bad_layout(d, "one of its parts is empty");
+        return bad_layout(d, layout, "one of its parts is empty");
     return plan_map(plan, (int32_t)d->pp, d->pieces, cut, devices);
 }
 

@@ -15,6 +15,7 @@
 #include "plan/room.h"
 
 enum { MOST = 100000 };
+static const char EXAMPLE[] = "an example: Et*3|(tt|)*29,L";
 
 /* The number after a star; 1 if there is no star. */
 static int64_t take_times(const char **at)
@@ -74,18 +75,22 @@ static bool unroll(struct arena *scratch, const char *text, struct letters *out)
     return !inside;
 }
 
-/* Takes out the layers that predict more tokens, which are in the part of the loss, as in Weft's models; the length
- * that is left. */
-static size_t drop_depths(struct letters *u)
+/* Takes out the layers that predict more tokens; how many there were. */
+static int64_t drop_depths(struct letters *u)
 {
-    size_t len = strlen(u->data);
-    if (len < 1 || u->data[len - 1] != 'L')
-        return len;
-    while (len > 1 && u->data[len - 2] == 'm')
-        len--;
-    u->data[len - 1] = 'L';
-    u->data[len] = '\0';
-    return len;
+    size_t kept = 0, all = strlen(u->data);
+    for (size_t i = 0; i < all; i++)
+        if (u->data[i] != 'm')
+            u->data[kept++] = u->data[i];
+    u->data[kept] = '\0';
+    return (int64_t)(all - kept);
+}
+
+/* Whether those layers are in the part of the loss and after all others, as in Weft's models. */
+static bool depths_end_it(const char *letters)
+{
+    const char *first = strchr(letters, 'm');
+    return !first || strspn(first, "m") + 1 == strlen(first);
 }
 
 static void count_layers(struct arena *keep, const char *letters, struct pipeline_layout *out)
@@ -102,19 +107,73 @@ static void count_layers(struct arena *keep, const char *letters, struct pipelin
     }
 }
 
+/* A part without layers, of which no plan can be made, takes one from the nearest part before it that has two. */
+static void fill_parts(struct pipeline_layout *layout)
+{
+    int64_t *layers = layout->part_layers;
+    for (int64_t p = 1; p + 1 < layout->parts; p++) {
+        int64_t from = p;
+        while (from > 0 && layers[from] < 2)
+            from--;
+        if (layers[p] || layers[from] < 2)
+            continue;
+        layers[from]--;
+        layers[p]++;
+    }
+}
+
 const char *pipeline_layout_read(struct arena *keep, const char *text, struct pipeline_layout *out)
 {
     struct letters u = {0};
+    *out = (struct pipeline_layout){.hint = EXAMPLE};
     if (!unroll(keep, text, &u))
         return "expected E, t, L and | with (...)*n and x*n";
-    size_t len = drop_depths(&u);
-    if (strchr(u.data, 'm'))
-        return "expected layers that predict more tokens (m) in front of the L";
+    bool ends = depths_end_it(u.data);
+    int64_t depths = drop_depths(&u);
+    size_t len = strlen(u.data);
     if (len < 2 || u.data[0] != 'E' || u.data[len - 1] != 'L' || strchr(u.data + 1, 'E') ||
         strchr(u.data, 'L') != u.data + len - 1)
         return "expected one E in front and one L at the end";
     count_layers(keep, u.data, out);
-    return NULL;
+    out->hint = EXAMPLE;
+    if (ends)
+        return NULL;
+    fill_parts(out);
+    out->hint = arena_printf(keep, "the nearest of the same model: %s",
+                             pipeline_layout_text(keep, out->parts, out->part_layers, depths));
+    return "layers that predict more tokens (m) are only supported directly in front of the L";
+}
+
+/* ---- as a text -------------------------------------------------------------------------------- */
+
+static const char *text_of_part(struct arena *keep, int64_t layers, bool first, bool last,
+                                int64_t depths)
+{
+    const char *body = layers == 0   ? ""
+                       : layers == 1 ? "t"
+                                     : arena_printf(keep, "t*%lld", (long long)layers);
+    for (int64_t i = 0; last && i < depths; i++)
+        body = arena_printf(keep, "%sm", body);
+    return arena_printf(keep, "%s%s%s", first ? "E" : "", body, last ? "L" : "");
+}
+
+const char *pipeline_layout_text(struct arena *keep, int64_t parts, const int64_t *part_layers,
+                                 int64_t depths)
+{
+    const char *text = "";
+    for (int64_t p = 0, run; p < parts; p += run) {
+        const char *body = text_of_part(keep, part_layers[p], p == 0, p == parts - 1, depths);
+        run = 1;
+        while (p > 0 && p + run < parts - 1 && part_layers[p + run] == part_layers[p])
+            run++;
+        if (p == parts - 1)
+            text = arena_printf(keep, "%s%s", text, body);
+        else if (run > 1)
+            text = arena_printf(keep, "%s(%s|)*%d,", text, body, (int)run);
+        else
+            text = arena_printf(keep, "%s%s|", text, body);
+    }
+    return text;
 }
 
 /* ---- cuts ------------------------------------------------------------------------------------ */

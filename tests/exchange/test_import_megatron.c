@@ -539,9 +539,14 @@ static const struct {
      "number",
      "an example: ([0]*3+[1]*58)"},
     {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'E|t*8m|L|'",
-     "run.sh:1: --pipeline-model-parallel-layout is 'E|t*8m|L|': expected layers that predict "
-     "more tokens (m) in front of the L",
+     "run.sh:1: --pipeline-model-parallel-layout is 'E|t*8m|L|': expected one E in front and one L "
+     "at the end",
      "an example: Et*3|(tt|)*29,L"},
+    {SMALL "--pipeline-model-parallel-size 4 --normalization RMSNorm --swiglu --mtp-num-layers 1 "
+           "--pipeline-model-parallel-layout 'Et*3|t*5|m|L'",
+     "run.sh:1: --pipeline-model-parallel-layout is 'Et*3|t*5|m|L': layers that predict more "
+     "tokens (m) are only supported directly in front of the L",
+     "the nearest of the same model: Et*3|t*4|t|mL"},
     {SMALL "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*99999999|L'",
      "run.sh:1: --pipeline-model-parallel-layout is 'Et*99999999|L': expected E, t, L and | with "
      "(...)*n and x*n",

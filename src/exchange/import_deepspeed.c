@@ -53,6 +53,88 @@ static weft_status read_some(const struct doc *map, const struct field *fields, 
     return map ? doc_read(map, fields, count, DOC_IGNORE_UNKNOWN, out) : WEFT_OK;
 }
 
+/* ---- "auto" ---------------------------------------------------------------------------------- */
+
+/* What is taken where Hugging Face's Trainer fills a value in from its own arguments: their defaults
+ * (transformers/integrations/deepspeed.py), or DeepSpeed's. The batch has none. */
+static const struct {
+    const char *key, *taken;
+} FILLED[] = {
+    {"bf16.enabled", "false"},
+    {"fp16.enabled", "false"},
+    {"gradient_accumulation_steps", "what the batch leaves, or 1"},
+    {"sequence_parallel_size", "1"},
+    {"tensor_parallel.autotp_size", "1"},
+    {"zero_optimization.stage", "0"},
+    {"zero_optimization.overlap_comm", "DeepSpeed's default"},
+    {"zero_optimization.reduce_bucket_size", "the square of the model's width"},
+    {"zero_optimization.offload_optimizer.device", "none"},
+};
+
+static void note_filled(struct deepspeed_reading *r, const char *key)
+{
+    for (size_t i = 0; i < COUNT_OF(FILLED); i++)
+        if (strcmp(FILLED[i].key, key) == 0)
+            add_text(r->scratch, r->notes,
+                     arena_printf(r->scratch, "%s is auto, which the trainer fills in: taken as %s",
+                                  key, FILLED[i].taken));
+}
+
+static bool is_auto(const struct doc *node)
+{
+    return node && node->text && strcmp(node->text, "auto") == 0;
+}
+
+/* Takes values that the trainer fills in out of a mapping, so that defaults stand in their place. */
+static void drop_filled(struct deepspeed_reading *r, struct doc *map, const char *path)
+{
+    for (struct doc **at = &map->first; *at;) {
+        struct doc *node = *at;
+        const char *key = arena_printf(r->scratch, "%s%s", path, node->key ? node->key : "");
+        if (is_auto(node)) {
+            note_filled(r, key);
+            *at = node->next;
+            map->count--;
+            continue;
+        }
+        drop_filled(r, node, arena_printf(r->scratch, "%s.", key));
+        at = &node->next;
+    }
+}
+
+/* Which batch a device takes at once is known from its own key, or from the two others of (1). */
+static weft_status check_filled_batch(const struct deepspeed_reading *r)
+{
+    const struct doc *micro = doc_get(r->root, "train_micro_batch_size_per_gpu");
+    const struct doc *batch = doc_get(r->root, "train_batch_size");
+    const struct doc *steps = doc_get(r->root, "gradient_accumulation_steps");
+    bool known = batch && steps && !is_auto(batch) && !is_auto(steps);
+    if (!is_auto(micro) || known)
+        return WEFT_OK;
+    return doc_error(micro, "write the number that the trainer is given, for instance 4",
+                     "'train_micro_batch_size_per_gpu' is auto, which the trainer fills in");
+}
+
+/* The bucket that the Trainer chooses. */
+static double filled_bucket(const struct deepspeed_reading *r, const struct model *model)
+{
+    const struct op *embedding = model_op_of_kind(model, OP_EMBEDDING);
+    double width = embedding ? (double)embedding->weight[0].operand.size[1] : 0;
+    const struct doc *zero = doc_get(r->root, "zero_optimization");
+    return is_auto(doc_get(zero, "reduce_bucket_size")) ? width * width : 0;
+}
+
+static weft_status read_filled(struct deepspeed_reading *r, struct doc *root,
+                               const struct model *model)
+{
+    weft_status status = check_filled_batch(r);
+    double bucket = filled_bucket(r, model);
+    r->zero.reduce_bucket = bucket > 0 ? bucket : 5e8;
+    if (!status)
+        drop_filled(r, root, "");
+    return status;
+}
+
 static weft_status enabled(const struct doc *map, bool *out)
 {
     static const struct field ENABLED[] = {{"enabled", FIELD_BOOL, 0}};
@@ -93,7 +175,6 @@ static weft_status read_zero(struct deepspeed_reading *r)
         {"offload_param", FIELD_DOC, offsetof(struct deepspeed_zero, offload_param)},
     };
     struct deepspeed_zero *z = &r->zero;
-    z->reduce_bucket = 5e8;
     weft_status status = read_some(r->file.zero, ZERO, COUNT_OF(ZERO), z);
     if (status)
         return status;
@@ -221,6 +302,7 @@ weft_status deepspeed_plan(struct arena *scratch, const struct import_input *inp
     weft_status status;
     TRY(doc_parse(scratch, input->file, input->text, input->len, DOC_JSON, &root));
     r.root = root;
+    TRY(read_filled(&r, root, model));
     TRY(doc_read(root, FIELDS, COUNT_OF(FIELDS), DOC_IGNORE_UNKNOWN, &r.file));
     TRY(read_zero(&r));
     TRY(read_types(&r));

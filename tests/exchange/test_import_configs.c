@@ -164,9 +164,53 @@ static void deepspeed_in_few_words(void **state)
          "tp 3 * pp 1 is 3 devices"},
         {"{\"train_batch_size\": 64, \"sequence_parallel_size\": 2}", "Ulysses is not read"},
         {ZERO("\"stage\": 4"), "stage"},
+        {"{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": \"auto\"}",
+         "'train_micro_batch_size_per_gpu' is auto, which the trainer fills in"},
+        {"{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": \"auto\", "
+         "\"gradient_accumulation_steps\": \"auto\"}",
+         "'train_micro_batch_size_per_gpu' is auto, which the trainer fills in"},
     };
     for (size_t i = 0; i < COUNT_OF(WRONG); i++)
         expect_refused("deepspeed", WRONG[i].text, "gpt2", WRONG[i].says);
+}
+
+/* What Hugging Face's Trainer fills in is as if these values were written, with a note for each that counts. */
+static void auto_is_filled_in(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *filled, *written;
+        size_t notes;
+    } ROWS[] = {
+        {"{\"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": \"auto\", "
+         "\"train_batch_size\": \"auto\", \"bf16\": {\"enabled\": \"auto\"}, "
+         "\"zero_optimization\": "
+         "{\"stage\": 2, \"reduce_bucket_size\": \"auto\"}, \"gradient_clipping\": \"auto\"}",
+         "{\"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": 1, "
+         "\"zero_optimization\": {\"stage\": 2, \"reduce_bucket_size\": 589824}}", /* 768^2 */
+         3},
+        {"{\"train_micro_batch_size_per_gpu\": \"auto\", \"train_batch_size\": 64, "
+         "\"gradient_accumulation_steps\": 2, " BF16 "}",
+         "{\"train_micro_batch_size_per_gpu\": 4, \"train_batch_size\": 64, " BF16 "}", 0},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan filled, written;
+        struct texts notes = {0};
+        struct import_input input = {.file = "a.json",
+                                     .text = ROWS[i].filled,
+                                     .len = strlen(ROWS[i].filled),
+                                     .model = "gpt2",
+                                     .cluster = "dgx-h100"};
+        if (source_find("deepspeed")->read(arena, &input, &filled, &notes))
+            fail_msg("%s: %s", ROWS[i].filled, weft_last_error()->message);
+        assert_int_equal(notes.len, ROWS[i].notes);
+        assert_int_equal(import_text("deepspeed", ROWS[i].written, "gpt2", &written), WEFT_OK);
+        same_plan(filled.plan, written.plan);
+        assert_int_equal(filled.plan->bucket_bytes, written.plan->bucket_bytes);
+        assert_int_equal(filled.plan->step_samples, written.plan->step_samples);
+        plan_close(&filled);
+        plan_close(&written);
+    }
 }
 
 /* ---- torchtitan ------------------------------------------------------------------------------ */
@@ -378,6 +422,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deepspeed_in_few_words),
+        cmocka_unit_test(auto_is_filled_in),
         cmocka_unit_test(torchtitan_in_few_words),
         cmocka_unit_test(llama4_has_the_parameters_of_its_class),
         cmocka_unit_test(sequences_are_as_long_as_said),

@@ -329,6 +329,41 @@ static const char *preset_named(struct megatron_reading *r, const struct model *
     return name;
 }
 
+/* A size that the arguments say and a model that the user named has; 0: they do not say it. */
+struct named_size {
+    const char *argument;
+    int64_t said, has;
+};
+
+static struct named_size size_of(const struct megatron_reading *r, const char *argument,
+                                 int64_t has)
+{
+    return (struct named_size){argument, argument_int(r->a, argument, 0), has};
+}
+
+/* Of a model that the user named, the arguments say the same sizes. Its vocabulary and its sequences count. */
+static weft_status check_named(struct megatron_reading *r, const struct model *model)
+{
+    const struct op *embedding = model_op_of_kind(model, OP_EMBEDDING);
+    const int64_t *table = embedding ? embedding->weight[0].operand.size : NULL;
+    const struct named_size sizes[] = {size_of(r, "num-layers", model->layers),
+                                       size_of(r, "hidden-size", table ? table[1] : 0)};
+    const struct named_size noted[] = {size_of(r, "seq-length", model->seq),
+                                       size_of(r, "vocab-size", table ? table[0] : 0)};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++)
+        if (sizes[i].said && sizes[i].has && sizes[i].said != sizes[i].has)
+            return argument_error(r->a, sizes[i].argument,
+                                  "leave --model out, or name the one it is of",
+                                  "--%s is %lld, %s has %lld", sizes[i].argument,
+                                  (long long)sizes[i].said, model->name, (long long)sizes[i].has);
+    for (size_t i = 0; i < COUNT_OF(noted); i++)
+        if (noted[i].said && noted[i].has && noted[i].said != noted[i].has)
+            remark(r, "--%s is %lld: %s with its %lld is taken; --set changes it",
+                   noted[i].argument, (long long)noted[i].said, model->name,
+                   (long long)noted[i].has);
+    return WEFT_OK;
+}
+
 static weft_status open_model(struct megatron_reading *r, const struct import_input *input,
                               struct model **out, const char **name, const char **options)
 {
@@ -342,6 +377,8 @@ static weft_status open_model(struct megatron_reading *r, const struct import_in
         *options = shape_options(r->scratch, &shape);
     }
     TRY(model_open(*name, *options, out));
+    if (input->model)
+        TRY(check_named(r, *out));
     const char *preset = input->model ? NULL : preset_named(r, *out, &shape, options);
     if (preset) {
         struct model *named;

@@ -702,6 +702,42 @@ static void stretched_positions_are_imported(void **state)
     }
 }
 
+/* Where the user names the model, the arguments say nothing else of its sizes. */
+static void a_named_model_has_the_sizes_that_are_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message, *note;
+    } ROWS[] = {
+        {"--num-layers 80 --micro-batch-size 1", "run.sh:1: --num-layers is 80, llama3-8b has 32",
+         NULL},
+        {"--num-layers 32\n--hidden-size 8192 --micro-batch-size 1",
+         "run.sh:2: --hidden-size is 8192, llama3-8b has 4096", NULL},
+        {"--num-layers 32 --hidden-size 4096 --seq-length 8192 --micro-batch-size 1", NULL, NULL},
+        {"--micro-batch-size 1 --vocab-size 128256 --seq-length 4096", NULL,
+         "--seq-length is 4096: llama3-8b with its 8192 is taken; --set changes it"},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan opened;
+        struct texts notes = {0};
+        struct import_input input = {.file = "run.sh",
+                                     .text = ROWS[i].text,
+                                     .len = strlen(ROWS[i].text),
+                                     .model = "llama3-8b",
+                                     .cluster = "dgx-h100"};
+        weft_status status = megatron_import(arena, &input, &opened, &notes);
+        assert_int_equal(status, ROWS[i].message ? WEFT_BAD_INPUT : WEFT_OK);
+        if (status) {
+            assert_string_equal(weft_last_error()->message, ROWS[i].message);
+            continue;
+        }
+        assert_int_equal(notes.len, ROWS[i].note != NULL);
+        if (ROWS[i].note)
+            assert_string_equal(notes.data[0], ROWS[i].note);
+        plan_close(&opened);
+    }
+}
+
 static void wrong_arguments_are_named(void **state)
 {
     (void)state;
@@ -733,6 +769,7 @@ int main(void)
         cmocka_unit_test(values_come_out_as_written),
         cmocka_unit_test(dumped_configurations_are_arguments),
         cmocka_unit_test(dumped_ends_of_the_pipeline),
+        cmocka_unit_test(a_named_model_has_the_sizes_that_are_said),
         cmocka_unit_test(wrong_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, make_arena, drop_arena);

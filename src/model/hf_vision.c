@@ -3,6 +3,8 @@
  *
  *   I1  Where a config names no size of images (Qwen), it is 896 pixels: 1,024 tokens. Where an image may be cut into
  *       tiles (Llama 4, LLaVA-NeXT), `images` counts tiles.
+ *   I2  A mapping without a `model_type` is of the type that the one around it implies, as in transformers: published
+ *       files of Qwen2-VL and Qwen2.5-VL have none.
  */
 #include <string.h>
 
@@ -66,8 +68,10 @@ static const struct hf_row LLAMA4_VISION[] = {
         {"temporal_patch_size", "vision_frames", RULE_COUNT, "2"},                                 \
         {"spatial_merge_size", "vision_merge", RULE_COUNT, "2"},                                   \
         {"spatial_merge_size", "projector_ffn", RULE_MERGED, "2"}, IS("vision_image", "896"),      \
+        {"in_channels", NULL, RULE_EXPECTED, "3"}, {"in_chans", NULL, RULE_EXPECTED, "3"},         \
         HAS("vision_rotary")
 
+/* Its `hidden_size` is that of the text. */
 static const struct hf_row QWEN2_VL[] = {
     {"embed_dim", "vision_hidden", RULE_COUNT, "1280"},
     {"mlp_ratio", NULL, RULE_EXPECTED, "4"},
@@ -145,58 +149,72 @@ static const struct hf_row GEMMA3[] = {
 
 static const struct hf_row AS_ENCODER_SAYS[] = {SILENT("vision_start_token_id")};
 
-#define TABLE(name, rows)                                                                          \
-    {                                                                                              \
-        name,                                                                                      \
-        {                                                                                          \
-            rows, COUNT_OF(rows)                                                                   \
-        }                                                                                          \
-    }
-struct named_rows {
+struct encoder {
     const char *type;
     struct hf_rows rows;
 };
+#define TABLE(rows)         {rows, COUNT_OF(rows)}
+#define ENCODER_OF(type, r) {type, TABLE(r)}
 
-static const struct named_rows ENCODERS[] = {
-    TABLE("clip_vision_model", CLIP),
-    TABLE("siglip_vision_model", SIGLIP),
-    TABLE("pixtral", PIXTRAL),
-    TABLE("llama4_vision_model", LLAMA4_VISION),
-    TABLE("qwen2_vl", QWEN2_VL),
-    TABLE("qwen2_5_vl", QWEN2_5_VL),
-    TABLE("qwen3_vl", QWEN3_VL),
-    TABLE("qwen3_vl_moe", QWEN3_VL),
-    TABLE("qwen3_vl_moe_vision", QWEN3_VL),
-    TABLE("mllama_vision_model", MLLAMA_VISION),
+static const struct encoder ENCODERS[] = {
+    ENCODER_OF("clip_vision_model", CLIP),
+    ENCODER_OF("siglip_vision_model", SIGLIP),
+    ENCODER_OF("pixtral", PIXTRAL),
+    ENCODER_OF("llama4_vision_model", LLAMA4_VISION),
+    ENCODER_OF("qwen2_vl", QWEN2_VL),
+    ENCODER_OF("qwen2_vl_vision", QWEN2_VL),
+    ENCODER_OF("qwen2_5_vl", QWEN2_5_VL),
+    ENCODER_OF("qwen2_5_vl_vision", QWEN2_5_VL),
+    ENCODER_OF("qwen3_vl", QWEN3_VL),
+    ENCODER_OF("qwen3_vl_vision", QWEN3_VL),
+    ENCODER_OF("qwen3_vl_moe", QWEN3_VL),
+    ENCODER_OF("qwen3_vl_moe_vision", QWEN3_VL),
+    ENCODER_OF("mllama_vision_model", MLLAMA_VISION),
 };
 
-static const struct named_rows JOINS[] = {
-    TABLE("llava", LLAVA),
-    TABLE("llava_next", LLAVA),
-    TABLE("gemma3", GEMMA3),
-    TABLE("llama4", AS_ENCODER_SAYS),
-    TABLE("qwen2_vl", AS_ENCODER_SAYS),
-    TABLE("qwen2_5_vl", AS_ENCODER_SAYS),
-    TABLE("qwen3_vl", AS_ENCODER_SAYS),
-    TABLE("qwen3_vl_moe", AS_ENCODER_SAYS),
-    TABLE("mllama", AS_ENCODER_SAYS),
+struct join {
+    const char *type, *encoder; /* encoder: the type of a mapping that does not say it (I2) */
+    struct hf_rows rows;
+};
+#define JOIN(type, encoder, r) {type, encoder, TABLE(r)}
+
+static const struct join JOINS[] = {
+    JOIN("llava", "clip_vision_model", LLAVA),
+    JOIN("llava_next", "clip_vision_model", LLAVA),
+    JOIN("gemma3", "siglip_vision_model", GEMMA3),
+    JOIN("llama4", "llama4_vision_model", AS_ENCODER_SAYS),
+    JOIN("qwen2_vl", "qwen2_vl", AS_ENCODER_SAYS),
+    JOIN("qwen2_5_vl", "qwen2_5_vl", AS_ENCODER_SAYS),
+    JOIN("qwen3_vl", "qwen3_vl", AS_ENCODER_SAYS),
+    JOIN("qwen3_vl_moe", "qwen3_vl_moe", AS_ENCODER_SAYS),
+    JOIN("mllama", "mllama_vision_model", AS_ENCODER_SAYS),
 };
 
-static bool find(const struct named_rows *tables, size_t count, const struct doc *map,
-                 struct hf_rows *out)
+static const char *type_of(const struct doc *map, const char *otherwise)
 {
     const struct doc *type = doc_get(map, "model_type");
-    for (size_t i = 0; type && type->text && i < count; i++)
-        if (strcmp(tables[i].type, type->text) == 0) {
-            *out = tables[i].rows;
-            return true;
-        }
-    return false;
+    return !type || type->kind == DOC_NULL ? otherwise : type->text ? type->text : "";
+}
+
+static const struct join *find_join(const struct doc *root)
+{
+    for (size_t i = 0; i < COUNT_OF(JOINS); i++)
+        if (strcmp(JOINS[i].type, type_of(root, "")) == 0)
+            return &JOINS[i];
+    return NULL;
 }
 
 bool hf_vision(const struct doc *root, const struct doc *vision, struct hf_rows *encoder,
                struct hf_rows *join)
 {
-    return vision->kind == DOC_MAP && find(ENCODERS, COUNT_OF(ENCODERS), vision, encoder) &&
-           find(JOINS, COUNT_OF(JOINS), root, join);
+    const struct join *around = find_join(root);
+    if (!around || vision->kind != DOC_MAP)
+        return false;
+    *join = around->rows;
+    for (size_t i = 0; i < COUNT_OF(ENCODERS); i++)
+        if (strcmp(ENCODERS[i].type, type_of(vision, around->encoder)) == 0) {
+            *encoder = ENCODERS[i].rows;
+            return true;
+        }
+    return false;
 }

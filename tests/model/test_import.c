@@ -47,6 +47,9 @@ static const struct {
     /* With the 871,932,416 of the encoder of images (tests/model/test_towers.c). */
     {"llama-4-scout-17b-16e", 107769861120 + 871932416},
     {"llama-4-maverick-17b-128e", 400711848960 + 871932416},
+    /* The types of their encoders stand outside `vision_config` only. Qwen2-VL's has 32 layers of 19,677,440, patches of 1176 x
+     * 1280, and a norm, 5120 x 5120 and 5120 x 1536: 665,271,296 beside Qwen2-1.5B's 1,543,714,304. */
+    {"qwen2-vl-2b", 2208985600},
     {"qwen2.5-vl-7b", 8292166656},
     {"llava-1.5-7b", 7063427072},
     {"gemma-3-4b", 4300079472},
@@ -118,6 +121,49 @@ static struct model *from_config(const char *text, const char *overrides)
         fail_msg("%s", weft_last_error()->message);
     arena_free(scratch);
     return model;
+}
+
+/* An encoder is of the type that its mapping says; without one, of the type that the mapping around it implies. What is not
+ * read is named. */
+static void encoders_are_read_or_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *around, *text, *inside;
+        const char *warning; /* NULL: it is read */
+    } ROWS[] = {
+        {"qwen2_vl", "qwen2", "", NULL},
+        {"qwen2_vl", "qwen2", "\"model_type\": \"qwen2_vl_vision\"", NULL},
+        {"qwen2_5_vl", "qwen2", "\"model_type\": null", NULL},
+        {"qwen2_5_vl", "qwen2", "\"model_type\": \"qwen2_5_vl_vision\"", NULL},
+        {"qwen3_vl", "qwen2", "", NULL},
+        {"qwen3_vl", "qwen2", "\"model_type\": \"qwen3_vl_vision\"", NULL},
+        {"qwen3_vl_moe", "qwen2", "", NULL},
+        {"llava", "qwen2", "", NULL},
+        {"mllama", "mllama_text_model", "", NULL},
+        {"llama4", "qwen2", "", NULL},
+        {"qwen2_vl", "qwen2", "\"model_type\": \"other\"",
+         "the model of 'vision_config' is left out"},
+        {"qwen2_vl", "qwen2", "\"model_type\": 7", "the model of 'vision_config' is left out"},
+        {"other", "qwen2", "", "the model of 'vision_config' is left out"},
+        {"qwen2_vl\", \"audio_config\": {}, \"x_id\": \"", "qwen2", "",
+         "the model of 'audio_config' is left out"},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"%s\", \"vision_config\": {%s}, \"text_config\": "
+                 "{\"model_type\": \"%s\"}}",
+                 ROWS[i].around, ROWS[i].inside, ROWS[i].text);
+        struct model *model = from_config(text, NULL);
+        bool read = !ROWS[i].warning || strstr(ROWS[i].warning, "audio");
+        if (model_has_tower(model) != read)
+            fail_msg("%s: a tower is %s", text, read ? "missing" : "there");
+        assert_int_equal(model->warnings.len, ROWS[i].warning != NULL);
+        if (ROWS[i].warning)
+            assert_string_equal(model->warnings.data[0], ROWS[i].warning);
+        model_free(model);
+    }
 }
 
 /* transformers: GPT2Config() is GPT-2 small, BertConfig() is bert-base. */
@@ -562,6 +608,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(configs_have_published_parameters),
+        cmocka_unit_test(encoders_are_read_or_named),
         cmocka_unit_test(absent_keys_have_transformers_defaults),
         cmocka_unit_test(taps_are_as_configs_say),
         cmocka_unit_test(positions_and_routers_are_as_configs_say),

@@ -16,6 +16,8 @@ void compared_from(const struct prediction *prediction, struct compared *out)
     out->prediction = prediction_json(prediction);
     out->iteration_s = seconds;
     out->samples_per_s = (double)plan->global_batch / seconds;
+    out->tokens_per_s = tokens / seconds;
+    out->sample_tokens = plan->model->seq;
     out->tflops_per_device = prediction_tflops(prediction);
     out->cost = dollars_per_s * seconds / tokens * 1e6;
     out->needed_bytes = stage_needed(memory);
@@ -37,8 +39,33 @@ static bool same_model(const struct comparison *comparison, const struct compare
     return true;
 }
 
-/* Among the rows that `of` is compared with, the one with the most samples per second that fits, or of all if none
- * fits. NULL if none was predicted. */
+static bool unlike_samples(const struct comparison *comparison, const struct compared *a,
+                           const struct compared *b)
+{
+    return !a->error && !b->error && a->sample_tokens != b->sample_tokens &&
+           same_model(comparison, a, b);
+}
+
+/* The same rows, and whether tokens are what they have in common (I3). */
+static struct comparison judged(const struct comparison *comparison)
+{
+    const struct compared *rows = comparison->rows.data;
+    struct comparison out = *comparison;
+    out.by_tokens = false;
+    for (size_t i = 0; i < comparison->rows.len && !out.by_tokens; i++)
+        for (size_t k = 0; k < i && !out.by_tokens; k++)
+            out.by_tokens = unlike_samples(comparison, &rows[i], &rows[k]);
+    return out;
+}
+
+/* What more of is better, a second (I3). */
+static double rate_of(const struct comparison *comparison, const struct compared *row)
+{
+    return comparison->by_tokens ? row->tokens_per_s : row->samples_per_s;
+}
+
+/* Among the rows that `of` is compared with, the one with the highest rate that fits, or of all if none fits. NULL if
+ * none was predicted. */
 static const struct compared *best_of(const struct comparison *comparison,
                                       const struct compared *of)
 {
@@ -47,7 +74,7 @@ static const struct compared *best_of(const struct comparison *comparison,
         const struct compared *row = &comparison->rows.data[i];
         if (!row->error && same_model(comparison, of, row) &&
             (!best || row->fits > best->fits ||
-             (row->fits == best->fits && row->samples_per_s > best->samples_per_s)))
+             (row->fits == best->fits && rate_of(comparison, row) > rate_of(comparison, best))))
             best = row;
     }
     return best;
@@ -69,7 +96,7 @@ static bool is_near(const struct comparison *comparison, const struct compared *
 {
     const struct compared *best = best_of(comparison, row);
     return !row->error && row != best && row->fits && best->fits && same_question(row, best) &&
-           best->samples_per_s <= row->samples_per_s * (1 + apart);
+           rate_of(comparison, best) <= rate_of(comparison, row) * (1 + apart);
 }
 
 static bool any_cost(const struct comparison *comparison)
@@ -134,12 +161,16 @@ static void label_cells(const struct comparison *comparison, const struct compar
     }
 }
 
-static void rate_cells(const struct compared *row, const struct compared *best, struct table *table)
+static void rate_cells(const struct comparison *comparison, const struct compared *row,
+                       struct table *table)
 {
+    const struct compared *best = best_of(comparison, row);
+    double slower = rate_of(comparison, best) / rate_of(comparison, row) - 1;
     table_cell(table, "%s", show_seconds(row->iteration_s * 1e9).s);
     table_cell(table, "%s", show_count(row->samples_per_s).s);
-    table_cell(table, "%s",
-               row == best ? "best" : show_change(best->samples_per_s / row->samples_per_s - 1).s);
+    if (comparison->by_tokens)
+        table_cell(table, "%s", show_count(row->tokens_per_s).s);
+    table_cell(table, "%s", row == best ? "best" : show_change(slower).s);
     table_cell(table, row->tflops_per_device < 1 ? "%.3g" : "%.1f", row->tflops_per_device);
     table_cell(table, "%s", show_bytes((double)row->needed_bytes).s);
     table_cell(table, "%.0f %%%s", 100 * (double)row->needed_bytes / (double)row->limit_bytes,
@@ -148,13 +179,15 @@ static void rate_cells(const struct compared *row, const struct compared *best, 
 
 static void print_rates(const struct comparison *comparison, FILE *out)
 {
-    static const char *const RATES[] = {"iteration", "samples/s", "slower",
+    static const char *const RATES[] = {"iteration", "samples/s", "tokens/s", "slower",
                                         "TFLOP/s",   "memory",    "of it"};
+    enum { TOKENS = 2 };
     struct columns columns = {.len = 0};
     bool cost = any_cost(comparison);
     add_labels(comparison, &columns);
     for (size_t i = 0; i < COUNT_OF(RATES); i++)
-        add_column(&columns, RATES[i], ALIGN_RIGHT);
+        if (i != TOKENS || comparison->by_tokens)
+            add_column(&columns, RATES[i], ALIGN_RIGHT);
     if (cost)
         add_column(&columns, arena_printf(comparison->arena, "cost per %s", comparison->unit),
                    ALIGN_RIGHT);
@@ -164,7 +197,7 @@ static void print_rates(const struct comparison *comparison, FILE *out)
         if (row->error)
             continue;
         label_cells(comparison, row, table);
-        rate_cells(row, best_of(comparison, row), table);
+        rate_cells(comparison, row, table);
         if (cost)
             table_cell(table, "%s",
                        row->cost > 0 ? arena_printf(comparison->arena, "%.4g", row->cost) : "");
@@ -203,9 +236,10 @@ static void print_times(const struct comparison *comparison, FILE *out)
     table_print(table, out);
 }
 
-static struct iteration_terms timed_row(const struct compared *row)
+static struct iteration_terms timed_row(const struct comparison *comparison,
+                                        const struct compared *row)
 {
-    return (struct iteration_terms){row->time_ns, row->iteration_s * row->samples_per_s};
+    return (struct iteration_terms){row->time_ns, row->iteration_s * rate_of(comparison, row)};
 }
 
 /* In which terms its model's best row gains over this one; null for the best itself. */
@@ -214,9 +248,9 @@ static json_t *row_gains(const struct comparison *comparison, const struct compa
     const struct compared *best = best_of(comparison, row);
     if (row->error || best == row)
         return json_null();
-    return json_pack(
-        "{s:o, s:o}", "terms_s", term_gains_json(timed_row(best), timed_row(row)), "words",
-        json_text(term_gains_text(comparison->arena, timed_row(best), timed_row(row))));
+    struct iteration_terms own = timed_row(comparison, best), other = timed_row(comparison, row);
+    return json_pack("{s:o, s:o}", "terms_s", term_gains_json(own, other), "words",
+                     json_text(term_gains_text(comparison->arena, own, other)));
 }
 
 static void print_found(const struct comparison *comparison, FILE *out)
@@ -282,8 +316,9 @@ static void print_errors(const struct comparison *comparison, FILE *out)
     }
 }
 
-void comparison_print(const struct comparison *comparison, FILE *out)
+void comparison_print(const struct comparison *rows, FILE *out)
 {
+    const struct comparison own = judged(rows), *comparison = &own;
     bool predicted = false;
     for (size_t i = 0; i < comparison->rows.len; i++)
         predicted |= !comparison->rows.data[i].error;
@@ -296,8 +331,9 @@ void comparison_print(const struct comparison *comparison, FILE *out)
     print_errors(comparison, out);
 }
 
-json_t *comparison_json(const struct comparison *comparison)
+json_t *comparison_json(const struct comparison *compared)
 {
+    const struct comparison own = judged(compared), *comparison = &own;
     json_t *rows = json_array();
     double apart = plans_apart();
     for (size_t i = 0; i < comparison->rows.len; i++) {
@@ -315,5 +351,6 @@ json_t *comparison_json(const struct comparison *comparison)
                       row->cost > 0 ? json_real(row->cost) : json_null(), "prediction",
                       row->prediction ? json_incref(row->prediction) : json_null()));
     }
-    return json_pack("{s:s, s:o}", "cost_per", comparison->unit, "rows", rows);
+    return json_pack("{s:s, s:s, s:o}", "cost_per", comparison->unit, "ranked_by",
+                     comparison->by_tokens ? "tokens_per_s" : "samples_per_s", "rows", rows);
 }

@@ -69,6 +69,39 @@ static void test_rows_are_simulations(void **state)
     json_decref(answer);
 }
 
+/* Samples of unlike length are compared by their tokens, of which 4,096 a sample make the most a second, 8,192 nearly as
+ * many, and 512 fewer, though these are the most samples. */
+#define LONG                                                                                       \
+    "compare gpt3-1.3b dgx-a100:1 --set layers=4 --global-batch 64 --dp 8 --zero 3 --over seq="
+static void test_unlike_samples_are_compared_by_tokens(void **state)
+{
+    (void)state;
+    json_t *answer = json_of(LONG "512,4096,8192 --json"), *same = json_of(LONG "512,512 --json");
+    double rate[3], gains = 0;
+    const char *term;
+    const json_t *value;
+    assert_string_equal(json_string_value(json_object_get(same, "ranked_by")), "samples_per_s");
+    assert_string_equal(json_string_value(json_object_get(answer, "ranked_by")), "tokens_per_s");
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *row = row_of(answer, i);
+        rate[i] = number(json_object_get(row, "prediction"), "tokens_per_s");
+        assert_int_equal(json_is_true(json_object_get(row, "best")), i == 1);
+        assert_int_equal(json_is_true(json_object_get(row, "near_best")), i == 2);
+    }
+    assert_true(rate[1] > rate[2] && rate[2] > rate[0]);
+    json_t *saved = json_object_get(json_object_get(row_of(answer, 0), "best_gains"), "terms_s");
+    json_object_foreach(saved, term, value) gains += json_number_value(value);
+    double tokens = 64 * 4096.0; /* an iteration of the best */
+    assert_true(fabs(gains - tokens * (1 / rate[0] - 1 / rate[1])) < 1e-6 * gains);
+    json_decref(answer);
+    json_decref(same);
+    char *text = answer_to(LONG "512,4096"), *alike = answer_to(LONG "512");
+    assert_non_null(strstr(text, "tokens/s"));
+    assert_null(strstr(alike, "tokens/s"));
+    free(text);
+    free(alike);
+}
+
 static bool is_near(const char *over, size_t row)
 {
     char command[256];
@@ -323,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_the_best_fits),
         cmocka_unit_test(test_memory_is_that_of_the_fullest_stage),
         cmocka_unit_test(test_rows_are_simulations),
+        cmocka_unit_test(test_unlike_samples_are_compared_by_tokens),
         cmocka_unit_test(test_what_goes_with_a_value),
         cmocka_unit_test(test_near_plans),
         cmocka_unit_test(test_log_and_interval),

@@ -122,22 +122,22 @@ static void print_targets(struct arena *scratch, const struct target_answers *an
 }
 
 /* WEFT_NO_ANSWER where the target of --for does not run the plan. */
-static weft_status check_target(const struct check_command *options, const struct plan *plan)
+static weft_status ask_target(const struct check_command *options, const struct plan *plan,
+                              struct asked_target *asked)
 {
-    struct texts differences = {0};
-    const struct target *target = options->target ? target_find(options->target) : NULL;
-    if (!options->target)
+    struct arena *keep = options->plan.arena;
+    if (!asked->target)
         return WEFT_OK;
-    if (!target)
-        return WEFT_BAD_INPUT;
-    if (target_has_model(target, plan->model))
-        return WEFT_NO_ANSWER;
-    weft_status status = target_differences(options->plan.arena, target, plan, &differences, NULL);
-    if (!status && differences.len) {
-        target_refuses(plan, target, &differences);
+    if (target_has_model(asked->target, plan->model)) {
+        array_push(keep, &asked->breaks, arena_copy_text(keep, weft_last_error()->message));
         return WEFT_NO_ANSWER;
     }
-    return status;
+    weft_status status = target_differences(keep, asked->target, plan, &asked->breaks, NULL);
+    if (status || asked->breaks.len == 0)
+        return status;
+    target_refuses(plan, asked->target, &asked->breaks,
+                   arena_printf(keep, "weft export PLAN --to %s " NEAREST_OPTION, options->target));
+    return WEFT_NO_ANSWER;
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -155,27 +155,35 @@ static void print_text(const struct plan *plan, const struct warnings *warnings)
     arena_free(scratch);
 }
 
+/* With --json, what a target breaks is part of the answer. */
 static int check(const void *context, const struct plan *plan)
 {
     const struct check_command *options = context;
     struct warnings warnings = {0};
     struct proofs proofs = {0};
     struct target_answers answers = {0};
-    weft_status status;
-    TRY(check_target(options, plan));
-    if (options->prove)
-        TRY(prove_both(plan, &proofs));
-    TRY(targets_ask(options->plan.arena, plan, &answers));
+    struct asked_target asked = {options->target ? target_find(options->target) : NULL, {0}};
+    weft_status status = options->target && !asked.target ? WEFT_BAD_INPUT : WEFT_OK, refused;
+    if (!status && options->prove)
+        status = prove_both(plan, &proofs);
+    if (!status)
+        status = targets_ask(options->plan.arena, plan, &answers);
+    if (status)
+        return cli_fail(status);
     plan_warnings(options->plan.arena, plan, &warnings);
+    refused = ask_target(options, plan, &asked);
+    if (options->json && (!refused || refused == WEFT_NO_ANSWER))
+        status = (weft_status)cli_print_json(
+            checked_json(plan, &warnings, options->prove ? &proofs : NULL, &answers, &asked));
+    if (status || refused)
+        return cli_fail(status ? status : refused);
     if (options->json)
-        return cli_print_json(
-            checked_json(plan, &warnings, options->prove ? &proofs : NULL, &answers));
+        return WEFT_OK;
     print_text(plan, &warnings);
     if (options->prove)
         print_proofs(plan, &proofs);
     print_targets(options->plan.arena, &answers);
-done:
-    return status ? cli_fail(status) : WEFT_OK;
+    return WEFT_OK;
 }
 
 int cmd_check(int argc, char **argv)

@@ -46,10 +46,12 @@ weft_status plan_export(struct arena *keep, const struct plan *plan, const char 
 /* Writes the text to a file, and what goes beside it into the same folder. */
 weft_status export_write(const struct export_result *result, const char *path);
 
-/* Bad input: what the target does not run of the plan, who runs it, and the nearest plan that it runs; more than
- * plan_export says, and takes longer. */
+/* What writes the nearest plan, of the command that is running. */
+#define NEAREST_OPTION "--nearest"
+/* Bad input: what the target does not run of the plan, who runs it, and the nearest plan that it runs and `how` it is
+ * written (NEAREST_OPTION, or another command with it); more than plan_export says, and takes longer. */
 weft_status target_refuses(const struct plan *plan, const struct target *target,
-                           const struct texts *differences);
+                           const struct texts *differences, const char *how);
 
 /* Where the framework of a format does not run the plan, the nearest that it runs and that fits, the caller's
  * to free, and what differs in words; NULL: it runs the plan itself. WEFT_NO_ANSWER where nothing fits (nearest.c). */

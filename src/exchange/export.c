@@ -93,14 +93,14 @@ const char *plan_title(struct arena *keep, const struct plan *plan)
                                        pools_title(keep, plan->cluster)));
 }
 
-static const char NEAREST_HINT[] =
-    "--nearest writes the nearest plan that it runs, and says what it costs";
+#define WRITES_NEAREST " writes the nearest plan that it runs, and says what it costs"
+static const char NEAREST_HINT[] = NEAREST_OPTION WRITES_NEAREST;
 
 /* ---- exporting ------------------------------------------------------------------------------- */
 
 /* "--nearest writes the nearest plan: --tp 2 --zero 1", or what else it writes. */
 static const char *nearest_hint(struct arena *scratch, const struct target *target,
-                                const struct plan *plan)
+                                const struct plan *plan, const char *how)
 {
     const char *to = arena_printf(scratch, "%s@%s", target->framework, target->release);
     struct texts differences = {0};
@@ -112,21 +112,21 @@ static const char *nearest_hint(struct arena *scratch, const struct target *targ
         return why;
     }
     if (!nearest)
-        return NEAREST_HINT;
+        return arena_printf(scratch, "%s" WRITES_NEAREST, how);
     const char *words = plan_degrees(nearest, &d) ? degrees_flags(scratch, plan->model, &d)
                                                   : mix_text(scratch, nearest);
     plan_free(nearest);
-    return arena_printf(scratch, "%s: %s", NEAREST_HINT, words);
+    return arena_printf(scratch, "%s" WRITES_NEAREST ": %s", how, words);
 }
 
 weft_status target_refuses(const struct plan *plan, const struct target *target,
-                           const struct texts *differences)
+                           const struct texts *differences, const char *how)
 {
     size_t more = differences->len - 1;
     struct arena *scratch = arena_new();
     const char *rest = more ? arena_printf(scratch, " (and %zu more)", more) : "";
     const char *others = targets_that_run(scratch, plan);
-    weft_status status = bad_argument(nearest_hint(scratch, target, plan),
+    weft_status status = bad_argument(nearest_hint(scratch, target, plan, how),
                                       "%s cannot express this plan of %s: %s%s%s%s",
                                       target->framework, plan->model->name, differences->data[0],
                                       rest, others ? "; it runs with " : "", others ? others : "");

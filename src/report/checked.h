@@ -15,9 +15,16 @@ struct proofs {
     struct proved folded, unfolded;
 };
 
+/* What a framework that was asked for does not run of the plan. */
+struct asked_target {
+    const struct target *target; /* NULL: none was asked for */
+    struct texts breaks;
+};
+
 int used_choices(const struct plan *plan); /* how many of its choices at least one instance uses */
 /* What `weft check --json` prints; `proofs` is NULL if nothing was proved. */
 json_t *checked_json(const struct plan *plan, const struct warnings *warnings,
-                     const struct proofs *proofs, const struct target_answers *answers);
+                     const struct proofs *proofs, const struct target_answers *answers,
+                     const struct asked_target *asked);
 
 #endif

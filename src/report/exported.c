@@ -119,7 +119,7 @@ static weft_status explain(struct arena *keep, const char *to, const struct plan
 {
     const struct target *target;
     weft_status status = format_target(keep, to, &target);
-    return status ? status : target_refuses(plan, target, differences);
+    return status ? status : target_refuses(plan, target, differences, NEAREST_OPTION);
 }
 
 weft_status exported_make(struct arena *keep, const struct plan *given,

@@ -122,7 +122,7 @@ weft_status answer_check(const struct api_request *request, json_t **out)
     TRY(question_plan(&question));
     TRY(targets_ask(request->scratch, question.opened.plan, &answers));
     plan_warnings(request->scratch, question.opened.plan, &warnings);
-    *out = checked_json(question.opened.plan, &warnings, NULL, &answers);
+    *out = checked_json(question.opened.plan, &warnings, NULL, &answers, &(struct asked_target){0});
 done:
     question_close(&question);
     return status;

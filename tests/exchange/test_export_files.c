@@ -301,8 +301,8 @@ static void check_and_import_ask_the_table(void **state)
         {"check llama3-8b dgx-h100 --tp 2 --schedule gpipe --pp 2 --for megatron", WEFT_NO_ANSWER,
          "schedule gpipe: megatron does not know it (torchtitan, galvatron, weft can); it runs "
          "with "
-         "galvatron, weft\nhint: --nearest writes the nearest plan that it runs, and says what it "
-         "costs: --dp 2 --tp 2 --pp 2"},
+         "galvatron, weft\nhint: weft export PLAN --to megatron --nearest writes the nearest plan "
+         "that it runs, and says what it costs: --dp 2 --tp 2 --pp 2"},
         {"check llama3.1-8b dgx-h100:1 --pp 2 --virtual 8 --zero 1 --global-batch 64 --for "
          "torchtitan",
          WEFT_NO_ANSWER,
@@ -326,6 +326,35 @@ static void check_and_import_ask_the_table(void **state)
             output_of(arena_printf(arena, "'%s' %s 2>&1", WEFT_PROGRAM, CASES[i].arguments), &code);
         if (code != CASES[i].code || !strstr(text, CASES[i].says))
             fail_msg("%s: %d, %s", CASES[i].arguments, code, text);
+        free(text);
+    }
+}
+
+/* With --json, what a framework does not run is an answer: the exit code is 1, and every rule that is broken is listed. */
+static void check_answers_a_program(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *breaks;
+        int code;
+    } CASES[] = {
+        {"llama3-8b dgx-h100 --zero 3 --for megatron@0.16", NULL, WEFT_OK},
+        {"llama3-8b dgx-h100 --tp 2 --schedule gpipe --pp 2 --for megatron",
+         "schedule gpipe: megatron does not know it", WEFT_NO_ANSWER},
+        {"bert-huge-32 dgx-h100 --for torchtitan", "bert-huge-32", WEFT_NO_ANSWER},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        int code;
+        char *text = ask(arena_printf(arena, "check %s --json", CASES[i].arguments), &code);
+        json_t *json = json_loads(text, 0, NULL), *asked = json_object_get(json, "for");
+        const json_t *breaks = json_object_get(asked, "breaks");
+        assert_int_equal(code, CASES[i].code);
+        assert_int_equal(json_is_true(json_object_get(json, "ok")), !CASES[i].breaks);
+        assert_int_equal(json_is_true(json_object_get(asked, "runs_it")), !CASES[i].breaks);
+        assert_int_equal(json_array_size(breaks) > 0, CASES[i].breaks != NULL);
+        if (CASES[i].breaks)
+            assert_non_null(strstr(json_string_value(json_array_get(breaks, 0)), CASES[i].breaks));
+        json_decref(json);
         free(text);
     }
 }
@@ -632,6 +661,7 @@ int main(void)
         cmocka_unit_test(the_nearest_plan_fits),
         cmocka_unit_test(the_program_says_what_it_cannot_write),
         cmocka_unit_test(check_and_import_ask_the_table),
+        cmocka_unit_test(check_answers_a_program),
         cmocka_unit_test(nearest_compares_predictions),
         cmocka_unit_test(nearest_is_predicted_as_it_is_written),
         cmocka_unit_test(nearest_is_predicted_as_it_runs),

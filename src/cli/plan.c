@@ -419,6 +419,8 @@ static weft_status answer(const struct plan_command *options, const struct plan_
         fflush(stdout); /* before anything goes to standard error */
     }
     status = status ? status : must_fit(scratch, prediction);
+    if (!prediction->fits && planned->would_fit) /* simulated, where must_fit only supposes */
+        error_hint("%s", planned->would_fit);
     if (!prediction->fits && planned->stopped)
         error_hint("the search was stopped before it had found a plan that fits");
     status = !status && sized ? sizes_must_do(sized) : status;

@@ -114,6 +114,7 @@ struct stage_practice {
     int shard;                  /* the lowest of any operator with replicas; 3 if there are none */
     int64_t per_device;         /* the most samples of a micro-batch that one device takes */
     double weights, replicated; /* elements on a device: all, and those with replicas */
+    bool state_is_it;           /* the device would have room without the optimizer state on it */
 };
 
 static double local_weights(const struct plan *plan, const struct op *op,
@@ -150,9 +151,12 @@ static void look_at(const struct plan *plan, int64_t instance, struct stage_prac
         out->per_device = samples;
 }
 
-static struct stage_practice practice_of(const struct plan *plan, int32_t stage)
+static struct stage_practice practice_of(const struct prediction *prediction, int32_t stage)
 {
+    const struct plan *plan = prediction->plan;
+    const struct stage_peak *memory = &prediction->stage[stage].memory;
     struct stage_practice practice = {.all_recompute = true, .all_offload = true, .shard = 3};
+    practice.state_is_it = stage_needed(memory) - memory->state[MEMORY_OPTIMIZER] <= memory->limit;
     for (int32_t part = stage; part < plan->parts; part = plan_next_part(plan, part))
         for (int64_t i = 0; i < plan->part[part].count; i++)
             look_at(plan, plan->part[part].first + i, &practice);
@@ -180,6 +184,15 @@ static bool can_shard_optimizer(const struct stage_practice *practice)
 {
     return has_replicas(practice) && practice->shard < 1;
 }
+/* Without replicas every device already holds a part of its own. */
+static bool can_divide(const struct stage_practice *practice)
+{
+    return has_replicas(practice);
+}
+static bool can_keep_state_on_host(const struct stage_practice *practice)
+{
+    return practice->state_is_it && !can_shard_optimizer(practice);
+}
 static bool can_shard_gradients(const struct stage_practice *practice)
 {
     return has_replicas(practice) && practice->shard < 2;
@@ -199,10 +212,12 @@ static const struct {
     {MEMORY_ACTIVATIONS, can_take_fewer, "smaller micro-batches (--microbatch)"},
     {MEMORY_ACTIVATIONS, can_offload, "checkpoints in host memory (--offload)"},
     {MEMORY_OPTIMIZER, can_shard_optimizer, "sharded optimizer state (--zero 1)"},
+    {MEMORY_OPTIMIZER, can_keep_state_on_host,
+     "optimizer state in host memory (--optimizer-offload 1)"},
     {MEMORY_GRADIENTS, can_shard_gradients, "sharded gradients (--zero 2)"},
     {MEMORY_WEIGHTS, can_shard_weights, "sharded weights (--zero 3)"},
 };
-static const char ALWAYS[] = "more stages or tensor parallelism (--pp, --tp)";
+static const char DIVIDE[] = "more stages or tensor parallelism (--pp, --tp)";
 
 /* The classes of memory, the one of which a device holds most first. */
 static void rank_classes(const struct stage_peak *memory, enum memory_class *out)
@@ -219,7 +234,7 @@ static const char *means(struct arena *keep, const struct prediction *prediction
 {
     enum { MOST = 3 };
     int32_t stage = fullest_stage(prediction);
-    struct stage_practice practice = practice_of(prediction->plan, stage);
+    struct stage_practice practice = practice_of(prediction, stage);
     enum memory_class ranked[MEMORY_CLASS_COUNT];
     const struct stage_peak *memory = &prediction->stage[stage].memory;
     rank_classes(memory, ranked);
@@ -234,7 +249,8 @@ static const char *means(struct arena *keep, const struct prediction *prediction
         }
     }
     return arena_printf(keep, "it is mostly %s memory; what helps: %s%s",
-                        memory_class_name(ranked[0]), text, ALWAYS);
+                        memory_class_name(ranked[0]), text,
+                        can_divide(&practice) ? DIVIDE : "more devices");
 }
 
 weft_status must_fit(struct arena *scratch, const struct prediction *prediction)

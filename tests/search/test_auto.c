@@ -652,6 +652,7 @@ static void test_what_would_fit(void **state)
     assert_non_null(planned);
     assert_false(planned->trials.data[0].fits);
     assert_true(has_reason(planned, "it would fit with state sharding left open"));
+    assert_non_null(strstr(planned->would_fit, "it would fit with state sharding left open"));
     planned_free(planned);
     p.request.pins = (struct degrees){.global_batch = 8, .memory.limit_bytes = 1 << 20};
     planned = plan_with("auto", &p.request);

@@ -268,14 +268,29 @@ static void a_trace_has_operators_and_memory(void **state)
 
 /* ---- too little memory ----------------------------------------------------------------------- */
 
-/* Every layer is recomputed, and the embedding and the head never are: to recompute more is no advice. */
+/* Every layer is recomputed, and the embedding and the head never are: to recompute more is no advice, nor is it to divide
+ * what the only device holds. Without its optimizer state it has room. */
 static void no_advice_is_what_the_plan_does(void **state)
 {
     (void)state;
     int code;
     char *text = all_of("simulate llama3.1-8b hgx-h200:1x1 --recompute full", &code);
     assert_int_equal(code, WEFT_NO_ANSWER);
-    expect_in(text, "what helps: more stages or tensor parallelism (--pp, --tp)\n");
+    expect_in(text,
+              "what helps: optimizer state in host memory (--optimizer-offload 1), more devices\n");
+    free(text);
+    text =
+        all_of("simulate llama3.1-8b hgx-h200:1x1 --recompute full --optimizer-offload 1", &code);
+    assert_int_equal(code, WEFT_OK);
+    free(text);
+    text = all_of("simulate qwen3-32b hgx-h200:1x4 --global-batch 64 --recompute full --zero 3",
+                  &code);
+    assert_int_equal(code, WEFT_NO_ANSWER);
+    expect_in(text, "more stages or tensor parallelism (--pp, --tp)\n");
+    free(text);
+    text = all_of("simulate qwen3-32b hgx-h200:1x4 --global-batch 64 --pp 2 --tp 2", &code);
+    assert_int_equal(code, WEFT_NO_ANSWER);
+    expect_in(text, ", more devices\n");
     free(text);
 }
 

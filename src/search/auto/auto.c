@@ -285,11 +285,10 @@ static void say_who_was_left_out(struct join *join)
 static weft_status say_what_would_fit(struct join *join)
 {
     struct planned *out = join->out;
-    const char *words = NULL;
     weft_status status;
-    TRY(would_fit(join->request, join->cost, out->arena, &words));
-    if (words)
-        array_push(out->arena, &out->reasons, words);
+    TRY(would_fit(join->request, join->cost, out->arena, &out->would_fit));
+    if (out->would_fit)
+        array_push(out->arena, &out->reasons, out->would_fit);
 done:
     return status;
 }

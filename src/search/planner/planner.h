@@ -173,7 +173,9 @@ struct planned {
     const char *planner;
     ARRAY(struct trial) trials;  /* in the order of I2; trials that do not fit come last */
     ARRAY(const char *) reasons; /* further remarks of the planner, one sentence each */
-    int64_t candidates;          /* estimated, but not simulated */
+    /* The reason that says which change makes a plan fit; NULL: a plan fits, or nobody asked. */
+    const char *would_fit;
+    int64_t candidates; /* estimated, but not simulated */
     bool stopped;
     double search_s;
 };

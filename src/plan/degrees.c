@@ -113,15 +113,29 @@ static int64_t largest_divisor(int64_t whole, int64_t most)
     return divisor;
 }
 
+/* The most devices, of so many, over which all operators with such a dim can spread it; every smaller number that divides it
+ * will do. */
+static int64_t most_spread(const struct model *model, enum dim dim, int64_t devices)
+{
+    for (int32_t i = 0; i < model->ops; i++) {
+        const struct op *op = &model->op[i];
+        int at = op_find_dim(op->kind, dim);
+        devices = at >= 0 ? common_divisor(devices, op->size[at]) : devices;
+    }
+    return devices;
+}
+
 /* The devices of one replica do not divide those of the cluster: names a degree to change, tp
  * first; if changing a single one is not enough, all three. */
-static weft_status replica_misfit(const struct degrees *d, const struct cluster *cluster)
+static weft_status replica_misfit(const struct degrees *d, const struct model *model,
+                                  const struct cluster *cluster)
 {
     int64_t all = cluster_devices(cluster), replica = replica_devices(d);
     const struct {
         const char *name;
         int64_t degree;
-    } order[] = {{"tp", d->tp}, {"pp", d->pp}, {"cp", d->cp}};
+        enum dim dim; /* that it divides; DIM_COUNT: none */
+    } order[] = {{"tp", d->tp, DIM_HEAD}, {"pp", d->pp, DIM_COUNT}, {"cp", d->cp, DIM_SEQ}};
     struct arena *scratch = arena_new();
     weft_status status = bad_argument(
         NULL, "tp %lld * pp %lld * cp %lld is %s, which does not divide the %lld of %s",
@@ -130,9 +144,9 @@ static weft_status replica_misfit(const struct degrees *d, const struct cluster 
     for (size_t i = 0; i < COUNT_OF(order); i++) {
         int64_t others = replica / order[i].degree;
         if (all % others == 0 && order[i].degree > 1) {
-            error_hint(
-                "use %s %s", order[i].name,
-                nearest_legal(scratch, order[i].degree, all / others, divides, all / others));
+            int64_t most = most_spread(model, order[i].dim, all / others);
+            error_hint("use %s %s", order[i].name,
+                       nearest_legal(scratch, order[i].degree, most, divides, most));
             arena_free(scratch);
             return status;
         }
@@ -154,7 +168,7 @@ static weft_status complete_dp(struct degrees *d, const struct model *model,
     if (d->encoder_pp)
         all -= d->encoder_pp * encoder_devices(d, model);
     if (all < 1 || all % replica)
-        return replica_misfit(d, cluster);
+        return replica_misfit(d, model, cluster);
     set_default(&d->dp, all / replica); /* (1) */
     if (d->dp == all / replica)
         return WEFT_OK;
@@ -197,17 +211,6 @@ bool expert_mesh(const struct degrees *d, struct expert_mesh *out)
     return replicas % batch == 0 && d->dp % batch == 0; /* I2 */
 }
 
-/* The most devices that experts can be spread over, of so many; every smaller number that divides it will do. */
-static int64_t most_spread(const struct model *model, int64_t devices)
-{
-    for (int32_t i = 0; i < model->ops; i++) {
-        const struct op *op = &model->op[i];
-        int at = op_find_dim(op->kind, DIM_EXPERT);
-        devices = at >= 0 ? common_divisor(devices, op->size[at]) : devices;
-    }
-    return devices;
-}
-
 static weft_status check_experts(struct degrees *d, const struct model *model)
 {
     struct expert_mesh mesh;
@@ -222,7 +225,7 @@ static weft_status check_experts(struct degrees *d, const struct model *model)
                                       "%lld, whose devices the experts share",
                                       (long long)d->ep, (long long)etp, (long long)d->dp,
                                       (long long)d->cp, (long long)d->tp);
-    int64_t most = all % etp ? 0 : most_spread(model, all / etp);
+    int64_t most = all % etp ? 0 : most_spread(model, DIM_EXPERT, all / etp);
     if (most)
         error_hint("use ep %s", nearest_legal(scratch, d->ep, most, divides, most));
     else

@@ -255,8 +255,10 @@ static weft_status does_not_divide(const struct lower *l, const struct op *op, i
         bad_argument(NULL, "%s: %s %lld does not divide its dim %s of %lld",
                      op_path(l->scratch, l->model, op, 0), by.name, (long long)by.degree,
                      dim_name((enum dim)dim), (long long)size);
-    const char *near = nearest_legal(l->scratch, by.degree, size, divides, size);
-    bool along_tp = strcmp(by.name, "tp") == 0;
+    const struct degrees *d = l->degrees;
+    bool along_tp = strcmp(by.name, "tp") == 0, alone = along_tp || strcmp(by.name, "cp") == 0;
+    int64_t most = common_divisor(size, d->dp * (alone ? by.degree : d->cp * d->tp));
+    const char *near = nearest_legal(l->scratch, by.degree, most, divides, most);
     const char *or = along_tp && dim == DIM_SEQ ? ", or leave sequence parallelism out" : "";
     if (along_tp && dim == DIM_HEAD && op_find_dim(op->kind, DIM_GROUP) >= 0)
         or = arena_printf(l->scratch, ", or pad the heads: --set head_multiple=%lld",

@@ -354,7 +354,7 @@ static const struct {
                "hint: use tp 2, pp 2, cp 1\n"},
     {.degrees = "gpt3-1.3b dgx-a100 --set heads=20 --set hidden=1280 --tp 8",
      .answer = "layers.0.attn.attention: tp 8 does not divide its dim head of 20\n"
-               "hint: use tp 5 or 10, or pad the heads: --set head_multiple=8\n"},
+               "hint: use tp 4, or pad the heads: --set head_multiple=8\n"},
     {.degrees = "gpt3-1.3b dgx-a100 --global-batch 12",
      .answer = "the global batch of 12 is not a multiple of dp 8 * micro-batch 1 = 8\n"
                "hint: use 8 or 16\n"},

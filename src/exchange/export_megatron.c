@@ -98,57 +98,6 @@ static void add_offload(struct lines *a, const struct degrees *d)
                              modules_text(a->keep, offload_text(a->keep, d->offload_modules))));
 }
 
-bool uses_megatron_fsdp(const struct degrees *degrees)
-{
-    return degrees->shard >= 2;
-}
-
-/* arguments.py (validate_args): the hybrid optimizer reuses the path of precision-aware ones. */
-static void add_host_step(struct lines *a, const struct plan *plan)
-{
-    if (plan->optimizer_offload <= 0)
-        return;
-    add_flag(a, "optimizer-cpu-offload");
-    add_word(a, "optimizer-offload-fraction", arena_printf(a->keep, "%g", plan->optimizer_offload));
-    if (plan->policy != POLICY_BF16_MOMENTS && plan->policy != POLICY_BF16_MOMENTS_GRADIENTS)
-        add_flag(a, "use-precision-aware-optimizer");
-    if (software_word(&plan->software, FACT_HOST_STEP) == HOST_STEP_TENSORS)
-        add_flag(a, "overlap-cpu-optimizer-d2h-h2d");
-}
-
-static void add_sharding(struct lines *a, const struct plan *plan, const struct degrees *d)
-{
-    bool muon = plan->optimizer == UPDATE_MUON; /* which shares out whole matrices instead */
-    if (d->shard >= 1 && !muon)
-        add_flag(a, "use-distributed-optimizer");
-    if (muon)
-        add_word(a, "optimizer", d->shard >= 1 ? "dist_muon" : "muon");
-    if (plan->optimizer == UPDATE_MOMENTUM || plan->optimizer == UPDATE_SGD)
-        add_word(a, "optimizer", "sgd");
-    if (plan->optimizer == UPDATE_SGD)
-        add_word(a, "sgd-momentum", "0.0"); /* whose default is 0.9 */
-    if (d->shard >= 1 && d->replicate > 1)
-        add_int(a, "num-distributed-optimizer-instances", d->replicate);
-    add_host_step(a, plan);
-    if (uses_megatron_fsdp(d)) {
-        add_flag(a, "use-megatron-fsdp");
-        add_word(a, "data-parallel-sharding-strategy",
-                 d->shard == 2 ? "optim_grads" : "optim_grads_params");
-        add_flag(a, "no-gradient-accumulation-fusion");
-        add_word(a, "ckpt-format", "fsdp_dtensor");
-    }
-    if (!(plan->overlap & OVERLAP_GRADIENTS))
-        return;
-    add_flag(a, "overlap-grad-reduce");
-    int64_t bucket = plan_bucket_bytes(plan, plan_replicas(plan));
-    if (bucket)
-        add_int(a, "ddp-bucket-size", ceil_div(bucket, bytes_per_gradient(plan->policy)));
-    else
-        add_int(a, "ddp-num-buckets", 1);
-    if (d->shard >= 1 && (plan->overlap & OVERLAP_PARAMETERS))
-        add_flag(a, "overlap-param-gather");
-}
-
 static bool has_experts(const struct model *model)
 {
     for (int32_t i = 0; i < model->ops; i++)
@@ -276,7 +225,7 @@ static void add_plan(struct lines *a, const struct recognised *r, const struct m
     add_pipeline(a, plan, d, s);
     add_recompute(a, r);
     add_offload(a, &r->degrees);
-    add_sharding(a, plan, d);
+    add_sharding(a, plan, d, s);
 }
 
 /* ---- what has no argument -------------------------------------------------------------------- */
@@ -351,6 +300,7 @@ weft_status megatron_lines(struct export_job *job, const char **out)
                                                         FACT_DISPATCH); /* as it is told */
     add_model(&a, &shape, job->found.degrees.tp);
     add_plan(&a, &job->found, &shape);
+    note_fsdp(job, &shape);
     add_training(&a);
     const char *lines = arena_printf(job->keep, "%s%s", join(job->keep, &a.lines),
                                      implementation_comment(job->keep, &shape));

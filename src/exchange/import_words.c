@@ -332,6 +332,7 @@ const char *argument_unread(const struct arguments *arguments)
                                          "moe-enable-deepep",
                                          "activation-func-clamp-value",
                                          "glu-linear-offset",
+                                         "init-model-with-meta-device",
                                          "no-gradient-accumulation-fusion",
                                          "ckpt-format",
                                          "exp-avg-sq-dtype",

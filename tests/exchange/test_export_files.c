@@ -593,6 +593,33 @@ static void every_case_reads_back(void **state)
     assert_int_equal(held, wanted);
 }
 
+/* Megatron-FSDP divides weights as it makes them, but for a gate that has no reset_parameters. */
+static void sharded_models_are_built_without_memory(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *plan;
+        bool later; /* weights are made where they are divided */
+        const char *says;
+    } ROWS[] = {
+        {"llama3-8b dgx-h100 --zero 3", true, "MEGATRON_ARGS"},
+        {"gpt3-1.3b dgx-a100 --zero 2", true, "learned positions begin with a deviation of 1"},
+        {"qwen1.5-moe-a2.7b dgx-h100 --zero 3", false,
+         "each device holds the whole model before it is divided"},
+        {"llama3-8b dgx-h100 --zero 1", false, "MEGATRON_ARGS"},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        int code;
+        char *text = output_of(
+            arena_printf(arena, "'%s' export %s --to megatron 2>&1", WEFT_PROGRAM, ROWS[i].plan),
+            &code);
+        bool later = strstr(text, "--init-model-with-meta-device\n");
+        if (later != ROWS[i].later || !strstr(text, ROWS[i].says))
+            fail_msg("%s: %s", ROWS[i].plan, text);
+        free(text);
+    }
+}
+
 #define INTERLEAVED                                                                                \
     "export llama3-8b dgx-h100:2 --tp 2 --pp 4 --virtual 2 --global-batch 64 --to megatron"
 
@@ -656,6 +683,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_of_micro_batches_are_written),
+        cmocka_unit_test(sharded_models_are_built_without_memory),
         cmocka_unit_test(texts_are_those_on_file),
         cmocka_unit_test(other_programs_accept_the_texts),
         cmocka_unit_test(the_nearest_plan_fits),

@@ -71,17 +71,20 @@ struct import_input {
     /* That runs it, where the input does not say; 0: no framework in particular. */
     struct software software;
 };
+typedef weft_status source_reader(struct arena *scratch, const struct import_input *input,
+                                  struct opened_plan *out, struct texts *notes);
 struct source {
     const char *name, *summary;
     const char *framework; /* by its name in the table of targets; NULL: it is in none */
-    weft_status (*read)(struct arena *scratch, const struct import_input *input,
-                        struct opened_plan *out, struct texts *notes);
+    source_reader *read;
     const char *signs[3]; /* words of which its files have at least one, and plan files none */
 };
 /* The source of this name, which may have a release, as "megatron@0.16"; the first one if the name is NULL. */
 const struct source *source_find(const char *name);
 /* The source that reads a file with this text, by the signs of each; NULL: none of them. */
 const struct source *source_of_text(const char *text);
+/* The usual row of the framework whose files this function reads. */
+const struct target *source_target(source_reader *read);
 /* The software that a source's framework is of itself, in the release of the name; `default` where Weft knows none. */
 weft_status source_software(const char *name, struct software *out);
 /* Adds what the framework that a plan was read from does not run of it: in the release of the name, or in none

@@ -81,12 +81,31 @@ static void set_parallelism(struct export_job *job, json_t *json)
          (long long)d->pp);
 }
 
-/* AdamW with GPT-3's numbers (Brown et al., appendix B); DeepSpeed makes no optimizer without being told. */
-static void set_optimizer(json_t *json)
+/* GPT-3's numbers (Brown et al., appendix B); DeepSpeed makes no optimizer without being told. Its Adam is AdamW unless it is
+ * told otherwise, and Muon's matrices have a momentum of their own beside it (engine.py, _configure_basic_optimizer). */
+static json_t *optimizer_params(enum update_rule rule)
 {
+    json_t *params = json_pack("{s:f}", "lr", 1e-4);
+    bool descends = rule == UPDATE_SGD || rule == UPDATE_MOMENTUM;
+    if (!descends)
+        json_object_update_new(params, json_pack("{s:[f, f], s:f}", "betas", 0.9, 0.95,
+                                                 "weight_decay", rule == UPDATE_ADAM ? 0.0 : 0.1));
+    if (rule == UPDATE_ADAM)
+        json_object_set_new(params, "adam_w_mode", json_false());
+    if (rule == UPDATE_MOMENTUM || rule == UPDATE_MUON)
+        json_object_set_new(params, "momentum", json_real(rule == UPDATE_MUON ? 0.95 : 0.9));
+    return params;
+}
+
+/* ZeRO asks to be told that it may divide the state of SGD (zero/utils.py, ZERO_SUPPORTED_OPTIMIZERS). */
+static void set_optimizer(struct export_job *job, json_t *json)
+{
+    enum update_rule rule = job->found.plan->optimizer;
     json_object_set_new(json, "optimizer",
-                        json_pack("{s:s, s:{s:f, s:[f, f], s:f}}", "type", "AdamW", "params", "lr",
-                                  1e-4, "betas", 0.9, 0.95, "weight_decay", 0.1));
+                        json_pack("{s:s, s:o}", "type", job->target->optimizers[rule], "params",
+                                  optimizer_params(rule)));
+    if ((rule == UPDATE_SGD || rule == UPDATE_MOMENTUM) && job->found.degrees.shard > 0)
+        json_object_set_new(json, "zero_allow_untested_optimizer", json_true());
     json_object_set_new(json, "scheduler",
                         json_pack("{s:s, s:{s:f, s:f, s:i}}", "type", "WarmupLR", "params",
                                   "warmup_min_lr", 0.0, "warmup_max_lr", 1e-4, "warmup_num_steps",
@@ -142,7 +161,7 @@ static json_t *config_json(struct export_job *job)
     json_object_set_new(json, "train_micro_batch_size_per_gpu", json_integer(d->micro_batch));
     json_object_set_new(json, "gradient_accumulation_steps",
                         json_integer(d->global_batch / d->micro_batch / d->dp));
-    set_optimizer(json);
+    set_optimizer(job, json);
     json_object_set_new(json, "zero_optimization", zero_json(plan, d));
     set_precision(json, plan);
     set_recompute(json, d);

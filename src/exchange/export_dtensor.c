@@ -54,7 +54,7 @@ static weft_status write_degrees(struct export_job *job, struct script *s,
     put_int(s, "dp", d->dp);
     put_int(s, "tp", d->tp);
     put_bool(s, "sp", d->sequence);
-    put_training(s, &job->found);
+    put_training(s, job);
     end_loop(s, DTENSOR_SCRIPT);
     return WEFT_OK;
 }
@@ -121,6 +121,7 @@ static weft_status write_splits(struct export_job *job, struct script *s, struct
     put_int(s, "dp", 1); /* micro-batches are those of all devices together */
     put_python(s, "mesh", mesh_text(s->keep, &mesh));
     put_python(s, "splits", splits_dict(s->keep, plan, &mesh));
+    put_optimizer(s, job);
     put_int(s, "micro_batch", plan->step_samples);
     put_int(s, "global_batch", plan->global_batch);
     put_python(s, "recomputed", recomputed_text(s->keep, plan));

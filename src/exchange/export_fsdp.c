@@ -85,10 +85,18 @@ const char *torch_type(enum dtype dtype)
                                                       : "bf16";
 }
 
-void put_training(struct script *s, const struct recognised *r)
+void put_optimizer(struct script *s, const struct export_job *job)
 {
-    const struct degrees *d = &r->degrees;
-    const struct plan *plan = r->plan;
+    enum update_rule rule = job->found.plan->optimizer;
+    put_word(s, "optimizer", job->target->optimizers[rule]);
+    put_real(s, "momentum", rule == UPDATE_MOMENTUM ? 0.9 : 0);
+}
+
+void put_training(struct script *s, const struct export_job *job)
+{
+    const struct degrees *d = &job->found.degrees;
+    const struct plan *plan = job->found.plan;
+    put_optimizer(s, job);
     put_int(s, "micro_batch", d->micro_batch);
     put_int(s, "global_batch", d->global_batch);
     put_int(s, "zero", d->shard);
@@ -130,7 +138,7 @@ weft_status write_fsdp(struct export_job *job)
     put_int(&s, "devices", job->found.degrees.dp);
     put_int(&s, "dp", job->found.degrees.dp);
     put_int(&s, "copies", job->found.degrees.replicate > 1 ? job->found.degrees.replicate : 1);
-    put_training(&s, &job->found);
+    put_training(&s, job);
     script_end(&s, FSDP_SCRIPT);
     if (shape.geglu)
         note(job, "the script does not scale the embedding, as Gemma does");

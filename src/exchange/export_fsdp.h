@@ -23,7 +23,8 @@ void script_begin(struct script *s, struct export_job *job);
 void script_end(struct script *s, const char *code);
 /* The sizes of a decoder, and how the plan trains it. */
 void put_model(struct script *s, const struct model_shape *shape);
-void put_training(struct script *s, const struct recognised *r);
+void put_training(struct script *s, const struct export_job *job);
+void put_optimizer(struct script *s, const struct export_job *job);
 /* "fp32", "fp16" or "bf16" */
 const char *torch_type(enum dtype dtype);
 

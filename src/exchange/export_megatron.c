@@ -300,6 +300,7 @@ weft_status megatron_lines(struct export_job *job, const char **out)
                                                         FACT_DISPATCH); /* as it is told */
     add_model(&a, &shape, job->found.degrees.tp);
     add_plan(&a, &job->found, &shape);
+    add_optimizer(&a, job->target, job->found.plan->optimizer, job->found.degrees.shard);
     note_fsdp(job, &shape);
     add_training(&a);
     const char *lines = arena_printf(job->keep, "%s%s", join(job->keep, &a.lines),

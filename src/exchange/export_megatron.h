@@ -19,9 +19,10 @@ void add_model(struct lines *a, const struct model_shape *s, int64_t tp);
 /* What a run needs to start, and to say how long its steps take. Words after these take their place. */
 void add_training(struct lines *a);
 
-/* Where state is, what updates it, and how gradients and weights are exchanged. */
+/* Where state is, and how gradients and weights are exchanged. */
 void add_sharding(struct lines *a, const struct plan *plan, const struct degrees *d,
                   const struct model_shape *s);
+void add_optimizer(struct lines *a, const struct target *target, enum update_rule rule, int shard);
 /* What Megatron-FSDP does to weights before a run's first step. */
 void note_fsdp(struct export_job *job, const struct model_shape *s);
 

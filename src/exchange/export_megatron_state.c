@@ -1,6 +1,8 @@
 /* export_megatron_state.c - where Megatron-LM keeps state, what updates it and how it is exchanged, as arguments. */
 #include "exchange/export_megatron.h"
 
+#include <string.h>
+
 bool uses_megatron_fsdp(const struct degrees *degrees)
 {
     return degrees->shard >= 2;
@@ -56,12 +58,6 @@ void add_sharding(struct lines *a, const struct plan *plan, const struct degrees
     bool muon = plan->optimizer == UPDATE_MUON; /* which shares out whole matrices instead */
     if (d->shard >= 1 && !muon)
         add_flag(a, "use-distributed-optimizer");
-    if (muon)
-        add_word(a, "optimizer", d->shard >= 1 ? "dist_muon" : "muon");
-    if (plan->optimizer == UPDATE_MOMENTUM || plan->optimizer == UPDATE_SGD)
-        add_word(a, "optimizer", "sgd");
-    if (plan->optimizer == UPDATE_SGD)
-        add_word(a, "sgd-momentum", "0.0"); /* whose default is 0.9 */
     if (d->shard >= 1 && d->replicate > 1)
         add_int(a, "num-distributed-optimizer-instances", d->replicate);
     add_host_step(a, plan);
@@ -76,4 +72,15 @@ void add_sharding(struct lines *a, const struct plan *plan, const struct degrees
         add_int(a, "ddp-num-buckets", 1);
     if (d->shard >= 1 && (plan->overlap & OVERLAP_PARAMETERS))
         add_flag(a, "overlap-param-gather");
+}
+
+/* Its usual one is left out; dist_ is how both releases say that replicas share out whole matrices. */
+void add_optimizer(struct lines *a, const struct target *target, enum update_rule rule, int shard)
+{
+    const char *word = target->optimizers[rule];
+    bool shared = rule == UPDATE_MUON && shard >= 1;
+    if (strcmp(word, target->optimizers[UPDATE_ADAMW]) != 0)
+        add_word(a, "optimizer", shared ? arena_printf(a->keep, "dist_%s", word) : word);
+    if (rule == UPDATE_SGD)
+        add_word(a, "sgd-momentum", "0.0"); /* whose default is 0.9 */
 }

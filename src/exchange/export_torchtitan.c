@@ -232,6 +232,7 @@ static void toml_text(struct export_job *job, struct titan_text *t, const struct
     put_word(t, "description", plan_title(t->keep, job->plan));
     toml_model(t, s, flavor, job->plan->dtype == DTYPE_FP8);
     section(t, "optimizer");
+    put_word(t, "name", job->target->optimizers[r->plan->optimizer]);
     put(t, "lr", "3e-4");
     put_optimizer(t);
     put_training(t, r, s);

@@ -11,13 +11,15 @@
 
 struct deepspeed_file {
     int64_t batch, micro_batch, accumulation, ulysses;
-    const struct doc *zero, *bf16, *fp16, *types, *tensor, *pipeline, *checkpoints, *experts, *weft;
+    const struct doc *optimizer, *zero, *bf16, *fp16, *types, *tensor, *pipeline, *checkpoints,
+        *experts, *weft;
 };
 static const struct field FIELDS[] = {
     {"train_batch_size", FIELD_COUNT, offsetof(struct deepspeed_file, batch)},
     {"train_micro_batch_size_per_gpu", FIELD_COUNT, offsetof(struct deepspeed_file, micro_batch)},
     {"gradient_accumulation_steps", FIELD_COUNT, offsetof(struct deepspeed_file, accumulation)},
     {"sequence_parallel_size", FIELD_COUNT, offsetof(struct deepspeed_file, ulysses)},
+    {"optimizer", FIELD_DOC, offsetof(struct deepspeed_file, optimizer)},
     {"zero_optimization", FIELD_DOC, offsetof(struct deepspeed_file, zero)},
     {"bf16", FIELD_DOC, offsetof(struct deepspeed_file, bf16)},
     {"fp16", FIELD_DOC, offsetof(struct deepspeed_file, fp16)},
@@ -35,6 +37,13 @@ struct deepspeed_zero {
     double reduce_bucket; /* elements, often written 5e8 */
     bool overlap;
     const struct doc *offload_optimizer, *offload_param;
+};
+
+struct deepspeed_optimizer {
+    const char *type;
+    const struct doc *params;
+    double momentum;
+    bool decoupled; /* weights decay apart from gradients */
 };
 
 struct deepspeed_reading {
@@ -224,6 +233,33 @@ static void set_overlap(struct deepspeed_reading *r)
     d->bucket_bytes = (int64_t)r->zero.reduce_bucket * bytes_per_gradient(d->policy);
 }
 
+/* Its Adam is AdamW unless adam_w_mode is false (engine.py, _configure_basic_optimizer). */
+static weft_status read_optimizer(struct deepspeed_reading *r)
+{
+    static const struct field OPTIMIZER[] = {
+        {"type", FIELD_TEXT, offsetof(struct deepspeed_optimizer, type)},
+        {"params", FIELD_DOC, offsetof(struct deepspeed_optimizer, params)},
+    };
+    static const struct field PARAMS[] = {
+        {"momentum", FIELD_REAL, offsetof(struct deepspeed_optimizer, momentum), .min = 0,
+         .max = 1},
+        {"adam_w_mode", FIELD_BOOL, offsetof(struct deepspeed_optimizer, decoupled)},
+    };
+    struct deepspeed_optimizer own = {.type = "AdamW", .decoupled = true};
+    weft_status status;
+    TRY(read_some(r->file.optimizer, OPTIMIZER, COUNT_OF(OPTIMIZER), &own));
+    TRY(read_some(own.params, PARAMS, COUNT_OF(PARAMS), &own));
+    if (!target_optimizer(source_target(deepspeed_import), own.type, &r->d.optimizer))
+        add_text(r->scratch, r->notes,
+                 arena_printf(r->scratch, "optimizer %.40s: AdamW is simulated", own.type));
+    if (r->d.optimizer == UPDATE_ADAM && own.decoupled)
+        r->d.optimizer = UPDATE_ADAMW;
+    if (r->d.optimizer == UPDATE_MOMENTUM && own.momentum == 0)
+        r->d.optimizer = UPDATE_SGD;
+done:
+    return status;
+}
+
 /* ---- degrees --------------------------------------------------------------------------------- */
 
 static weft_status read_parallel(struct deepspeed_reading *r, const struct cluster *cluster)
@@ -306,6 +342,7 @@ weft_status deepspeed_plan(struct arena *scratch, const struct import_input *inp
     TRY(doc_read(root, FIELDS, COUNT_OF(FIELDS), DOC_IGNORE_UNKNOWN, &r.file));
     TRY(read_zero(&r));
     TRY(read_types(&r));
+    TRY(read_optimizer(&r));
     TRY(read_checkpoints(&r));
     TRY(read_parallel(&r, cluster));
     TRY(read_batch(&r));

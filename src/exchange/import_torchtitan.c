@@ -18,7 +18,7 @@ struct titan_file {
     const char *model, *flavor, *config;
     int64_t local_batch, global_batch, seq, pass_tokens, step_tokens, context;
     int64_t replicate, shard, tp, cp, pp, ep, etp, micro_batch, micro_batches;
-    const char *precision, *reshard, *schedule, *order, *mode, *option, *rotate;
+    const char *optimizer, *precision, *reshard, *schedule, *order, *mode, *option, *rotate;
     bool sequence, async, compiled, async_compile;
     const struct doc *parts, *converters, *components;
 };
@@ -30,6 +30,7 @@ static const struct {
     {"model", {"name", FIELD_TEXT, AT(model)}},
     {"model", {"flavor", FIELD_TEXT, AT(flavor)}},
     {"model", {"converters", FIELD_DOC, AT(converters)}},
+    {"optimizer", {"name", FIELD_TEXT, AT(optimizer)}},
     {"training", {"local_batch_size", FIELD_COUNT, AT(local_batch)}},
     {"training", {"global_batch_size", FIELD_INT, AT(global_batch), .min = -1, .max = 1e12}},
     {"training", {"seq_len", FIELD_COUNT, AT(seq)}},
@@ -325,6 +326,14 @@ static weft_status read_order(struct titan_reading *r)
     return WEFT_OK;
 }
 
+static void read_optimizer(struct titan_reading *r)
+{
+    const char *name = r->file.optimizer;
+    if (name && !target_optimizer(source_target(torchtitan_import), name, &r->d.optimizer))
+        add_text(r->scratch, r->notes,
+                 arena_printf(r->scratch, "optimizer %.40s: AdamW is simulated", name));
+}
+
 static void read_types(struct titan_reading *r)
 {
     struct degrees *d = &r->d;
@@ -354,6 +363,7 @@ static weft_status make(struct titan_reading *r, struct opened_plan *out)
     TRY(read_parts(r));
     TRY(read_order(r));
     read_types(r);
+    read_optimizer(r);
     TRY(plan_of_degrees(out->model, out->cluster, &r->d, r->part_layers, r->block, &out->plan));
     plan_set_names(out->plan, name, options, r->input->cluster);
     settings = between(r, "# weft: ", "\n");

@@ -115,6 +115,14 @@ static const struct target *target_of(const struct source *source, const char *r
     return target;
 }
 
+const struct target *source_target(source_reader *read)
+{
+    for (size_t i = 0; i < COUNT_OF(SOURCES); i++)
+        if (SOURCES[i].read == read)
+            return target_of(&SOURCES[i], NULL);
+    return NULL;
+}
+
 weft_status source_software(const char *name, struct software *out)
 {
     const struct source *source = source_find(name);

@@ -153,6 +153,11 @@ static bool trains_in_fp16(const struct decided_plan *of)
     return of->plan->dtype == DTYPE_FP16;
 }
 
+static bool decays_as_gradients(const struct decided_plan *of)
+{
+    return of->plan->optimizer == UPDATE_ADAM;
+}
+
 static bool has_16_bit_gradients(const struct decided_plan *of)
 {
     return of->plan->policy == POLICY_MIXED;
@@ -188,6 +193,8 @@ const struct decision MEGATRON_DECIDES[] = {
     {overlaps_sends_of_a_piece, "Megatron-LM's 1f1b waits for its sends; the plan overlaps them"},
     {divides_images,
      "pretrain_vlm.py divides no positions of images and projector by tp; the plan does"},
+    {decays_as_gradients,
+     "Megatron-LM's Adam decays weights apart from gradients (AdamW); the plan's is Adam"},
     {waits_for_buckets,
      "without overlap Megatron-LM synchronises gradients at once; the plan in buckets"},
     {0},

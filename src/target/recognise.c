@@ -296,6 +296,7 @@ static weft_status rebuild(const struct plan *plan, struct recognised *r)
     r->plan->stage_run = r->degrees.stage_run;
     r->plan->group = r->degrees.group;
     r->plan->replicate = r->degrees.replicate;
+    r->plan->optimizer = r->degrees.optimizer;
     r->plan->optimizer_offload = r->degrees.optimizer_offload;
     return WEFT_OK;
 }

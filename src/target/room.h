@@ -49,7 +49,7 @@ void read_period(struct arena *scratch, const struct model *model, struct model_
 weft_status read_hybrid(struct arena *scratch, const struct model *model, struct model_shape *s);
 const char *hybrid_options(struct arena *keep, const struct model_shape *s);
 
-/* ---- facts of releases (releases/, decisions.c) -------------------------------------------------- */
+/* ---- facts of releases (releases/, optimizers.c, decisions.c) -------------------------------------------------- */
 
 extern const struct listed_flag MEGATRON_0_16_1[], MEGATRON_0_19_2[], MEGATRON_VLM[];
 extern const struct image_program MEGATRON_IMAGES;
@@ -62,6 +62,12 @@ struct decision {
     bool (*differs)(const struct decided_plan *of); /* NULL after the last */
     const char *text;
 };
+extern const char *const MEGATRON_OPTIMIZERS[UPDATE_COUNT],
+    *const OLD_MEGATRON_OPTIMIZERS[UPDATE_COUNT],
+        *const DEEPSPEED_OPTIMIZERS[UPDATE_COUNT],
+            *const TORCH_OPTIMIZERS[UPDATE_COUNT], *const TITAN_0_2_OPTIMIZERS[UPDATE_COUNT],
+                                                       *const TITAN_OPTIMIZERS[UPDATE_COUNT],
+                                                           *const RUNTIME_OPTIMIZERS[UPDATE_COUNT];
 extern const struct decision MEGATRON_DECIDES[], TITAN_DECIDES[], TITAN_0_2_DECIDES[],
     FSDP_DECIDES[], RUNTIME_DECIDES[], GALVATRON_DECIDES[], ACESO_DECIDES[];
 

@@ -90,7 +90,7 @@ static bool changes_pins(const struct degrees *pins, const struct degrees *d)
     return (pins->schedule && strcmp(pins->schedule, d->schedule) != 0) ||
            (pins->has_shard && pins->shard != d->shard) || pins->replicate != d->replicate ||
            pins->group != d->group || pins->defer_head != d->defer_head ||
-           pins->optimizer_offload != d->optimizer_offload ||
+           pins->optimizer != d->optimizer || pins->optimizer_offload != d->optimizer_offload ||
            (pins->has_recompute && pins->recompute != d->recompute) ||
            (pins->has_dtype && pins->dtype != d->dtype) ||
            (pins->has_policy && pins->policy != d->policy) || (pins->offload && !d->offload) ||

@@ -127,6 +127,32 @@ static void mend_policy(struct numbers *n)
                        : target_policy(n->target, dtype_of(n), n->d->shard);
 }
 
+static bool lacks_optimizer(const struct numbers *n)
+{
+    return n->target->optimizers && !n->target->optimizers[n->d->optimizer];
+}
+static bool broken_optimizer(const struct numbers *n)
+{
+    bool matrices = n->d->optimizer == UPDATE_MUON && can(n)->matrix_shards;
+    return lacks_optimizer(n) || (matrices && !(can(n)->matrix_shards & 1U << n->d->shard));
+}
+static const char *text_optimizer(struct arena *keep, const struct numbers *n)
+{
+    const char *name = optimizer_name(n->d->optimizer);
+    return lacks_optimizer(n)
+               ? arena_printf(keep, "optimizer %s: %s has none such", name, framework(n))
+               : arena_printf(keep,
+                              "optimizer %s with state sharding %d: %s shares out whole matrices",
+                              name, n->d->shard, framework(n));
+}
+static void mend_optimizer(struct numbers *n)
+{
+    if (lacks_optimizer(n))
+        n->d->optimizer = UPDATE_ADAMW;
+    else
+        n->d->shard = 1;
+}
+
 /* ---- recomputation --------------------------------------------------------------------------- */
 
 static bool broken_products(const struct numbers *n)
@@ -278,6 +304,7 @@ static const struct target_rule ALL[] = {
     {broken_schedule, text_schedule, mend_schedule},
     {broken_shard, text_shard, mend_shard},
     {broken_replicate, text_replicate, mend_replicate},
+    {broken_optimizer, text_optimizer, mend_optimizer},
     {broken_dtype, text_dtype, mend_dtype},
     {broken_half_experts, text_half_experts, mend_dtype},
     {broken_policy, text_policy, mend_policy},

@@ -166,6 +166,7 @@ struct abilities {
     bool lone_replicas;           /* level 0 only where dp is the only degree */
     unsigned shards;              /* levels of state sharding, as SHARD_ bits */
     unsigned pipeline_shards;     /* those that it has in a pipeline */
+    unsigned matrix_shards;       /* levels at which it has Muon; 0: the same as of others */
     unsigned dtypes;              /* 1 << enum dtype */
     const char *const *schedules; /* NULL-terminated, the usual one first; NULL: any */
     bool orders;                  /* an order of its own, from a file */
@@ -239,6 +240,8 @@ struct target {
     const struct listed_flag *flags;
     const struct listed_flag *image_flags; /* and those of the program for images */
     struct release_words words;
+    /* its words for what updates weights, by enum update_rule; NULL in place of a word: it has no such optimizer */
+    const char *const *optimizers;
     const struct decision *decides; /* what it does otherwise than a plan may say (decisions.c) */
 };
 /* The type of an argument by its name without the dashes: of one release, of any. */
@@ -257,6 +260,8 @@ bool target_is_usual(const struct target *target);
 /* The first row whose predictions are made with this profile; NULL: none. */
 const struct target *target_with(const struct software *software);
 
+/* The first optimizer that the target has by this word, in any case; false, and `out` as it was: there is none. */
+bool target_optimizer(const struct target *target, const char *word, enum update_rule *out);
 /* That the framework has such a model; else an error that names those which do. */
 weft_status target_has_model(const struct target *target, const struct model *model);
 

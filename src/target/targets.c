@@ -28,7 +28,7 @@ enum {
  * windows, and only a2a has sinks (Transformer Engine, get_attention_backend of attention/.../utils.py), which wants
  * whole key/value heads on each device (context_parallel.py, AttnFuncWithCPAndQKVOA2A). An index chooses among gathered
  * keys, and the delta rule takes heads of cp since 0.19 (core/transformer/transformer_config.py, __post_init__); experts
- * with biases are whole (the same, "Bias in Moe"). */
+ * with biases are whole (the same, "Bias in Moe"). Muon does not go with Megatron-FSDP. */
 #define MEGATRON_ABILITIES(delta)                                                                   \
     {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .experts = EXPERTS_ANYHOW,                    \
      .biased_experts = EXPERTS_WHOLE,                                                                                  \
@@ -38,7 +38,8 @@ enum {
      .plain = true,                                                                                                    \
      .selective = true, .block = true, .offload_modules = true, .cp_pieces = 2, .replicates = true,                    \
      .host_state = true, .shards = SHARD_ANY,                                                                          \
-     .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF | CAST,                           \
+     .pipeline_shards = SHARD_0 | SHARD_1, .matrix_shards = SHARD_0 | SHARD_1,                     \
+     .dtypes = WIDE | HALF | CAST,                                                                 \
      .schedules = MEGATRON_SCHEDULES, .policies = MASTERS | 1U << POLICY_DISTRIBUTED | NARROWER,   \
      .whole_policies = MASTERS, .overlaps = OVERLAP_TENSOR, .whole_unless_overlapped = true,            \
      .may_overlap = OVERLAP_EVERY & ~(unsigned)OVERLAP_PIPELINE,                                   \
@@ -98,19 +99,21 @@ static const struct target TARGETS[] = {
      .words = {.program = "pretrain_gpt.py", .encoder_program = "examples/bert/pretrain_bert.py",
                .pattern_program = "pretrain_hybrid.py"},
      .programs = MEGATRON_19_PROGRAMS, .images = &MEGATRON_IMAGES, .image_flags = MEGATRON_VLM,
+     .optimizers = MEGATRON_OPTIMIZERS,
      .decides = MEGATRON_DECIDES},
     {"megatron", "0.16", "Megatron-Core 0.16", MEGATRON_ABILITIES(DELTA_CP_NONE),
      .lacks = megatron16_lacks, .software = "megatron-core-0.16", .flags = MEGATRON_0_16_1,
      .words = {.program = "pretrain_gpt.py", .encoder_program = "pretrain_bert.py"},
      .programs = MEGATRON_16_PROGRAMS, .images = &MEGATRON_IMAGES, .image_flags = MEGATRON_VLM,
+     .optimizers = MEGATRON_OPTIMIZERS,
      .decides = MEGATRON_DECIDES},
     {"torchtitan", "0.2.2", "torchtitan 0.2.2", TITAN_ABILITIES(1), .lacks = torchtitan02_lacks,
      .fails = torchtitan02_fails, .one_stage = has_titan_stage, .software = "torchtitan-2025",
-     .decides = TITAN_0_2_DECIDES},
+     .optimizers = TITAN_0_2_OPTIMIZERS, .decides = TITAN_0_2_DECIDES},
     {"torchtitan", "main", "torchtitan's main branch of August 2026", TITAN_ABILITIES(0),
      .lacks = torchtitan_lacks, .one_stage = has_sinks, .software = "torchtitan-2025",
      .words = {.python = true}, .programs = TITAN_PROGRAMS,
-     .decides = TITAN_DECIDES},
+     .optimizers = TITAN_OPTIMIZERS, .decides = TITAN_DECIDES},
     /* runtime/pipe/engine.py: levels 0 and 1 in a pipeline; tensor parallelism (AutoTP) replaces modules
      * of a model that is no pipeline. engine.py, _do_optimizer_sanity_check: without ZeRO gradients have the
      * type of the model. Weights are gathered ahead at level 3 (stage3_prefetch_bucket_size). */
@@ -120,34 +123,35 @@ static const struct target TARGETS[] = {
       .policies = 1U << POLICY_MIXED | 1U << POLICY_MIXED_FP32_GRADIENTS,
       .whole_policies = 1U << POLICY_MIXED, .may_overlap = OVERLAP_GRADIENTS,
       .gathered_overlap = OVERLAP_PARAMETERS},
-     .software = "deepspeed-0.19"},
+     .software = "deepspeed-0.19", .optimizers = DEEPSPEED_OPTIMIZERS},
     /* The script that is written keeps masters and gradients in fp32. */
     {"fsdp", "2", "PyTorch's FSDP2",
      {.replicates = true, .shards = SHARD_0 | SHARD_2 | SHARD_3, .dtypes = WIDE | HALF,
       .schedules = SIMPLE_SCHEDULES, .policies = 1U << POLICY_FSDP | 1U << POLICY_MIXED,
       .usual_policy = POLICY_FSDP,
       .overlaps = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},
-     .lacks = fsdp_lacks, .software = "fsdp-script", .decides = FSDP_DECIDES},
+     .lacks = fsdp_lacks, .software = "fsdp-script", .optimizers = TORCH_OPTIMIZERS, .decides = FSDP_DECIDES},
     {"galvatron", "2.4", "Galvatron 2.4", GALVATRON_ABILITIES(0), .layerwise = true,
      .lacks = galvatron2_lacks, .other_families = GALVATRON_2_FAMILIES,
-     .words = {.vocabulary_shards = "embed_sdp"}, .decides = GALVATRON_DECIDES},
+     .words = {.vocabulary_shards = "embed_sdp"}, .optimizers = OLD_MEGATRON_OPTIMIZERS, .decides = GALVATRON_DECIDES},
     {"galvatron", "3.0", "Galvatron 3.0", GALVATRON_ABILITIES(1), .layerwise = true,
      .lacks = galvatron3_lacks, .words = {.vocabulary_shards = "vocab_sdp"},
-     .decides = GALVATRON_DECIDES},
+     .optimizers = OLD_MEGATRON_OPTIMIZERS, .decides = GALVATRON_DECIDES},
     /* The script that is written: torch.distributed.tensor.parallel within FSDP2. */
     {"dtensor", "2", "PyTorch's DTensor",
      {.tp = true, .sequence = true, .plain = true, .shards = SHARD_0 | SHARD_2 | SHARD_3,
       .dtypes = WIDE | HALF, .schedules = SIMPLE_SCHEDULES,
       .policies = 1U << POLICY_FSDP | 1U << POLICY_MIXED, .usual_policy = POLICY_FSDP,
       .overlaps = OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},
-     .refuses_splits = dtensor_refuses, .lacks = dtensor_lacks, .software = "dtensor-script", .decides = FSDP_DECIDES},
+     .refuses_splits = dtensor_refuses, .lacks = dtensor_lacks, .software = "dtensor-script",
+     .optimizers = TORCH_OPTIMIZERS, .decides = FSDP_DECIDES},
     /* microsoft/SuperScaler, commit a692fa66, runtime/megatron/arguments.py: 1f1b of as many stages as there are, without
      * overlap, whole gradients and fp16 or fp32. */
     {"aceso", "2024", "Aceso's runtime",
      {.tp = true, .pp = true, .tp_in_pipeline = true, .uneven = true, .plain = true, .block = true, .shards = SHARD_0,
       .pipeline_shards = SHARD_0, .dtypes = WIDE | 1U << DTYPE_FP16, .schedules = SIMPLE_SCHEDULES,
       .whole_gradients = true},
-     .lacks = aceso_lacks, .decides = ACESO_DECIDES},
+     .lacks = aceso_lacks, .optimizers = OLD_MEGATRON_OPTIMIZERS, .decides = ACESO_DECIDES},
     /* `weft train`: kernels store fp32 and bf16, and the optimizer steps on fp32 masters. */
     {"weft", WEFT_VERSION, "Weft's own runtime",
      {.tp = true, .pp = true, .cp = true, .cp_heads = true, .ep = true, .tp_in_pipeline = true, .pieces = true,
@@ -158,7 +162,7 @@ static const struct target TARGETS[] = {
       .joins = true,
       .policies = MASTERS | 1U << POLICY_DISTRIBUTED,
       .usual_policy = POLICY_MIXED_FP32_GRADIENTS, .may_overlap = OVERLAP_EVERY, .hides_recomputed = true},
-     .any = true, .lacks_op = runtime_lacks_op, .decides = RUNTIME_DECIDES},
+     .any = true, .lacks_op = runtime_lacks_op, .optimizers = RUNTIME_OPTIMIZERS, .decides = RUNTIME_DECIDES},
 };
 /* clang-format on */
 
@@ -282,6 +286,7 @@ static void obey_settings(struct arena *keep, const struct target *target, const
                                        .has_policy = true,
                                        .policy = plan->policy,
                                        .stage_run = plan->stage_run,
+                                       .optimizer = plan->optimizer,
                                        .optimizer_offload = plan->optimizer_offload,
                                        .defer_head = plan->defer_head,
                                        .shard = highest_shard(plan),
@@ -293,6 +298,7 @@ static void obey_settings(struct arena *keep, const struct target *target, const
         made->dtype = r.degrees.dtype;
         made->policy = r.degrees.policy;
         made->replicate = r.degrees.replicate;
+        made->optimizer = r.degrees.optimizer;
         made->optimizer_offload = r.degrees.optimizer_offload;
         if (!r.degrees.defer_head && made->defer_head)
             plan_name_schedule(made, made->schedule);

@@ -131,6 +131,16 @@ static void the_program_says_what_it_cannot_write(void **state)
          "know it (weft can); it runs with weft\nhint: --nearest writes the nearest plan that it "
          "runs, and says what "
          "it costs: --dp 2 --tp 8 --pp 2"},
+        {"export llama3-8b dgx-h100 --zero 1 --optimizer adafactor --to megatron",
+         "optimizer adafactor: megatron has none such"},
+        {"export llama3-8b dgx-h100 --zero 3 --optimizer muon --to megatron",
+         "optimizer muon with state sharding 3: megatron shares out whole matrices (deepspeed, "
+         "weft "
+         "can)"},
+        {"export llama3-8b dgx-h100 --zero 3 --optimizer sgd --to torchtitan",
+         "optimizer sgd: torchtitan has none such (megatron, deepspeed, fsdp, "},
+        {"plan llama3-8b dgx-h100 --optimizer adafactor --quick --global-batch 64 --for deepspeed",
+         "optimizer adafactor: deepspeed has none such"},
         {"export gpt3-13b dgx-v100:4 --tp 8 --to fsdp",
          "weft: fsdp cannot express this plan of gpt3-13b: tp 8: fsdp has no such degree"},
         {"export llama3-8b dgx-h100 --cp 4 --seq 2052 --to megatron",
@@ -480,6 +490,12 @@ static void files_read_back(void **state)
         {"qwen3-8b hgx-h200 --cp 2 --zero 2 --policy fsdp --microbatch 1 --global-batch 64 "
          "--overlap none",
          "torchtitan@main", "torchtitan", "hgx-h200"},
+        {"gpt2 dgx-a100 --zero 1 --optimizer momentum --overlap none --global-batch 64",
+         "deepspeed", "deepspeed --model gpt2", "dgx-a100"},
+        {"gpt2 dgx-a100 --zero 1 --optimizer sgd --overlap none --global-batch 64", "deepspeed",
+         "deepspeed --model gpt2", "dgx-a100"},
+        {"gpt2 dgx-a100 --zero 1 --optimizer muon --overlap none --global-batch 64", "deepspeed",
+         "deepspeed --model gpt2", "dgx-a100"},
         {"llama3-8b dgx-h100 --cp 8 --zero 3 --policy fsdp --global-batch 8 --overlap "
          "pipeline,gradients,parameters",
          "torchtitan", "torchtitan", "dgx-h100"},

@@ -5,7 +5,7 @@
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=20, help="iterations to train")
-    parser.add_argument("--lr", type=float, default=1e-4, help="learning rate of AdamW")
+    parser.add_argument("--lr", type=float, default=1e-4, help="learning rate")
     parser.add_argument("--warmup", type=int, default=100, help="iterations to reach it; then a cosine")
     parser.add_argument("--clip", type=float, default=1.0, help="norm of gradients at most, 0: any")
     parser.add_argument("--save", help="folder of checkpoints; the newest one there is gone on from")
@@ -292,8 +292,7 @@ def train(args):
     device = torch.device("cuda", local)
     model = distribute(torch, args, device)
     loss_of = torch.compile(cross_entropy) if args.compile else cross_entropy
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.95),
-                                  weight_decay=0.1, fused=True)
+    optimizer = make_optimizer(torch, model, args, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(args, step))
     start = resume(args, model, optimizer, schedule)
     data, passes = batches(torch, args, device, dist.get_rank()), accumulation_steps()

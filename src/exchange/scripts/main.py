@@ -45,6 +45,14 @@ def type_of(torch, key):
     return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[PLAN[key]]
 
 
+def make_optimizer(torch, model, args, **how):
+    """SGD has momentum or none; of the others, AdamW alone makes weights smaller by themselves."""
+    name = PLAN["optimizer"]
+    numbers = ({"momentum": PLAN["momentum"]} if name == "SGD" else
+               {"betas": (0.9, 0.95), "weight_decay": 0.1 if name == "AdamW" else 0.0})
+    return getattr(torch.optim, name)(model.parameters(), lr=args.lr, **numbers, **how)
+
+
 def main():
     args = arguments()
     steps = accumulation_steps()

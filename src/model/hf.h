@@ -74,7 +74,7 @@ bool hf_vision(const struct doc *root, const struct doc *vision, struct hf_rows 
 /* hf_deepseek.c */
 extern const struct hf_row DEEPSEEK_V2[32], DEEPSEEK_V3[36], DEEPSEEK_V32[39], DEEPSEEK_V4[42];
 /* hf_decoders.c */
-extern const struct hf_row SMOLLM3[20], OLMO2[18], GRANITE[20], GRANITE_MOE[22], GLM4_MOE[30],
+extern const struct hf_row SMOLLM3[20], OLMO2[18], GRANITE[20], GRANITE_MOE[22], GLM4_MOE[31],
     OLMO3[20], SEED_OSS[18], OLMOE[21], MINIMAX_M2[28];
 size_t hf_architectures(const struct hf_architecture **out);
 /* Whether a key without a row need not be mentioned. */

@@ -99,6 +99,7 @@ const struct hf_row GLM4_MOE[] = {
     SILENT("norm_topk_prob"),
     {NULL, "router", RULE_FIXED, "sigmoid"},
     {NULL, "balance", RULE_FIXED, "sequence"},
+    {NULL, "balance_weight", RULE_FIXED, "0.0001"},
     {NULL, "balance_bias", RULE_FIXED, "true"},
     NEXT_TOKENS,
     TIED("false"),

@@ -45,7 +45,8 @@
 /* Nemotron-4's reports, Table 1 of each: LayerNorm, squared ReLU, half of each head rotated. */
 #define NEMOTRON4                                                                                  \
     ", kv_heads: 8, vocab: 256000, seq: 4096, norm: layer, activation: relu2, rotary_share: 0.5"
-/* Their config.json, and Megatron-Bridge's nemotron_h_bridge.py for the loss. */
+/* Their config.json, and Megatron-Bridge's nemotron_h_bridge.py for the loss. Lightning has the architecture of Nano (its
+ * examples' README). */
 #define NEMOTRON3                                                                                  \
     ", router: sigmoid, balance: sequence, balance_weight: 0.0001, "                               \
     "balance_bias: true"
@@ -54,13 +55,13 @@
 #define DEEPSEEK                                                                                   \
     ", kv_lora: 512, nope_dim: 128, rope_dim: 64, value_dim: 128, seq: 4096, balance: sequence"
 /* Mixture-of-experts settings of the models' public config.json; the balance of DeepSeek-V3 is that of its report,
- * section 4.2. */
+ * section 4.2, and GLM-4.5's that of its own, section 2.4 (Megatron-Bridge's glm45_bridge.py has 0.001). */
 #define MIXTRAL   ", experts: 8, top_k: 2, rope_base: 1000000"
 #define QWEN3_MOE ", experts: 128, top_k: 8, balance_weight: 0.001" QWEN3
 #define GLM45                                                                                      \
     ", heads: 96, kv_heads: 8, head_dim: 128, top_k: 8, shared_experts: 1, vocab: 151552, "        \
     "seq: 4096, qkv_bias: true, rotary_share: 0.5, rope_base: 1000000, router: sigmoid, "          \
-    "balance: sequence, balance_bias: true"
+    "balance: sequence, balance_bias: true, balance_weight: 0.0001"
 #define DEEPSEEK_V2 ", router: softmax-of-all, balance_weight: 0.001" DEEPSEEK
 
 /* DeepSeek-V3's structure, and what Kimi K2 has in common with it: their config.json. */
@@ -306,13 +307,13 @@ const struct preset TRANSFORMER_PRESETS[] = {
      PUBLIC},
     {"nemotron-3-nano", "hybrid",
      "pattern: MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME, hidden: 2688, ffn: 1856, "
-     "mamba_heads: 64, experts: 128, top_k: 6, expert_ffn: 1856, shared_ffn: 3712" NEMOTRON
-         NEMOTRON3,
+     "mamba_heads: 64, experts: 128, top_k: 6, expert_ffn: 1856, shared_ffn: 3712, router_scale: "
+     "2.5" NEMOTRON NEMOTRON3,
      PUBLIC},
     {"nemotron-3.5-lightning", "hybrid",
      "pattern: MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME, hidden: 2688, ffn: 1856, "
-     "mamba_heads: 64, experts: 128, top_k: 6, expert_ffn: 1856, shared_ffn: 3712, mtp: 2" NEMOTRON
-         NEMOTRON3,
+     "mamba_heads: 64, experts: 128, top_k: 6, expert_ffn: 1856, shared_ffn: 3712, router_scale: "
+     "2.5, mtp: 2" NEMOTRON NEMOTRON3,
      PUBLIC},
     {"nemotron-3-super", "hybrid",
      "pattern: MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*"

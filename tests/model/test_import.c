@@ -235,6 +235,12 @@ static void positions_and_routers_are_as_configs_say(void **state)
         {"deepseek-v3", "deepseek-v3", 10000},
         {"llama-4-scout-17b-16e", "llama4-scout", 500000},
         {"nemotron-4-340b", "nemotron-4-340b", 10000},
+        {"glm-4.5-air", "glm-4.5-air", 1000000},
+    };
+    static const char *const WITHOUT_POSITIONS[][2] = {
+        {"nemotron-3-nano-30b-a3b", "nemotron-3-nano"},
+        {"nemotron-3-nano-30b-a3b", "nemotron-3.5-lightning"},
+        {"nemotron-3-super-120b-a12b", "nemotron-3-super"},
     };
     struct arena *keep = arena_new();
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
@@ -255,6 +261,18 @@ static void positions_and_routers_are_as_configs_say(void **state)
         assert_true(!a == !b);
         if (a && b && !same_routing(&a->routing, &b->routing))
             fail_msg("%s routes otherwise than its preset", ROWS[i].folder);
+        model_free(file);
+        model_free(preset);
+    }
+    for (size_t i = 0; i < COUNT_OF(WITHOUT_POSITIONS); i++) {
+        struct model *file, *preset;
+        assert_int_equal(model_open(arena_printf(keep, WEFT_SOURCE_DIR "/tests/data/hf/%s",
+                                                 WITHOUT_POSITIONS[i][0]),
+                                    NULL, &file),
+                         WEFT_OK);
+        assert_int_equal(model_open(WITHOUT_POSITIONS[i][1], NULL, &preset), WEFT_OK);
+        assert_true(same_routing(&model_op_of_kind(file, OP_ROUTER)->routing,
+                                 &model_op_of_kind(preset, OP_ROUTER)->routing));
         model_free(file);
         model_free(preset);
     }

@@ -363,7 +363,7 @@ weft_status write_megatron(struct export_job *job)
         plan_title(job->keep, job->plan), job_line(job, ""),
         model_has_tower(job->plan->model) ? "" : "data, ", /* it makes its own images */
         each_host(job->keep, cluster_hosts(cluster)),
-        megatron_environment(job, ", with ", " and ", ""), torchrun_line(job->keep, cluster),
+        megatron_environment(job, ".", ", with ", " and ", ""), torchrun_line(job->keep, cluster),
         megatron_script(job),
         megatron_trial(job) ? arena_printf(job->keep, "# To try it: %s\n", megatron_trial(job))
                             : "",

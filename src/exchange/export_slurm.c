@@ -67,7 +67,7 @@ weft_status write_slurm(struct export_job *job)
         "    \"$MEGATRON_DIR/%s\" \"${MEGATRON_ARGS[@]}\" \"${TRAINING_ARGS[@]}\"\n",
         plan_title(job->keep, job->plan), job_line(job, ""), nodes, devices,
         devices * CORES_PER_DEVICE, training(job),
-        megatron_environment(job, "export ", "export ", "\n"), lines, nodes, devices,
-        megatron_script(job));
+        megatron_environment(job, "\"$MEGATRON_DIR:${PYTHONPATH:-}\"", "export ", "export ", "\n"),
+        lines, nodes, devices, megatron_script(job));
     return WEFT_OK;
 }

@@ -1,4 +1,6 @@
 /* megatron_environment.c - what the environment of a run of Megatron-LM has to say (room.h). */
+#include <string.h>
+
 #include "cluster/cluster.h"
 #include "exchange/room.h"
 
@@ -45,13 +47,23 @@ static const struct {
     {"NVTE_CPU_OFFLOAD_V1=1", offloads_modules},
 };
 
-const char *megatron_environment(struct export_job *job, const char *first, const char *next,
-                                 const char *end)
+/* Python finds modules beside the program that it is told, and those of a program in a folder of its own (examples/bert) are
+ * not there. */
+static bool is_below_its_modules(const struct export_job *job)
+{
+    return strchr(megatron_script(job), '/') != NULL;
+}
+
+const char *megatron_environment(struct export_job *job, const char *path, const char *first,
+                                 const char *next, const char *end)
 {
     const char *text = "";
     for (size_t i = 0; i < COUNT_OF(ENVIRONMENT); i++)
         if (ENVIRONMENT[i].is_needed(job))
             text = arena_printf(job->keep, "%s%s%s%s", text, *text ? next : first,
                                 ENVIRONMENT[i].setting, end);
+    if (is_below_its_modules(job))
+        text =
+            arena_printf(job->keep, "%s%sPYTHONPATH=%s%s", text, *text ? next : first, path, end);
     return text;
 }

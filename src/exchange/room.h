@@ -53,9 +53,10 @@ void decides(struct export_job *job, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* The arguments as the lines of a shell array, without its parentheses. */
 weft_status megatron_lines(struct export_job *job, const char **out);
 bool uses_megatron_fsdp(const struct degrees *degrees);
-/* The settings of its environment that the framework asks for, each after `first` or `next` and before `end`; "": none. */
-const char *megatron_environment(struct export_job *job, const char *first, const char *next,
-                                 const char *end);
+/* The settings of its environment that the framework asks for, each after `first` or `next` and before `end`; "": none. `path` is that of
+ * a checkout, in the words of who reads it. */
+const char *megatron_environment(struct export_job *job, const char *path, const char *first,
+                                 const char *next, const char *end);
 /* The arguments that train for a moment on made-up data; NULL: there are none. */
 const char *megatron_trial(struct export_job *job);
 /* The program that takes the arguments, within a checkout. */

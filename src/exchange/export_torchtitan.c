@@ -98,6 +98,9 @@ static void put_training(struct titan_text *t, const struct recognised *r,
         put_int(t, "local_batch_size", d->pp > 1 ? d->micro_batch * passes : d->micro_batch);
         put_int(t, "global_batch_size", d->global_batch);
         put_int(t, "seq_len", s->seq);
+        line(t, "# A trial's data: name your own.");
+        put_word(t, "dataset", "c4_test");
+        put_word(t, "dataset_path", "tests/assets/c4_test");
     }
     put_int(t, "steps", 1000);
     put_word(t, "mixed_precision_param", is_narrow(r->plan) ? "bfloat16" : "float32");
@@ -194,6 +197,8 @@ static void toml_model(struct titan_text *t, const struct model_shape *s, const 
     section(t, "model");
     put_word(t, "name", titan_model_of(s));
     put_word(t, "flavor", flavor);
+    line(t, "# A trial's tokenizer: name your own.");
+    put_word(t, "hf_assets_path", "./tests/assets/tokenizer");
     if (!fp8)
         return;
     put(t, "converters",

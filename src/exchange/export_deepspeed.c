@@ -18,7 +18,7 @@
 
 static json_t *zero_json(const struct plan *plan, const struct degrees *d)
 {
-    bool overlap = plan->overlap & OVERLAP_GRADIENTS;
+    bool overlap = (plan->overlap & OVERLAP_GRADIENTS) && d->pp == 1; /* no stages overlap */
     json_t *zero = json_pack("{s:i, s:b, s:b}", "stage", d->shard, "overlap_comm", overlap,
                              "contiguous_gradients", 1);
     json_int_t elements = plan_bucket_bytes(plan, d->dp) / bytes_per_gradient(plan->policy);

@@ -228,8 +228,8 @@ static void set_overlap(struct deepspeed_reading *r)
     struct degrees *d = &r->d;
     d->shard = (int)r->zero.stage;
     d->has_shard = d->has_recompute = d->has_overlap = d->has_bucket = true;
-    d->overlap =
-        (r->zero.overlap ? OVERLAP_GRADIENTS : 0) | (r->zero.stage == 3 ? OVERLAP_PARAMETERS : 0);
+    d->overlap = (r->zero.overlap && d->pp == 1 ? OVERLAP_GRADIENTS : 0) |
+                 (r->zero.stage == 3 ? OVERLAP_PARAMETERS : 0);
     d->bucket_bytes = (int64_t)r->zero.reduce_bucket * bytes_per_gradient(d->policy);
 }
 

@@ -44,6 +44,11 @@ static bool overlaps_sends_of_a_piece(const struct decided_plan *of)
     return of->d->pp > 1 && of->d->pieces == 1 && overlaps(of, OVERLAP_PIPELINE);
 }
 
+static bool overlaps_gradients_of_stages(const struct decided_plan *of)
+{
+    return of->d->pp > 1 && overlaps(of, OVERLAP_GRADIENTS);
+}
+
 static bool waits_for_buckets(const struct decided_plan *of)
 {
     return of->d->dp * of->d->cp > 1 && !overlaps(of, OVERLAP_GRADIENTS) && of->plan->bucket_bytes;
@@ -228,6 +233,12 @@ const struct decision FSDP_DECIDES[] = {
     {0},
 };
 /* runtime/megatron/training.py and p2p_communication.py of microsoft/SuperScaler. */
+/* deepspeed/runtime/engine.py, _configure_zero_optimizer. */
+const struct decision DEEPSPEED_DECIDES[] = {
+    {overlaps_gradients_of_stages,
+     "DeepSpeed synchronises gradients of stages after all passes; the plan during them"},
+    {0},
+};
 const struct decision ACESO_DECIDES[] = {
     {overlaps_anything, "Aceso's runtime waits for each exchange, and adds up gradients after all "
                         "passes: --overlap none --bucket whole predicts it"},

@@ -43,10 +43,12 @@ int highest_shard(const struct plan *plan)
 }
 
 /* Of what is wanted, what the framework does. */
-static unsigned overlap_of(const struct abilities *can, unsigned wanted, bool pieces, bool gathered)
+static unsigned overlap_of(const struct abilities *can, unsigned wanted, bool stages, bool pieces,
+                           bool gathered)
 {
     unsigned overlap = wanted & (can->may_overlap | (pieces ? can->pieces_overlap : 0));
     overlap |= can->overlaps | (gathered ? can->gathered_overlap : 0);
+    overlap &= ~(stages ? can->stages_wait : 0);
     return (overlap & can->joint_overlap) == can->joint_overlap ? overlap
                                                                 : overlap & ~can->joint_overlap;
 }
@@ -54,7 +56,8 @@ static unsigned overlap_of(const struct abilities *can, unsigned wanted, bool pi
 /* The same of a whole plan. */
 static unsigned plan_overlap(const struct target *target, const struct plan *plan)
 {
-    return overlap_of(&target->can, plan->overlap, plan->pieces > 1, highest_shard(plan) == 3);
+    return overlap_of(&target->can, plan->overlap, plan->stages > 1, plan->pieces > 1,
+                      highest_shard(plan) == 3);
 }
 
 void target_settle(const struct target *target, const struct degrees *asked, struct plan *plan)
@@ -130,7 +133,7 @@ weft_status target_settle_pins(const struct target *target, const struct model *
     }
     if (!pins->has_overlap) {
         pins->has_overlap = true;
-        pins->overlap = overlap_of(&target->can, OVERLAP_ALL, true, true);
+        pins->overlap = overlap_of(&target->can, OVERLAP_ALL, pins->pp > 1, true, true);
     }
     return target->software && software_is_default(&pins->software)
                ? target_software(target, cluster, dtype, &pins->software)

@@ -69,7 +69,7 @@ extern const char *const MEGATRON_OPTIMIZERS[UPDATE_COUNT],
                                                        *const TITAN_OPTIMIZERS[UPDATE_COUNT],
                                                            *const RUNTIME_OPTIMIZERS[UPDATE_COUNT];
 extern const struct decision MEGATRON_DECIDES[], TITAN_DECIDES[], TITAN_0_2_DECIDES[],
-    FSDP_DECIDES[], RUNTIME_DECIDES[], GALVATRON_DECIDES[], ACESO_DECIDES[];
+    DEEPSPEED_DECIDES[], FSDP_DECIDES[], RUNTIME_DECIDES[], GALVATRON_DECIDES[], ACESO_DECIDES[];
 
 /* ---- rules (rules.c) --------------------------------------------------------------------------- */
 

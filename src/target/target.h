@@ -175,8 +175,9 @@ struct abilities {
     unsigned whole_policies;  /* those at level 0; 0: the same */
     enum policy usual_policy; /* what it does unless told otherwise; 0: as Weft's plans */
     /* Bits of enum overlap: what it always does, what it does where it is told to, of these only with several pieces
-     * per stage, what it does at level 3 and at no other, and what it does together or not at all. */
-    unsigned overlaps, may_overlap, pieces_overlap, gathered_overlap, joint_overlap;
+     * per stage, what it does at level 3 and at no other, what it does together or not at all, and what it never does
+     * with several stages. */
+    unsigned overlaps, may_overlap, pieces_overlap, gathered_overlap, joint_overlap, stages_wait;
     bool hides_recomputed;        /* OVERLAP_EXPERTS goes with layers that are wholly recomputed */
     bool whole_gradients;         /* gradients of a part are always synchronised at once */
     bool whole_unless_overlapped; /* they are where OVERLAP_GRADIENTS is not asked for */

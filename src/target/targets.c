@@ -116,14 +116,16 @@ static const struct target TARGETS[] = {
      .optimizers = TITAN_OPTIMIZERS, .decides = TITAN_DECIDES},
     /* runtime/pipe/engine.py: levels 0 and 1 in a pipeline; tensor parallelism (AutoTP) replaces modules
      * of a model that is no pipeline. engine.py, _do_optimizer_sanity_check: without ZeRO gradients have the
-     * type of the model. Weights are gathered ahead at level 3 (stage3_prefetch_bucket_size). */
+     * type of the model. Weights are gathered ahead at level 3 (stage3_prefetch_bucket_size). In a
+     * pipeline overlap_comm is switched off (engine.py, _configure_zero_optimizer). */
     {"deepspeed", "0.19", "DeepSpeed 0.19",
      {.tp = true, .pp = true, .plain = true, .plain_experts = true, .offload = true, .host_state = true,
       .shards = SHARD_ANY, .pipeline_shards = SHARD_0 | SHARD_1, .dtypes = WIDE | HALF, .schedules = SIMPLE_SCHEDULES,
       .policies = 1U << POLICY_MIXED | 1U << POLICY_MIXED_FP32_GRADIENTS,
       .whole_policies = 1U << POLICY_MIXED, .may_overlap = OVERLAP_GRADIENTS,
-      .gathered_overlap = OVERLAP_PARAMETERS},
-     .software = "deepspeed-0.19", .optimizers = DEEPSPEED_OPTIMIZERS},
+      .stages_wait = OVERLAP_GRADIENTS, .gathered_overlap = OVERLAP_PARAMETERS},
+     .software = "deepspeed-0.19", .optimizers = DEEPSPEED_OPTIMIZERS,
+     .decides = DEEPSPEED_DECIDES},
     /* The script that is written keeps masters and gradients in fp32. */
     {"fsdp", "2", "PyTorch's FSDP2",
      {.replicates = true, .shards = SHARD_0 | SHARD_2 | SHARD_3, .dtypes = WIDE | HALF,

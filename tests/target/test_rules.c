@@ -194,6 +194,7 @@ static void plans_are_settled(void **state)
          OVERLAP_ALL & ~OVERLAP_TENSOR},
         {"deepspeed", {.shard = 2}, POLICY_MIXED, OVERLAP_GRADIENTS},
         {"deepspeed", {.shard = 3}, POLICY_MIXED, OVERLAP_GRADIENTS | OVERLAP_PARAMETERS},
+        {"deepspeed", {.pp = 2, .shard = 1}, POLICY_MIXED, 0},
         {"deepspeed", {.has_overlap = true, .overlap = OVERLAP_ALL}, POLICY_MIXED, OVERLAP_ALL},
         {"weft", {.shard = 3}, POLICY_MIXED_FP32_GRADIENTS, OVERLAP_ALL},
     };

@@ -139,6 +139,11 @@ static void add_stretch(struct lines *a, const struct model_shape *s)
         }
     } else if (s->rope_scaling > 0) {
         add_flag(a, "use-rope-scaling");
+        if (s->rope_scaling != MEGATRON_ROPE_SCALING)
+            array_push(a->keep, &a->lines,
+                       arena_printf(a->keep,
+                                    "# Megatron-LM leaves out the next and stretches by %d",
+                                    MEGATRON_ROPE_SCALING));
         add_real(a, "rope-scaling-factor", s->rope_scaling);
     }
 }

@@ -158,6 +158,12 @@ static bool trains_in_fp16(const struct decided_plan *of)
     return of->plan->dtype == DTYPE_FP16;
 }
 
+static bool stretches_otherwise(const struct decided_plan *of)
+{
+    return of->shape->rope_scaling > 0 && of->shape->stretch.kind == ROPE_LLAMA3 &&
+           of->shape->rope_scaling != MEGATRON_ROPE_SCALING;
+}
+
 static bool decays_as_gradients(const struct decided_plan *of)
 {
     return of->plan->optimizer == UPDATE_ADAM;
@@ -198,6 +204,9 @@ const struct decision MEGATRON_DECIDES[] = {
     {overlaps_sends_of_a_piece, "Megatron-LM's 1f1b waits for its sends; the plan overlaps them"},
     {divides_images,
      "pretrain_vlm.py divides no positions of images and projector by tp; the plan does"},
+    {stretches_otherwise,
+     "Megatron-LM stretches positions by 8, whatever --rope-scaling-factor says; the model by "
+     "another factor"},
     {decays_as_gradients,
      "Megatron-LM's Adam decays weights apart from gradients (AdamW); the plan's is Adam"},
     {waits_for_buckets,
@@ -224,6 +233,12 @@ const struct decision TITAN_0_2_DECIDES[] = {
      "torchtitan 0.2.2 has no async TP for gpt-oss; the plan overlaps `tensor` and `products`"},
     {0},
 };
+/* deepspeed/runtime/engine.py, _configure_zero_optimizer. */
+const struct decision DEEPSPEED_DECIDES[] = {
+    {overlaps_gradients_of_stages,
+     "DeepSpeed synchronises gradients of stages after all passes; the plan during them"},
+    {0},
+};
 /* The script that is written (src/exchange/scripts/fsdp.py). */
 const struct decision FSDP_DECIDES[] = {
     THE_DATA_DECIDES,
@@ -233,12 +248,6 @@ const struct decision FSDP_DECIDES[] = {
     {0},
 };
 /* runtime/megatron/training.py and p2p_communication.py of microsoft/SuperScaler. */
-/* deepspeed/runtime/engine.py, _configure_zero_optimizer. */
-const struct decision DEEPSPEED_DECIDES[] = {
-    {overlaps_gradients_of_stages,
-     "DeepSpeed synchronises gradients of stages after all passes; the plan during them"},
-    {0},
-};
 const struct decision ACESO_DECIDES[] = {
     {overlaps_anything, "Aceso's runtime waits for each exchange, and adds up gradients after all "
                         "passes: --overlap none --bucket whole predicts it"},

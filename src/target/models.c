@@ -35,13 +35,16 @@ static const char *megatron_stretch_lacks(struct arena *keep, const struct model
                : NULL;
 }
 
-/* 0.16's stack of Mamba layers (core/ssm/mamba_block.py) recomputes nothing, has no pieces and predicts one token; its
+static const char LINEAR[] = "rotary positions stretched by a linear factor";
+
+/* Its gpt_builders.py passes no linear factor on. 0.16's stack of Mamba layers (core/ssm/mamba_block.py) recomputes nothing, has no pieces and predicts one token; its
  * builder of layers refuses the index that its configuration knows (experimental_attention_variant_module_specs.py). */
 const char *megatron16_lacks(struct arena *keep, const struct model_shape *s)
 {
     const char *lacks = megatron_stretch_lacks(keep, s, false);
     return s->family == SHAPE_HYBRID ? BY_PATTERN
            : s->index_top_k          ? INDEXED_KEYS
+           : shape_has_linear(s)     ? LINEAR
            : lacks                   ? lacks
                                      : megatron_lacks(keep, s);
 }

@@ -96,6 +96,9 @@ const char *shape_options(struct arena *keep, const struct model_shape *shape);
 /* What of those options costs nothing: the base of rotary positions, how experts are chosen and balanced. */
 const char *shape_free_options(struct arena *keep, const struct model_shape *shape);
 bool shape_has_yarn(const struct model_shape *shape);
+/* Megatron-LM stretches positions as Llama 3.1's by this alone: gpt_builders.py of 0.16.1 and gpt_config_from_args of 0.19.2
+ * (megatron/training/argument_utils.py) pass use_rope_scaling on, and no factor. */
+enum { MEGATRON_ROPE_SCALING = 8 };
 bool shape_has_linear(const struct model_shape *shape);
 /* In words, a feature of the decoder for which only Megatron-LM has arguments; NULL if there is none. */
 const char *shape_rarity(const struct model_shape *shape);

@@ -141,6 +141,9 @@ static void the_program_says_what_it_cannot_write(void **state)
          "optimizer sgd: torchtitan has none such (megatron, deepspeed, fsdp, "},
         {"plan llama3-8b dgx-h100 --optimizer adafactor --quick --global-batch 64 --for deepspeed",
          "optimizer adafactor: deepspeed has none such"},
+        {"export llama2-7b dgx-h100 --set rope_scaling=2 --set rope_type=linear --tp 2 --sp --zero "
+         "1 --global-batch 64 --to megatron@0.16",
+         "rotary positions stretched by a linear factor"},
         {"export gpt3-13b dgx-v100:4 --tp 8 --to fsdp",
          "weft: fsdp cannot express this plan of gpt3-13b: tp 8: fsdp has no such degree"},
         {"export llama3-8b dgx-h100 --cp 4 --seq 2052 --to megatron",
@@ -636,6 +639,34 @@ static void sharded_models_are_built_without_memory(void **state)
     }
 }
 
+/* What the framework decides otherwise makes an export inexact, and is said. */
+static void decisions_are_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *plan;
+        bool exact;
+        const char *says;
+    } ROWS[] = {
+        {"llama3.2-1b dgx-h100 --set rope_scaling=32 --set rope_type=llama3 --zero 1 --to megatron",
+         false, "stretches positions by 8"},
+        {"llama3.1-8b dgx-h100 --zero 1 --to megatron", true, NULL},
+        {"gpt3-13b dgx-a100:4 --pp 2 --zero 1 --overlap gradients --to deepspeed", false,
+         "gradients of stages after all passes"},
+        {"gpt3-13b dgx-a100:4 --pp 2 --zero 1 --to deepspeed", true, NULL},
+        {"llama3-8b dgx-h100 --zero 1 --optimizer adam --to megatron", false,
+         "decays weights apart from gradients"},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        json_t *json = json_of(arena_printf(arena, "export %s --json", ROWS[i].plan));
+        const json_t *decided = json_array_get(json_object_get(json, "decided"), 0);
+        if (json_is_true(json_object_get(json, "exact")) != ROWS[i].exact ||
+            (ROWS[i].says && !strstr(json_string_value(decided), ROWS[i].says)))
+            fail_msg("%s: %s", ROWS[i].plan, json_string_value(decided));
+        json_decref(json);
+    }
+}
+
 #define INTERLEAVED                                                                                \
     "export llama3-8b dgx-h100:2 --tp 2 --pp 4 --virtual 2 --global-batch 64 --to megatron"
 
@@ -699,6 +730,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_of_micro_batches_are_written),
+        cmocka_unit_test(decisions_are_said),
         cmocka_unit_test(sharded_models_are_built_without_memory),
         cmocka_unit_test(texts_are_those_on_file),
         cmocka_unit_test(other_programs_accept_the_texts),

@@ -42,6 +42,8 @@ PLAN = {
     "devices": 8,
     "dp": 8,
     "copies": 1,
+    "optimizer": "AdamW",
+    "momentum": 0,
     "micro_batch": 1,
     "global_batch": 8,
     "zero": 2,
@@ -57,7 +59,7 @@ PLAN = {
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=20, help="iterations to train")
-    parser.add_argument("--lr", type=float, default=1e-4, help="learning rate of AdamW")
+    parser.add_argument("--lr", type=float, default=1e-4, help="learning rate")
     parser.add_argument("--warmup", type=int, default=100, help="iterations to reach it; then a cosine")
     parser.add_argument("--clip", type=float, default=1.0, help="norm of gradients at most, 0: any")
     parser.add_argument("--save", help="folder of checkpoints; the newest one there is gone on from")
@@ -344,8 +346,7 @@ def train(args):
     device = torch.device("cuda", local)
     model = distribute(torch, args, device)
     loss_of = torch.compile(cross_entropy) if args.compile else cross_entropy
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.95),
-                                  weight_decay=0.1, fused=True)
+    optimizer = make_optimizer(torch, model, args, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(args, step))
     start = resume(args, model, optimizer, schedule)
     data, passes = batches(torch, args, device, dist.get_rank()), accumulation_steps()
@@ -420,6 +421,14 @@ def accumulation_steps():
 
 def type_of(torch, key):
     return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[PLAN[key]]
+
+
+def make_optimizer(torch, model, args, **how):
+    """SGD has momentum or none; of the others, AdamW alone makes weights smaller by themselves."""
+    name = PLAN["optimizer"]
+    numbers = ({"momentum": PLAN["momentum"]} if name == "SGD" else
+               {"betas": (0.9, 0.95), "weight_decay": 0.1 if name == "AdamW" else 0.0})
+    return getattr(torch.optim, name)(model.parameters(), lr=args.lr, **numbers, **how)
 
 
 def main():

@@ -43,6 +43,8 @@ PLAN = {
     "dp": 4,
     "tp": 2,
     "sp": True,
+    "optimizer": "AdamW",
+    "momentum": 0,
     "micro_batch": 1,
     "global_batch": 64,
     "zero": 3,
@@ -59,7 +61,7 @@ MESH = {}  # by name, once the devices are known
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=20, help="iterations to train")
-    parser.add_argument("--lr", type=float, default=1e-4, help="learning rate of AdamW")
+    parser.add_argument("--lr", type=float, default=1e-4, help="learning rate")
     parser.add_argument("--clip", type=float, default=1.0, help="norm of gradients at most, 0: any")
     parser.add_argument("--data", help="token ids as 32-bit integers; without it they are random")
     parser.add_argument("--seed", type=int, default=0)
@@ -126,8 +128,7 @@ def train(args):
     if args.placements and dist.get_rank() == 0:
         for name, weight in model.named_parameters():
             print(f"{name}: {tuple(weight.shape)} {weight.placements} over {weight.device_mesh.mesh_dim_names}")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.95), weight_decay=0.1,
-                                  foreach=False)
+    optimizer = make_optimizer(torch, model, args, foreach=False)
     data, passes = batches(torch, args, device, replica(dist.get_rank())), accumulation_steps()
     for step in range(args.steps):
         began = time.perf_counter()
@@ -373,6 +374,14 @@ def accumulation_steps():
 
 def type_of(torch, key):
     return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[PLAN[key]]
+
+
+def make_optimizer(torch, model, args, **how):
+    """SGD has momentum or none; of the others, AdamW alone makes weights smaller by themselves."""
+    name = PLAN["optimizer"]
+    numbers = ({"momentum": PLAN["momentum"]} if name == "SGD" else
+               {"betas": (0.9, 0.95), "weight_decay": 0.1 if name == "AdamW" else 0.0})
+    return getattr(torch.optim, name)(model.parameters(), lr=args.lr, **numbers, **how)
 
 
 def main():

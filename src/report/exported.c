@@ -54,6 +54,8 @@ static weft_status adopt(struct arena *keep, const struct export_question *quest
     if (question->degrees && !software_is_default(&question->degrees->software))
         return WEFT_OK;
     TRY(target_adopt(target, plan));
+    if (question->degrees && question->degrees->has_policy)
+        plan->policy = policy;
     if (question->degrees)
         return WEFT_OK;
     if (!software_same(&before, &plan->software))

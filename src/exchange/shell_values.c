@@ -18,7 +18,7 @@ struct variable {
     bool set;
     int line;
 };
-struct change {
+struct past_value {
     size_t variable, order;
     struct variable is;
 };
@@ -28,13 +28,13 @@ struct shell_block {
     size_t branches;
     const char *asked; /* NULL: what is asked is not known */
     bool begun, has_all, taken, skipped, outer_skipped;
-    ARRAY(struct change) ends; /* of its branches: what they leave */
+    ARRAY(struct past_value) ends; /* of its branches: what they leave */
 };
 struct shell_values {
     struct arena *scratch;
     struct map *places; /* of names in `variables` */
     ARRAY(struct variable) variables;
-    ARRAY(struct change) before; /* what stood there before it was set, in every open block */
+    ARRAY(struct past_value) before; /* what stood there before it was set, in every open block */
     ARRAY(struct shell_block) blocks;
     size_t expanded;
 };
@@ -97,7 +97,7 @@ const struct shell_text *values_get(const struct shell_values *values, const cha
 static void put(struct shell_values *values, size_t place, const struct shell_text *text, int line)
 {
     struct variable *variable = &values->variables.data[place];
-    struct change change = {place, values->before.len, *variable};
+    struct past_value change = {place, values->before.len, *variable};
     if (values->blocks.len)
         array_push(values->scratch, &values->before, change);
     variable->text = *text;
@@ -155,7 +155,7 @@ void branches_open(struct shell_values *values, enum block_kind kind)
 
 static int by_variable(const void *a, const void *b)
 {
-    const struct change *x = a, *y = b;
+    const struct past_value *x = a, *y = b;
     if (x->variable != y->variable)
         return x->variable < y->variable ? -1 : 1;
     return x->order < y->order ? -1 : x->order > y->order;
@@ -165,14 +165,14 @@ static int by_variable(const void *a, const void *b)
 static void end_branch(struct shell_values *values, struct shell_block *block)
 {
     size_t count = values->before.len - block->first;
-    struct change *changes = values->before.data + block->first;
+    struct past_value *changes = values->before.data + block->first;
     if (!block->begun)
         return;
     if (count)
         qsort(changes, count, sizeof *changes, by_variable);
     for (size_t i = 0; i < count; i++) {
         struct variable *variable = &values->variables.data[changes[i].variable];
-        struct change left = {changes[i].variable, block->ends.len, *variable};
+        struct past_value left = {changes[i].variable, block->ends.len, *variable};
         if (i && changes[i - 1].variable == changes[i].variable)
             continue;
         array_push(values->scratch, &block->ends, left);
@@ -279,7 +279,7 @@ static struct shell_text merged(struct shell_values *values, const struct shell_
 
 /* One variable, of which `count` branches leave these values. */
 static void meet(struct shell_values *values, const struct shell_block *block,
-                 const struct change *changes, size_t count)
+                 const struct past_value *changes, size_t count)
 {
     size_t place = changes->variable;
     const struct variable *before = &values->variables.data[place];

@@ -172,13 +172,13 @@ static const struct encoder ENCODERS[] = {
     ENCODER_OF("mllama_vision_model", MLLAMA_VISION),
 };
 
-struct join {
+struct joined_family {
     const char *type, *encoder; /* encoder: the type of a mapping that does not say it (I2) */
     struct hf_rows rows;
 };
 #define JOIN(type, encoder, r) {type, encoder, TABLE(r)}
 
-static const struct join JOINS[] = {
+static const struct joined_family JOINS[] = {
     JOIN("llava", "clip_vision_model", LLAVA),
     JOIN("llava_next", "clip_vision_model", LLAVA),
     JOIN("gemma3", "siglip_vision_model", GEMMA3),
@@ -196,7 +196,7 @@ static const char *type_of(const struct doc *map, const char *otherwise)
     return !type || type->kind == DOC_NULL ? otherwise : type->text ? type->text : "";
 }
 
-static const struct join *find_join(const struct doc *root)
+static const struct joined_family *find_join(const struct doc *root)
 {
     for (size_t i = 0; i < COUNT_OF(JOINS); i++)
         if (strcmp(JOINS[i].type, type_of(root, "")) == 0)
@@ -207,7 +207,7 @@ static const struct join *find_join(const struct doc *root)
 bool hf_vision(const struct doc *root, const struct doc *vision, struct hf_rows *encoder,
                struct hf_rows *join)
 {
-    const struct join *around = find_join(root);
+    const struct joined_family *around = find_join(root);
     if (!around || vision->kind != DOC_MAP)
         return false;
     *join = around->rows;

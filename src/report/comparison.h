@@ -38,7 +38,7 @@ struct comparison {
 /* Fills in everything except the labels. */
 void compared_from(const struct prediction *prediction, struct compared *out);
 
-void comparison_print(const struct comparison *comparison, FILE *out);
-json_t *comparison_json(const struct comparison *comparison);
+void comparison_print(const struct comparison *rows, FILE *out);
+json_t *comparison_json(const struct comparison *compared);
 
 #endif

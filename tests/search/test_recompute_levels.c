@@ -200,6 +200,8 @@ static void a_list_is_found_and_named(void **state)
     request.pins.has_shard = true;
     request.pins.shard = 1;
     request.pins.memory.limit_bytes = INT64_C(22) << 30;
+    request.pins.has_overlap = true; /* plans that hide tokens have lists of their own */
+    request.pins.overlap = OVERLAP_ALL;
     plain = request;
     assert_int_equal(forbid_parse(arena, "recompute=selective", &plain.forbids), WEFT_OK);
     const struct trial *list = best_of(&request, &with), *other = best_of(&plain, &without);

@@ -165,7 +165,7 @@ static int by_variable(const void *a, const void *b)
 static void end_branch(struct shell_values *values, struct shell_block *block)
 {
     size_t count = values->before.len - block->first;
-    struct past_value *changes = values->before.data + block->first;
+    struct past_value *changes = count ? &values->before.data[block->first] : NULL;
     if (!block->begun)
         return;
     if (count)

@@ -321,6 +321,8 @@ static void check_and_import_ask_the_table(void **state)
          WEFT_NO_ANSWER,
          "says what it costs: pp 2 (2+2+2+2+2+2+2+2+.. layers), tp 1, zero 1, 4 samples per "
          "step, 32 of 32 layers recomputed"},
+        {"check llama3-8b dgx-h100:2 --tp 2 --sp --zero 2 --global-batch 64 --for torchtitan",
+         WEFT_NO_ANSWER, "--zero 2 --policy fsdp --software torchtitan-2025"},
         {"check llama3.1-405b dgx-h100:1 --zero 1 --tp 8 --for torchtitan", WEFT_NO_ANSWER,
          "hint: nothing that torchtitan 0.2.2 runs of llama3.1-405b fits on dgx-h100:1"},
         {"check llama2-7b dgx-h100 --zero 3 --for torchtitan", WEFT_NO_ANSWER,

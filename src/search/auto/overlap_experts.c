@@ -70,21 +70,19 @@ done:
     return status;
 }
 
-/* Whether the target decides something about the hidden plan that it does not about the other. */
-static weft_status target_decides(const struct target *target, const struct plan *from,
-                                  const struct plan *hidden, bool *out)
+/* Whether the target decides something about the hidden plan that it does not about the other, or does not know either. */
+static bool target_decides(const struct target *target, const struct plan *from,
+                           const struct plan *hidden)
 {
     struct arena *scratch = arena_new();
     size_t before = 0, after = 0;
-    weft_status status = WEFT_OK;
-    if (target && !target->any) {
-        TRY(count_decisions(scratch, target, from, &before));
-        TRY(count_decisions(scratch, target, hidden, &after));
-    }
-    *out = after > before;
-done:
+    bool known = !target || target->any ||
+                 (count_decisions(scratch, target, from, &before) == WEFT_OK &&
+                  count_decisions(scratch, target, hidden, &after) == WEFT_OK);
+    if (!known)
+        error_clear();
     arena_free(scratch);
-    return status;
+    return !known || after > before;
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
@@ -96,7 +94,6 @@ static weft_status hidden_plan(const struct join *join, const struct plan *from,
     const struct degrees *pins = &join->request->pins;
     const struct target *target = join->request->target;
     int64_t pieces = WAYS[way].pieces;
-    bool decides;
     struct variant variant = {.schedule = pieces ? schedule_default(pieces, 1)->name : NULL,
                               .pieces = pieces};
     weft_status status = WEFT_OK;
@@ -112,8 +109,8 @@ static weft_status hidden_plan(const struct join *join, const struct plan *from,
     (*out)->overlap |= WAYS[way].overlap;
     bool hides = WAYS[way].overlap == OVERLAP_SHARED ? plan_could_hide_shared(*out)
                                                      : plan_schedule(*out)->ahead != NULL;
-    TRY(target_decides(target, from, *out, &decides));
-    if (!hides || decides || plan_forbidden(&join->request->forbids, *out)) {
+    if (!hides || target_decides(target, from, *out) ||
+        plan_forbidden(&join->request->forbids, *out)) {
         plan_free(*out);
         *out = NULL;
     }

@@ -172,9 +172,7 @@ static void add_precision(struct lines *a, const struct plan *plan)
     add_moments(a, plan->policy);
 }
 
-/* Whether exchanges of tokens overlap with computation; Megatron-LM refuses that with full recomputation. */
-static bool hides_tokens(const struct plan *plan, const struct degrees *d,
-                         const struct model_shape *s)
+bool hides_tokens(const struct plan *plan, const struct degrees *d, const struct model_shape *s)
 {
     return plan_schedule(plan)->ahead && d->recompute != RECOMPUTE_FULL && !s->pattern[0];
 }

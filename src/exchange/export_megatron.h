@@ -19,6 +19,8 @@ void add_model(struct lines *a, const struct model_shape *s, int64_t tp);
 /* What a run needs to start, and to say how long its steps take. Words after these take their place. */
 void add_training(struct lines *a);
 
+/* Whether exchanges of tokens overlap with computation; Megatron-LM refuses that with full recomputation. */
+bool hides_tokens(const struct plan *plan, const struct degrees *d, const struct model_shape *s);
 /* Where state is, and how gradients and weights are exchanged. */
 void add_sharding(struct lines *a, const struct plan *plan, const struct degrees *d,
                   const struct model_shape *s);

@@ -2,11 +2,14 @@
 #include <string.h>
 
 #include "cluster/cluster.h"
-#include "exchange/room.h"
+#include "exchange/export_megatron.h"
 
 static bool hides_between_queues(const struct export_job *job)
 {
-    return plan_schedule(job->plan)->ahead && job->found.degrees.recompute != RECOMPUTE_FULL;
+    struct model_shape shape = {0};
+    if (shape_of_model(job->plan->model, &shape))
+        error_clear();
+    return hides_tokens(job->plan, &job->found.degrees, &shape);
 }
 
 static bool exchanges_along_layers(const struct export_job *job)

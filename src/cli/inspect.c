@@ -138,6 +138,8 @@ static void add_free(json_t *json, const struct model *model)
 {
     const struct op *rotary = model_op_of_kind(model, OP_ROTARY);
     const struct op *router = model_op_of_kind(model, OP_ROUTER);
+    if (model_op_of_kind(model, OP_RMS_NORM) || model_op_of_kind(model, OP_LAYER_NORM))
+        json_object_set_new(json, "norm_epsilon", json_real(model_norm_epsilon(model)));
     if (rotary)
         json_object_set_new(json, "rope_base", json_real(rotary->rope_base));
     if (rotary && rotary->rope_scaling > 0)

@@ -66,6 +66,7 @@ void put_model(struct script *s, const struct model_shape *shape)
     put_word(s, "rope_type", shape->rope_scaling > 0 ? ROPE_WORDS[shape->stretch.kind] : "");
     put_int(s, "rope_learned", shape->stretch.learned);
     put_bool(s, "rms_norm", decoder);
+    put_real(s, "norm_epsilon", shape->norm_epsilon);
     put_word(s, "gate", !decoder ? "" : shape->geglu ? "gelu" : "silu");
     put_bool(s, "qk_norm", shape->qk_norm);
     put_bool(s, "end_norm", shape->end_norm);

@@ -270,6 +270,8 @@ static void add_blocks(struct lines *a, const struct model_shape *s)
     bool pattern = s->family == SHAPE_HYBRID;
     if ((decoder || pattern) && !s->layer_norm)
         add_word(a, "normalization", "RMSNorm");
+    if (s->norm_epsilon != NORM_EPSILON)
+        add_real(a, "norm-epsilon", s->norm_epsilon);
     if (s->clamped) {
         add_flag(a, "quick-geglu");
         add_word(a, "activation-func-clamp-value", "7.0");

@@ -359,6 +359,9 @@ static void note_model(struct export_job *job, const struct model_shape *s,
     if (factor != s->rope_scaling)
         note(job, "torchtitan's %s %s stretches positions by %.12g, the model by %.12g", model,
              flavor->flavor, factor, s->rope_scaling);
+    if (model_norm_epsilon(own) != s->norm_epsilon)
+        note(job, "torchtitan's %s %s adds %.12g in its norms, the model %.12g", model,
+             flavor->flavor, model_norm_epsilon(own), s->norm_epsilon);
     if (base != s->rope_base)
         note(job, "torchtitan's %s %s turns positions with a base of %.12g, the model of %.12g",
              model, flavor->flavor, base, s->rope_base);

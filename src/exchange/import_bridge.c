@@ -36,6 +36,7 @@ static const struct {
     {"masked_softmax_fusion", "no-masked-softmax-fusion", IF_FALSE},
     {"bucket_size", "ddp-bucket-size", AS_VALUE},
     {"sequence_length", "seq-length", AS_VALUE},
+    {"layernorm_epsilon", "norm-epsilon", AS_VALUE},
     {"yarn_rotary_scaling_factor", "rotary-scaling-factor", AS_VALUE},
     {"yarn_mscale_all_dim", "mscale-all-dim", AS_VALUE},
     {"yarn_correction_range_round_to_int", "no-yarn-correction-range-round-to-int", IF_FALSE},

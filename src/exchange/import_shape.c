@@ -52,12 +52,6 @@ static bool is_bert(const struct shape_reading *r)
            strncmp(argument_word(r->a, "tokenizer-type", ""), "Bert", 4) == 0;
 }
 
-/* Whether the MLP has SwiGLU, or the clamped gate of gpt-oss. */
-static bool is_gated(const struct shape_reading *r)
-{
-    return has(r, "swiglu") || has(r, "quick-geglu");
-}
-
 static bool is_rotary(const struct shape_reading *r)
 {
     return is(r, "position-embedding-type", "rope") || has(r, "use-rotary-position-embeddings");
@@ -89,7 +83,7 @@ static weft_status read_family(struct shape_reading *r)
         r->s->family = SHAPE_HYBRID;
         return WEFT_OK;
     }
-    bool rms = is(r, "normalization", "RMSNorm"), gated = is_gated(r);
+    bool rms = is(r, "normalization", "RMSNorm");
     if (!rms && has(r, "quick-geglu"))
         return argument_error(r->a, "quick-geglu", NULL,
                               "--quick-geglu with LayerNorm: no model of Weft has it");
@@ -105,7 +99,7 @@ static weft_status read_family(struct shape_reading *r)
     r->s->family = rms || r->s->layer_norm ? experts ? SHAPE_MOE : SHAPE_LLAMA
                    : is_bert(r)            ? SHAPE_BERT
                                            : SHAPE_GPT;
-    r->s->gated = r->s->family == SHAPE_GPT && gated;
+    r->s->gated = r->s->family == SHAPE_GPT && has(r, "swiglu");
     return WEFT_OK;
 }
 
@@ -120,11 +114,12 @@ static weft_status need(const struct shape_reading *r, const char *name, int64_t
                                       has(r, name) ? argument_word(r->a, name, "") : "missing");
 }
 
-/* Megatron's default for a gated MLP: 8/3 of the hidden size, rounded down to a multiple of 64. */
+/* Megatron-LM's default: with SwiGLU, and with no other gate, 8/3 of the hidden size, rounded down to a multiple of 64
+ * (megatron/training/arguments.py, validate_args). */
 static int64_t usual_ffn(const struct shape_reading *r)
 {
     int64_t hidden = r->s->hidden;
-    return is_gated(r) ? hidden * 8 / 3 / 64 * 64 : 4 * hidden;
+    return has(r, "swiglu") ? hidden * 8 / 3 / 64 * 64 : 4 * hidden;
 }
 
 static weft_status read_sizes(struct shape_reading *r)
@@ -317,6 +312,7 @@ static void read_blocks(struct shape_reading *r)
     s->bias = !has(r, "disable-bias-linear");
     s->qkv_bias = has(r, "add-qkv-bias");
     s->qk_norm = has(r, "qk-layernorm");
+    s->norm_epsilon = real_of(r, "norm-epsilon", NORM_EPSILON);
     s->apart = r->a->model && strstr(r->a->model, "apart");
     s->tied = !has(r, "untie-embeddings-and-output-weights");
     s->dropout = drops(r, "hidden-dropout");
@@ -324,9 +320,9 @@ static void read_blocks(struct shape_reading *r)
     s->pooler = !has(r, "bert-no-binary-head");
     bool squared = has(r, "squared-relu");
     s->relu = !decoder && squared;
-    if (decoder && !is_gated(r))
-        s->ungated = squared ? "relu2" : "gelu";
     s->clamped = has(r, "quick-geglu");
+    if (decoder && !s->clamped && !has(r, "swiglu"))
+        s->ungated = squared ? "relu2" : "gelu";
     s->sinks = is(r, "softmax-type", "learnable");
     s->proj_bias = s->expert_bias = s->family == SHAPE_MOE && s->bias;
     if (s->family == SHAPE_LLAMA && s->bias)

@@ -203,6 +203,7 @@ int build_layer_norm(struct builder *b, const char *name, int x)
     draft_weight(b, &op, "weight", 1, &features);
     draft_weight(b, &op, "bias", 1, &features);
     op.kept_fp32 = 2 * rows_of(b, x); /* mean and reciprocal deviation */
+    op.epsilon = b->norm_epsilon;
     return draft_append_like(b, &op, x, features);
 }
 

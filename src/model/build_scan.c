@@ -112,6 +112,7 @@ int build_gated_norm(struct builder *b, const char *name, int x, int gate,
     take_part(&op.input[1], gate_part, groups);
     draft_weight(b, &op, "weight", 1, &features);
     op.kept_fp32 = build_tensor(b, x)->size[1] * groups; /* the reciprocal root of every row */
+    op.epsilon = b->norm_epsilon;
     return draft_append_like(b, &op, x, features);
 }
 
@@ -123,6 +124,7 @@ int build_head_norm(struct builder *b, const char *name, int x, int64_t heads)
     draft_dim(&op, DIM_HEAD, heads);
     draft_dim(&op, DIM_HIDDEN, width);
     op.kept_fp32 = (t->axes > 2 ? t->size[1] : 1) * heads; /* the reciprocal root of every row */
+    op.epsilon = b->norm_epsilon;
     draft_inputs(b, &op, &x, 1);
     draft_weight(b, &op, "weight", 1, &width);
     return draft_append_like(b, &op, x, features);

@@ -43,6 +43,7 @@ struct builder *build_start(const char *name, const char *family, const char *so
     b->model->source = arena_copy_text(arena, source);
     b->model->seq = 1;
     b->model->dtype = DTYPE_BF16;
+    b->norm_epsilon = NORM_EPSILON;
     b->current = -1;
     open_module(b, "");
     return b;

@@ -33,6 +33,7 @@ struct builder {
         bool open;    /* what is appended now belongs to an adapter */
     } lora;
     bool frozen;         /* what is appended now is not trained, though gradients pass through it */
+    double norm_epsilon; /* of norms that are appended now */
     enum op_place place; /* of what is appended now */
     struct images {
         int tokens;              /* the tensor of all images' tokens */

@@ -353,6 +353,7 @@ void decoder_build(struct builder *b, const struct decoder *d, const struct laye
                    int (*layers)(struct builder *b, const struct layer_row *row, int x))
 {
     int32_t table;
+    b->norm_epsilon = d->norm_epsilon;
     build_tower(b, d);
     b->lora = (struct adapters){.rank = d->lora, .modules = d->lora_modules};
     b->frozen = d->text_frozen;

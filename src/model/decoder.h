@@ -12,6 +12,7 @@ struct decoder {
     int64_t layers, hidden, heads, kv_heads, head_dim, head_multiple, ffn, seq, vocab;
     /* keys that attention sees; every full_every-th layer sees all keys, 0: none does */
     int64_t window, full_every;
+    double norm_epsilon;
     double rope_base;       /* of rotary positions */
     double local_rope_base; /* of layers with the window; 0: the same */
     double rope_scaling;    /* struct op has it, and the next */
@@ -50,10 +51,11 @@ struct decoder {
 /* Those of DeepSeek-V2 and V3, and Megatron-LM's defaults. */
 #define LATENT_DIMS .nope_dim = 128, .rope_dim = 64, .value_dim = 128
 #define DECODER_DEFAULTS                                                                           \
-    .seq = 4096, .vocab = 32000, .rope_base = ROPE_BASE, .rotary_share = 1, .full_rotary = true,   \
-    .stretch.learned = YARN_LEARNED, .latent_norm = true, .pre_norm = true, LATENT_DIMS,           \
-    .index_heads = 64, .index_dim = 128, .delta_dim = 128, .delta_key_dim = 128,                   \
-    .delta_chunk = 64, .conv = 4, .dtype = DTYPE_BF16, .vision = {VISION_DEFAULTS}
+    .seq = 4096, .vocab = 32000, .norm_epsilon = NORM_EPSILON, .rope_base = ROPE_BASE,             \
+    .rotary_share = 1, .full_rotary = true, .stretch.learned = YARN_LEARNED, .latent_norm = true,  \
+    .pre_norm = true, LATENT_DIMS, .index_heads = 64, .index_dim = 128, .delta_dim = 128,          \
+    .delta_key_dim = 128, .delta_chunk = 64, .conv = 4, .dtype = DTYPE_BF16,                       \
+    .vision = {VISION_DEFAULTS}
 
 enum { MOST_DEPTHS = 16, MOST_TAPS = 64 }; /* of layers that predict more tokens */
 extern const char *const DECODER_NORMS[];  /* rms first */
@@ -79,15 +81,16 @@ extern const char *const DECODER_ACTIVATIONS[]; /* swiglu first */
          .max = MOST_SEQ},                                                                         \
         {"full_every", FIELD_COUNT, offsetof(struct decoder, full_every), .min = 2,                \
          .max = MOST_PERIOD},                                                                      \
-        OPTION_BASE(struct decoder, rope_base), OPTION_BASE(struct decoder, local_rope_base),      \
-        OPTION_BASE(struct decoder, rope_scaling), OPTION_STRETCH(struct decoder),                 \
-        OPTION_BOOL(struct decoder, sinks), OPTION_BOOL(struct decoder, tied),                     \
-        OPTION_BOOL(struct decoder, qkv_bias), OPTION_BOOL(struct decoder, proj_bias),             \
-        OPTION_BOOL(struct decoder, qk_norm), OPTION_BOOL(struct decoder, wide_qk_norm),           \
-        OPTION_BOOL(struct decoder, pre_norm), OPTION_BOOL(struct decoder, end_norm),              \
-        OPTION_BOOL(struct decoder, apart), OPTION_BOOL(struct decoder, chunked),                  \
-        OPTION_BOOL(struct decoder, full_rotary), OPTION_BOOL(struct decoder, latent_norm),        \
-        OPTION_BOOL(struct decoder, output_gate), OPTION_SHARE(struct decoder, rotary_share),      \
+        OPTION_EPSILON(struct decoder), OPTION_BASE(struct decoder, rope_base),                    \
+        OPTION_BASE(struct decoder, local_rope_base), OPTION_BASE(struct decoder, rope_scaling),   \
+        OPTION_STRETCH(struct decoder), OPTION_BOOL(struct decoder, sinks),                        \
+        OPTION_BOOL(struct decoder, tied), OPTION_BOOL(struct decoder, qkv_bias),                  \
+        OPTION_BOOL(struct decoder, proj_bias), OPTION_BOOL(struct decoder, qk_norm),              \
+        OPTION_BOOL(struct decoder, wide_qk_norm), OPTION_BOOL(struct decoder, pre_norm),          \
+        OPTION_BOOL(struct decoder, end_norm), OPTION_BOOL(struct decoder, apart),                 \
+        OPTION_BOOL(struct decoder, chunked), OPTION_BOOL(struct decoder, full_rotary),            \
+        OPTION_BOOL(struct decoder, latent_norm), OPTION_BOOL(struct decoder, output_gate),        \
+        OPTION_SHARE(struct decoder, rotary_share),                                                \
         {"mtp", FIELD_INT, offsetof(struct decoder, mtp), .min = 0, .max = MOST_DEPTHS},           \
         OPTION_COUNT(struct decoder, q_lora, MOST_HIDDEN),                                         \
         OPTION_COUNT(struct decoder, kv_lora, MOST_HIDDEN),                                        \

@@ -55,6 +55,9 @@ enum {
     {#name, FIELD_CHOICE, offsetof(type, name), .choices = (words)}
 /* The base of rotary positions; 0: that of others. */
 #define OPTION_BASE(type, name) {#name, FIELD_REAL, offsetof(type, name), .min = 0, .max = 1e12}
+/* Of all norms (struct op). */
+#define OPTION_EPSILON(type)                                                                       \
+    {"norm_epsilon", FIELD_REAL, offsetof(type, norm_epsilon), .min = 1e-20, .max = 1}
 /* How rotary positions are stretched: the `stretch` of an options' struct. */
 #define OPTION_STRETCH(type)                                                                       \
     {"rope_type", FIELD_CHOICE, offsetof(type, stretch.kind), .choices = ROPE_WORDS},              \

@@ -10,13 +10,17 @@
 
 struct bert_options {
     int64_t layers, hidden, heads, ffn, seq, vocab, max_positions, document;
-    double dropout, document_spread;
+    double dropout, norm_epsilon, document_spread;
     bool pooler;
     int attention, dtype;
 };
 
-static const struct bert_options DEFAULTS = {
-    .seq = 512, .vocab = 30522, .dropout = 0.1, .pooler = true, .dtype = DTYPE_BF16};
+static const struct bert_options DEFAULTS = {.seq = 512,
+                                             .vocab = 30522,
+                                             .dropout = 0.1,
+                                             .norm_epsilon = NORM_EPSILON,
+                                             .pooler = true,
+                                             .dtype = DTYPE_BF16};
 
 static const struct field FIELDS[] = {
     LAYER_OPTIONS(struct bert_options),
@@ -25,6 +29,7 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct bert_options, max_positions, MOST_SEQ),
     OPTION_DOCUMENTS(struct bert_options),
     OPTION_SHARE(struct bert_options, dropout),
+    OPTION_EPSILON(struct bert_options),
     OPTION_BOOL(struct bert_options, pooler),
     OPTION_CHOICE(struct bert_options, attention, ATTENTION_WORDS),
     OPTION_CHOICE(struct bert_options, dtype, DTYPE_WORDS),
@@ -75,6 +80,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     weft_status status;
     TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
     TRY(documents_check(o->document, o->document_spread, o->attention, where));
+    b->norm_epsilon = o->norm_epsilon;
     int x = embed(b, o);
     int32_t table = 0; /* the embedding is the first operator */
     x = build_repeat(b, "layers", o->layers, x);

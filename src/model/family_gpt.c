@@ -18,7 +18,7 @@ struct gpt_options {
     int64_t layers, hidden, heads, head_multiple, ffn, seq, vocab, max_positions;
     int64_t document, experts, top_k, expert_ffn, shared_ffn;
     int64_t q_lora, kv_lora, nope_dim, rope_dim, value_dim; /* as a decoder's */
-    double document_spread, expert_skew, dropout, rope_base;
+    double document_spread, expert_skew, dropout, norm_epsilon, rope_base;
     bool tied, bias, parallel, latent_norm;
     int attention, loss, positions, activation, dtype;
     bool text_frozen; /* all but the tower */
@@ -29,6 +29,7 @@ static const struct gpt_options DEFAULTS = {.seq = 1024,
                                             .vocab = 50257,
                                             .top_k = 2,
                                             .dropout = 0.1,
+                                            .norm_epsilon = NORM_EPSILON,
                                             .rope_base = ROPE_BASE,
                                             .tied = true,
                                             .bias = true,
@@ -57,6 +58,7 @@ static const struct field FIELDS[] = {
     OPTION_SKEW(struct gpt_options),
     OPTION_SHARE(struct gpt_options, dropout),
     OPTION_BASE(struct gpt_options, rope_base),
+    OPTION_EPSILON(struct gpt_options),
     OPTION_BOOL(struct gpt_options, tied),
     OPTION_BOOL(struct gpt_options, bias),
     OPTION_BOOL(struct gpt_options, parallel),
@@ -199,6 +201,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
 {
     const struct gpt_options *o = options;
     weft_status status;
+    b->norm_epsilon = o->norm_epsilon;
     TRY(check_latent(o, where));
     TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
     TRY(check_experts(o, where));

@@ -29,7 +29,7 @@ struct hybrid_options {
     int64_t layers, hidden, heads, kv_heads, head_dim, ffn, seq, vocab;
     int64_t mamba_heads, mamba_dim, state, groups, expand, conv, chunk;
     int64_t document, experts, top_k, expert_ffn, shared_ffn, latent, mtp;
-    double document_spread, dropout;
+    double document_spread, dropout, norm_epsilon;
     struct routing routing;
     bool tied, bias;
     int dispatch; /* enum token_copies */
@@ -47,6 +47,7 @@ static const struct hybrid_options DEFAULTS = {.mtp_pattern = "*E",
                                                .conv = 4,
                                                .chunk = 128,
                                                .top_k = 2,
+                                               .norm_epsilon = NORM_EPSILON,
                                                .routing = {ROUTING_DEFAULTS},
                                                .dtype = DTYPE_BF16};
 
@@ -83,6 +84,7 @@ static const struct field FIELDS[] = {
     {"mtp", FIELD_INT, offsetof(struct hybrid_options, mtp), .min = 0, .max = MOST_DEPTHS},
     {"mtp_pattern", FIELD_TEXT, offsetof(struct hybrid_options, mtp_pattern)},
     OPTION_SHARE(struct hybrid_options, dropout),
+    OPTION_EPSILON(struct hybrid_options),
     OPTION_BOOL(struct hybrid_options, tied),
     OPTION_BOOL(struct hybrid_options, bias),
     OPTION_CHOICE(struct hybrid_options, dispatch, COPIES_WORDS),
@@ -371,6 +373,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     TRY(check(o, where));
     TRY(documents_check(o->document, o->document_spread, o->attention, where));
     int64_t count = o->layers ? o->layers : (int64_t)strlen(o->pattern);
+    b->norm_epsilon = o->norm_epsilon;
     int embedding = build_embedding(b, "embedding", build_tokens(b, o->seq), o->vocab, o->hidden,
                                     o->positions == POSITIONS_LEARNED ? o->seq : 0);
     int32_t table = build_last_index(b);

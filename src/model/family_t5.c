@@ -12,7 +12,7 @@
 
 struct t5_options {
     int64_t layers, decoder_layers, hidden, heads, d_kv, ffn, seq, decoder_seq, vocab, buckets;
-    double dropout;
+    double dropout, norm_epsilon;
     bool tied, ffn_dropout;
     int attention, activation, norm, dtype;
 };
@@ -22,6 +22,7 @@ static const struct t5_options DEFAULTS = {.seq = 512,
                                            .vocab = 32128,
                                            .buckets = 32,
                                            .dropout = 0.1,
+                                           .norm_epsilon = NORM_EPSILON,
                                            .tied = true,
                                            .ffn_dropout = true,
                                            .dtype = DTYPE_BF16};
@@ -43,6 +44,7 @@ static const struct field FIELDS[] = {
     OPTION_COUNT(struct t5_options, vocab, MOST_VOCAB),
     OPTION_COUNT(struct t5_options, buckets, MOST_DEPTH),
     OPTION_SHARE(struct t5_options, dropout),
+    OPTION_EPSILON(struct t5_options),
     OPTION_BOOL(struct t5_options, tied),
     OPTION_BOOL(struct t5_options, ffn_dropout),
     OPTION_CHOICE(struct t5_options, attention, ATTENTIONS),
@@ -136,6 +138,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     weft_status status = WEFT_OK;
     if (!o->d_kv)
         TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
+    b->norm_epsilon = o->norm_epsilon;
     int x = encoder(b, o, &table);
     x = decoder(b, o, x, table);
     x = o->tied ? build_tied_linear(b, "head", x, table)

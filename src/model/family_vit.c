@@ -9,18 +9,24 @@
 
 struct vit_options {
     int64_t layers, hidden, heads, ffn, image, patch, classes;
+    double norm_epsilon;
     bool class_token;
     int attention, dtype;
 };
 
-static const struct vit_options DEFAULTS = {
-    .image = 224, .patch = 16, .classes = 1000, .class_token = true, .dtype = DTYPE_BF16};
+static const struct vit_options DEFAULTS = {.image = 224,
+                                            .patch = 16,
+                                            .classes = 1000,
+                                            .norm_epsilon = NORM_EPSILON,
+                                            .class_token = true,
+                                            .dtype = DTYPE_BF16};
 
 static const struct field FIELDS[] = {
     LAYER_OPTIONS(struct vit_options),
     OPTION_COUNT(struct vit_options, image, MOST_PIXELS),
     OPTION_COUNT(struct vit_options, patch, MOST_PIXELS),
     OPTION_COUNT(struct vit_options, classes, MOST_VOCAB),
+    OPTION_EPSILON(struct vit_options),
     OPTION_BOOL(struct vit_options, class_token),
     OPTION_CHOICE(struct vit_options, attention, ATTENTION_WORDS),
     OPTION_CHOICE(struct vit_options, dtype, DTYPE_WORDS),
@@ -54,6 +60,7 @@ static weft_status build(struct builder *b, const void *options, const struct do
     weft_status status;
     TRY(option_divides(where, "heads", o->heads, "hidden", o->hidden));
     TRY(option_divides(where, "patch", o->patch, "image", o->image));
+    b->norm_epsilon = o->norm_epsilon;
     int x = build_repeat(b, "layers", o->layers, embed(b, o));
     x = build_repeat_end(b, layer(b, o, x));
     x = build_layer_norm(b, "norm", x);

@@ -10,6 +10,7 @@ static const struct hf_row GPT2[] = {
     {"vocab_size", "vocab", RULE_COUNT, "50257"},
     {"resid_pdrop", "dropout", RULE_SHARE, "0.1"},
     {"activation_function", "activation", RULE_ACT, "gelu_new"},
+    EPSILON("layer_norm_epsilon", "1e-5"),
     TIED("true"),
     DTYPE,
 };
@@ -21,6 +22,7 @@ static const struct hf_row GPT_NEOX[] = {
     {"attention_bias", "bias", RULE_BOOL, "true"},
     {"hidden_act", "activation", RULE_ACT, "gelu"},
     {NULL, "positions", RULE_FIXED, "rotary"},
+    EPSILON("layer_norm_eps", "1e-5"),
     TIED("false"),
     {"rotary_emb_base", "rope_base", RULE_SHARE, "10000"},
 };
@@ -47,6 +49,7 @@ static const struct hf_row LLAMA[] = {
     HEAD_DIM(NULL),
     ATTENTION_BIAS("false"),
     {"mlp_bias", NULL, RULE_EXPECTED, "false"},
+    RMS("1e-6"),
     TIED("false"),
     ROPE("10000"),
 };
@@ -56,6 +59,7 @@ static const struct hf_row MLLAMA_TEXT[] = {
     DECODER("40", "4096", "32", "14336", "128256", "131072"),
     KV_HEADS("8"),
     {"cross_attention_layers", "cross_every", RULE_CROSS, "[3, 8, 13, 18, 23, 28, 33, 38]"},
+    RMS("1e-5"),
     TIED("false"),
     ROPE("500000"),
 };
@@ -65,6 +69,7 @@ static const struct hf_row MISTRAL[] = {
     KV_HEADS("8"),
     HEAD_DIM(NULL),
     WINDOW("4096"),
+    RMS("1e-6"),
     TIED("false"),
     ROPE("10000"),
 };
@@ -76,6 +81,7 @@ static const struct hf_row MIXTRAL[] = {
     {"num_local_experts", "experts", RULE_COUNT, "8"},
     {"num_experts_per_tok", "top_k", RULE_COUNT, "2"},
     WINDOW(NULL),
+    RMS("1e-5"),
     TIED("false"),
     ROPE("1000000"),
     BALANCE("0.001"),
@@ -93,6 +99,7 @@ static const struct hf_row GPT_OSS[] = {
     {NULL, "activation", RULE_FIXED, "clamped"},
     WINDOW("128"),
     FULL("2"),
+    RMS("1e-5"),
     TIED("false"),
     ROPE("150000"),
     BALANCE("0.9"),
@@ -103,6 +110,7 @@ static const struct hf_row QWEN2[] = {
     KV_HEADS("32"),
     {NULL, "qkv_bias", RULE_FIXED, "true"},
     NO_WINDOW,
+    RMS("1e-6"),
     TIED("false"),
     ROPE("10000"),
 };
@@ -114,6 +122,7 @@ static const struct hf_row QWEN3[] = {
     ATTENTION_BIAS("false"),
     {NULL, "qk_norm", RULE_FIXED, "true"},
     NO_WINDOW,
+    RMS("1e-6"),
     TIED("false"),
     ROPE("10000"),
 };
@@ -124,8 +133,8 @@ static const struct hf_row QWEN3[] = {
         {"num_experts_per_tok", "top_k", RULE_COUNT, chosen},                                      \
         {"moe_intermediate_size", "expert_ffn", RULE_COUNT, ffn},                                  \
         {"decoder_sparse_step", "moe_every", RULE_COUNT, "1"},                                     \
-        {"mlp_only_layers", NULL, RULE_EXPECTED, "[]"}, NO_WINDOW, TIED("false"), ROPE("10000"),   \
-        NORMED(normed), BALANCE("0.001")
+        {"mlp_only_layers", NULL, RULE_EXPECTED, "[]"}, NO_WINDOW, RMS("1e-6"), TIED("false"),     \
+        ROPE("10000"), NORMED(normed), BALANCE("0.001")
 #define SHARED_EXPERT(ffn)                                                                         \
     {"shared_expert_intermediate_size", "shared_ffn", RULE_COUNT, ffn},                            \
         {NULL, "shared_experts", RULE_FIXED, "1"}, {NULL, "shared_gate", RULE_FIXED, "true"}
@@ -190,6 +199,7 @@ static const struct hf_row LLAMA4_TEXT[] = {
     {"no_rope_layer_interval", "full_every", RULE_TURNED, "4"},
     {"use_qk_norm", "qk_norm", RULE_BOOL, "true"},
     ATTENTION_BIAS("false"),
+    RMS("1e-5"),
     TIED("false"),
     ROPE("500000"),
     BALANCE("0.001"),
@@ -205,6 +215,7 @@ static const struct hf_row NEMOTRON[] = {
     {NULL, "norm", RULE_FIXED, "layer"},
     {NULL, "activation", RULE_FIXED, "relu2"},
     {"partial_rotary_factor", "rotary_share", RULE_SHARE, "0.5"},
+    EPSILON("norm_eps", "1e-5"),
     TIED("false"),
     ROPE("10000"),
 };
@@ -252,6 +263,7 @@ static const struct hf_row NEMOTRON_H[] = {
     {"use_bias", NULL, RULE_EXPECTED, "false"},
     {"mamba_proj_bias", NULL, RULE_EXPECTED, "false"},
     {"use_conv_bias", NULL, RULE_EXPECTED, "true"},
+    EPSILON("layer_norm_epsilon", "1e-5"),
     TIED("false"),
     DTYPE,
 };
@@ -271,6 +283,7 @@ static const struct hf_row MAMBA2[] = {
     {NULL, "seq", RULE_FIXED, "4096"},
     {"use_bias", NULL, RULE_EXPECTED, "false"},
     {"use_conv_bias", NULL, RULE_EXPECTED, "true"},
+    EPSILON("layer_norm_epsilon", "1e-5"),
     TIED("false"),
     DTYPE,
 };
@@ -282,6 +295,7 @@ static const struct hf_row GEMMA[] = {
     HEAD_DIM("256"),
     ATTENTION_BIAS("false"),
     GEGLU,
+    RMS("1e-6"),
     TIED("true"),
     ROPE("10000"),
 };
@@ -296,6 +310,7 @@ static const struct hf_row GEMMA2[] = {
     WINDOW("4096"),
     FULL("2"),
     {"final_logit_softcapping", NULL, RULE_EXPECTED, "null"},
+    RMS("1e-6"),
     TIED("true"),
     ROPE("10000"),
 };
@@ -311,6 +326,7 @@ static const struct hf_row GEMMA3_TEXT[] = {
     WINDOW("4096"),
     FULL("6"),
     {"final_logit_softcapping", NULL, RULE_EXPECTED, "null"},
+    RMS("1e-6"),
     TIED("true"),
     ROPE("1000000"),
     {"rope_local_base_freq", "local_rope_base", RULE_LOCAL, "10000"},
@@ -322,6 +338,7 @@ static const struct hf_row PHI3[] = {
     KV_HEADS(NULL),
     WINDOW(NULL),
     {"partial_rotary_factor", "rotary_share", RULE_SHARE, "1"},
+    RMS("1e-5"),
     TIED("false"),
     ROPE("10000"),
 };
@@ -339,6 +356,7 @@ static const struct hf_row BERT[] = {
     {"hidden_dropout_prob", "dropout", RULE_SHARE, "0.1"},
     {"architectures", "pooler", RULE_POOLER, "true"},
     {"type_vocab_size", NULL, RULE_EXPECTED, "2"},
+    EPSILON("layer_norm_eps", "1e-12"),
     DTYPE,
 };
 
@@ -355,6 +373,7 @@ static const struct hf_row T5[] = {
     {"feed_forward_proj", "activation", RULE_WORD, "relu"},
     {"n_positions", "seq", RULE_COUNT, "512"},
     {"n_positions", "decoder_seq", RULE_COUNT, "512"},
+    EPSILON("layer_norm_epsilon", "1e-6"),
     TIED("true"),
     DTYPE,
 };
@@ -365,6 +384,7 @@ static const struct hf_row VIT[] = {
     {"patch_size", "patch", RULE_COUNT, "16"},
     {"id2label", "classes", RULE_CLASSES, "2"},
     {"num_channels", NULL, RULE_EXPECTED, "3"},
+    EPSILON("layer_norm_eps", "1e-12"),
     DTYPE,
 };
 

@@ -72,10 +72,10 @@ struct hf_rows {
 bool hf_vision(const struct doc *root, const struct doc *vision, struct hf_rows *encoder,
                struct hf_rows *join);
 /* hf_deepseek.c */
-extern const struct hf_row DEEPSEEK_V2[32], DEEPSEEK_V3[36], DEEPSEEK_V32[39], DEEPSEEK_V4[42];
+extern const struct hf_row DEEPSEEK_V2[33], DEEPSEEK_V3[37], DEEPSEEK_V32[40], DEEPSEEK_V4[43];
 /* hf_decoders.c */
-extern const struct hf_row SMOLLM3[20], OLMO2[18], GRANITE[20], GRANITE_MOE[22], GLM4_MOE[31],
-    OLMO3[20], SEED_OSS[18], OLMOE[21], MINIMAX_M2[28];
+extern const struct hf_row SMOLLM3[21], OLMO2[19], GRANITE[21], GRANITE_MOE[23], GLM4_MOE[32],
+    OLMO3[21], SEED_OSS[19], OLMOE[22], MINIMAX_M2[29];
 size_t hf_architectures(const struct hf_architecture **out);
 /* Whether a key without a row need not be mentioned. */
 bool hf_is_silent(const char *key);

@@ -10,6 +10,7 @@ const struct hf_row SMOLLM3[] = {
     {"mlp_bias", NULL, RULE_EXPECTED, "false"},
     NO_WINDOW,
     {"no_rope_layer_interval", "full_every", RULE_TURNED, "4"},
+    RMS("1e-6"),
     TIED("true"),
     ROPE("2000000"),
 };
@@ -22,6 +23,7 @@ const struct hf_row OLMO2[] = {
     {NULL, "pre_norm", RULE_FIXED, "false"},
     {NULL, "end_norm", RULE_FIXED, "true"},
     {NULL, "wide_qk_norm", RULE_FIXED, "true"},
+    RMS("1e-5"),
     TIED("false"),
     ROPE("10000"),
 };
@@ -36,6 +38,7 @@ const struct hf_row OLMO3[] = {
     {NULL, "pre_norm", RULE_FIXED, "false"},
     {NULL, "end_norm", RULE_FIXED, "true"},
     {NULL, "wide_qk_norm", RULE_FIXED, "true"},
+    RMS("1e-5"),
     TIED("false"),
     ROPE("10000"),
 };
@@ -48,6 +51,7 @@ const struct hf_row SEED_OSS[] = {
     {"attention_out_bias", "proj_bias", RULE_BOOL, "false"},
     {"mlp_bias", NULL, RULE_EXPECTED, "false"},
     SILENT("residual_dropout"),
+    RMS("1e-6"),
     TIED("false"),
     ROPE("10000"),
 };
@@ -64,6 +68,7 @@ const struct hf_row GRANITE[] = {
     ATTENTION_BIAS("false"),
     {"mlp_bias", NULL, RULE_EXPECTED, "false"},
     MULTIPLIERS,
+    RMS("1e-6"),
     TIED("false"),
     ROPE("10000"),
 };
@@ -75,6 +80,7 @@ const struct hf_row GRANITE_MOE[] = {
     {"num_local_experts", "experts", RULE_COUNT, "8"},
     {"num_experts_per_tok", "top_k", RULE_COUNT, "2"},
     MULTIPLIERS,
+    RMS("1e-6"),
     TIED("false"),
     ROPE("10000"),
     BALANCE("0.001"),
@@ -102,6 +108,7 @@ const struct hf_row GLM4_MOE[] = {
     {NULL, "balance_weight", RULE_FIXED, "0.0001"},
     {NULL, "balance_bias", RULE_FIXED, "true"},
     NEXT_TOKENS,
+    RMS("1e-5"),
     TIED("false"),
     ROPE("10000"),
 };
@@ -115,6 +122,7 @@ const struct hf_row OLMOE[] = {
     {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},
     NORMED("false"),
     {NULL, "wide_qk_norm", RULE_FIXED, "true"},
+    RMS("1e-5"),
     TIED("false"),
     ROPE("10000"),
     BALANCE("0.01"),
@@ -139,6 +147,7 @@ const struct hf_row MINIMAX_M2[] = {
     SILENT("use_mtp"),
     SILENT("num_mtp_modules"),
     SILENT("mtp_transformer_layers"),
+    RMS("1e-6"),
     TIED("false"),
     ROPE("5000000"),
     BALANCE("0.001"),

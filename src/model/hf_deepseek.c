@@ -18,6 +18,7 @@ const struct hf_row DEEPSEEK_V2[] = {
     {"num_experts_per_tok", "top_k", RULE_COUNT, "6"},
     {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "1407"},
     {"first_k_dense_replace", "first_dense", RULE_NUMBER, "0"},
+    RMS("1e-6"),
     TIED("false"),
     {NULL, "router", RULE_FIXED, "softmax-of-all"},
     {"aux_loss_alpha", "balance_weight", RULE_SHARE, "0.001"},
@@ -34,7 +35,7 @@ const struct hf_row DEEPSEEK_V2[] = {
         {"num_experts_per_tok", "top_k", RULE_COUNT, "8"},                                         \
         {"moe_intermediate_size", "expert_ffn", RULE_COUNT, "2048"},                               \
         {"first_k_dense_replace", "first_dense", RULE_DENSE, "3"}, SILENT("mlp_layer_types"),      \
-        TIED("false"), {NULL, "router", RULE_FIXED, "sigmoid"},                                    \
+        RMS("1e-6"), TIED("false"), {NULL, "router", RULE_FIXED, "sigmoid"},                       \
         {NULL, "balance_bias", RULE_FIXED, "true"},                                                \
         {NULL, "balance_weight", RULE_FIXED, "0.0001"},                                            \
         {"n_group", "router_groups", RULE_COUNT, "8"},                                             \
@@ -70,6 +71,7 @@ const struct hf_row DEEPSEEK_V4[] = {
     {"routed_scaling_factor", "router_scale", RULE_SHARE, "1.5"},
     NEXT_TOKENS,
     ROPE("10000"),
+    RMS("1e-6"),
     TIED("false"),
     {NULL, "sinks", RULE_FIXED, "true"},
     {NULL, "router", RULE_FIXED, "sigmoid"},

@@ -23,10 +23,12 @@
     {                                                                                              \
         "rope_parameters", "rope_scaling", RULE_STRETCH, NULL                                      \
     }
-#define ROPE(otherwise)   {"rope_theta", "rope_base", RULE_SHARE, otherwise}, STRETCH
-#define TIED(otherwise)   {"tie_word_embeddings", "tied", RULE_BOOL, otherwise}
-#define WINDOW(otherwise) {"sliding_window", "window", RULE_WINDOW, otherwise}
-#define FULL(otherwise)   {"layer_types", "full_every", RULE_FULL, otherwise}
+#define ROPE(otherwise)         {"rope_theta", "rope_base", RULE_SHARE, otherwise}, STRETCH
+#define EPSILON(key, otherwise) {key, "norm_epsilon", RULE_SHARE, otherwise}
+#define RMS(otherwise)          EPSILON("rms_norm_eps", otherwise)
+#define TIED(otherwise)         {"tie_word_embeddings", "tied", RULE_BOOL, otherwise}
+#define WINDOW(otherwise)       {"sliding_window", "window", RULE_WINDOW, otherwise}
+#define FULL(otherwise)         {"layer_types", "full_every", RULE_FULL, otherwise}
 /* Today's decoders have one key for the biases of the products before and after attention. */
 #define ATTENTION_BIAS(otherwise)                                                                  \
     {"attention_bias", "qkv_bias", RULE_BOOL, otherwise},                                          \

@@ -201,6 +201,14 @@ const struct op *model_op_of_kind(const struct model *model, enum op_kind kind)
     return NULL;
 }
 
+double model_norm_epsilon(const struct model *model)
+{
+    for (int32_t i = 0; i < model->ops; i++)
+        if (model->op[i].epsilon > 0 && model->op[i].place != PLACE_TOWER)
+            return model->op[i].epsilon;
+    return NORM_EPSILON;
+}
+
 bool model_has_tower(const struct model *model)
 {
     return model->images > 0;

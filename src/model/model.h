@@ -232,6 +232,8 @@ struct op_kind_row {
 };
 extern const struct op_kind_row OP_KINDS[OP_KIND_COUNT];
 
+#define NORM_EPSILON 1e-5 /* where nothing else is said: PyTorch's LayerNorm and Megatron-LM */
+
 struct op {
     enum op_kind kind;
     const char *name; /* within its module: "qkv" */
@@ -243,12 +245,10 @@ struct op {
     struct weight *weight;
     /* flags of enum keep: the kind's, changed where an implementation keeps more or less */
     unsigned keep;
-    /* elements kept in addition to operands, per sample, in the compute dtype: an unfused norm's
-     * copies */
+    /* elements kept in addition to operands, per sample, in the compute dtype: an unfused norm's copies */
     int64_t kept_elements;
     int64_t kept_fp32; /* likewise in fp32: a loss's probabilities, statistics of rows */
-    /* some input needs a gradient; false if all are the model's own inputs */
-    bool input_grad;
+    bool input_grad;   /* some input needs a gradient; false if all are the model's own inputs */
     /* its weights are not trained (LoRA): they have neither gradients nor optimizer state */
     bool frozen;
     enum op_place place;
@@ -261,8 +261,7 @@ struct op {
     /* attention: positions of one of the documents that share a sequence, which do not see each other, where they are of one
      * length that asks for as much work (decoder.c); 0: the sequence is one */
     int64_t document;
-    /* attention, softmax: the weight is a learned number per query head that takes part in the
-     * softmax like a score, with a value of zero */
+    /* attention, softmax: the weight is a learned number per query head, in the softmax like a score with a value of zero */
     bool sinks;
     int32_t flash;       /* attention: the version of FlashAttention, 0: the device's best */
     int64_t value_depth; /* attention: width of one value head, if it is not DIM_DEPTH */
@@ -272,6 +271,7 @@ struct op {
     /* rotary: pair i of a head turns by position * rope_base^(-2 i / head_depth), slow ones by less (cpu/rotary.c); 0: not */
     double rope_base, rope_scaling;
     struct rope_stretch stretch;
+    double epsilon;                       /* norms: added to the mean square whose root is taken */
     struct routing routing;               /* router */
     int32_t kernel[2], stride[2], groups; /* convolution and pooling windows */
     int32_t top_k;                        /* experts per token; pooled lookups per table */
@@ -416,6 +416,7 @@ bool op_in_layer(const struct model *model, const struct op *op);
 bool model_has_tower(const struct model *model);
 /* The first operator of a kind; NULL: the model has none. */
 const struct op *model_op_of_kind(const struct model *model, enum op_kind kind);
+double model_norm_epsilon(const struct model *model); /* NORM_EPSILON where it has no norm */
 /* "layers.7.attn.qkv" of copy 7 (counting through nested repeats), in `keep`. */
 const char *op_path(struct arena *keep, const struct model *model, const struct op *op,
                     int64_t copy);

@@ -15,6 +15,9 @@
 #define SC21      "Megatron-LM SC'21 Table 1"
 #define SEQSEL    "Korthikanti et al., Table 3"
 #define PUBLIC    "public configuration"
+/* What their norms add (rms_norm_eps, layer_norm_eps), by their config.json; 1e-5 is the default. */
+#define FINE   ", norm_epsilon: 1e-6"
+#define FINEST ", norm_epsilon: 1e-12"
 
 /* The settings with which the papers' systems trained them. */
 #define MEGATRON   ", seq: 2048, vocab: 51200, attention: fused, dtype: fp16"
@@ -36,12 +39,12 @@
 /* rope_scaling of their config.json: type llama3, factor 8 of Llama 3.1, 32 of Llama 3.2. */
 #define LLAMA31 LLAMA3 ", rope_scaling: 8"
 #define LLAMA32 LLAMA3 ", rope_scaling: 32"
-#define QWEN    ", qkv_bias: true, seq: 4096, rope_base: 1000000"
-#define QWEN3   ", vocab: 151936, qk_norm: true, rope_base: 1000000"
+#define QWEN    ", qkv_bias: true, seq: 4096, rope_base: 1000000" FINE
+#define QWEN3   ", vocab: 151936, qk_norm: true, rope_base: 1000000" FINE
 /* Norms after attention and MLP alone, and of all heads' queries and keys as one vector: its config.json. */
 #define OLMO2                                                                                      \
     ", vocab: 100352, seq: 4096, rope_base: 500000, pre_norm: false, end_norm: true, "             \
-    "wide_qk_norm: true"
+    "wide_qk_norm: true" FINE
 /* Nemotron-4's reports, Table 1 of each: LayerNorm, squared ReLU, half of each head rotated. */
 #define NEMOTRON4                                                                                  \
     ", kv_heads: 8, vocab: 256000, seq: 4096, norm: layer, activation: relu2, rotary_share: 0.5"
@@ -53,7 +56,8 @@
 #define NEMOTRON                                                                                   \
     ", heads: 32, kv_heads: 2, head_dim: 128, activation: relu2, vocab: 131072, seq: 8192"
 #define DEEPSEEK                                                                                   \
-    ", kv_lora: 512, nope_dim: 128, rope_dim: 64, value_dim: 128, seq: 4096, balance: sequence"
+    ", kv_lora: 512, nope_dim: 128, rope_dim: 64, value_dim: 128, seq: 4096"                       \
+    ", balance: sequence" FINE
 /* Mixture-of-experts settings of the models' public config.json; the balance of DeepSeek-V3 is that of its report,
  * section 4.2, and GLM-4.5's that of its own, section 2.4 (Megatron-Bridge's glm45_bridge.py has 0.001). */
 #define MIXTRAL   ", experts: 8, top_k: 2, rope_base: 1000000"
@@ -75,7 +79,7 @@
     "chunked: true, full_every: 4, full_rotary: false, rope_base: 500000, router: sigmoid, "       \
     "balance_weight: 0.001"
 
-#define GEMMA ", end_norm: true, activation: geglu"
+#define GEMMA ", end_norm: true, activation: geglu" FINE
 #define GPT_OSS                                                                                    \
     ", hidden: 2880, heads: 64, kv_heads: 8, head_dim: 64, ffn: 2880, vocab: 201088, top_k: 4, "   \
     "window: 128, full_every: 2, sinks: true, qkv_bias: true, proj_bias: true, "                   \
@@ -195,11 +199,11 @@ const struct preset TRANSFORMER_PRESETS[] = {
      PUBLIC},
     {"gemma-2b", "llama",
      "layers: 18, hidden: 2048, heads: 8, kv_heads: 1, head_dim: 256, ffn: 16384, vocab: 256000, "
-     "tied: true, seq: 8192, activation: geglu",
+     "tied: true, seq: 8192, activation: geglu" FINE,
      PUBLIC},
     {"gemma-7b", "llama",
      "layers: 28, hidden: 3072, heads: 16, head_dim: 256, ffn: 24576, vocab: 256000, tied: true, "
-     "seq: 8192, activation: geglu",
+     "seq: 8192, activation: geglu" FINE,
      PUBLIC},
     {"gemma2-9b", "llama",
      "layers: 42, hidden: 3584, heads: 16, kv_heads: 8, head_dim: 256, ffn: 14336, vocab: 256000, "
@@ -243,14 +247,14 @@ const struct preset TRANSFORMER_PRESETS[] = {
     {"qwen3-coder-480b-a35b", "moe",
      "layers: 62, hidden: 6144, heads: 96, kv_heads: 8, head_dim: 128, expert_ffn: 2560, "
      "experts: 160, top_k: 8, vocab: 151936, qk_norm: true, rope_base: 10000000, "
-     "balance_weight: 0.001",
+     "balance_weight: 0.001" FINE,
      PUBLIC},
     {"qwen3-next-80b-a3b", "moe",
      "layers: 48, hidden: 2048, heads: 16, kv_heads: 2, head_dim: 256, experts: 512, top_k: 10, "
      "expert_ffn: 512, shared_experts: 1, shared_gate: true, vocab: 151936, qk_norm: true, "
      "output_gate: true, "
      "rotary_share: 0.25, rope_base: 10000000, delta_heads: 32, delta_key_heads: 16, "
-     "full_every: 4, balance_weight: 0.001",
+     "full_every: 4, balance_weight: 0.001" FINE,
      PUBLIC},
     {"glm-4.5-air", "moe",
      "layers: 46, hidden: 4096, ffn: 10944, experts: 128, expert_ffn: 1408, first_dense: 1" GLM45,
@@ -284,7 +288,7 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "sinks: true, compress: 4, compress_heavy: 128, compress_first: 2, index_top_k: 512, "
      "index_heads: 64, index_dim: 128, o_groups: 8, o_lora: 1024, streams: 4, experts: 256, "
      "top_k: 6, expert_ffn: 2048, shared_experts: 1, vocab: 129280, router: sigmoid, "
-     "router_scale: 1.5, balance: sequence, balance_bias: true, balance_weight: 0.0001",
+     "router_scale: 1.5, balance: sequence, balance_bias: true, balance_weight: 0.0001" FINE,
      PUBLIC},
     {"kimi-k2", "moe",
      "heads: 64, first_dense: 1, experts: 384, vocab: 163840, router_scale: 2.827, "
@@ -331,8 +335,8 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "pattern: M, layers: 64, hidden: 4096, vocab: 32768, chunk: 256, seq: 4096", PUBLIC},
 
     /* Encoders */
-    {"bert-base", "bert", "layers: 12, hidden: 768, heads: 12", PUBLIC},
-    {"bert-large", "bert", "layers: 24, hidden: 1024, heads: 16", PUBLIC},
+    {"bert-base", "bert", "layers: 12, hidden: 768, heads: 12" FINEST, PUBLIC},
+    {"bert-large", "bert", "layers: 24, hidden: 1024, heads: 16" FINEST, PUBLIC},
     {"bert-huge-32", "bert", "layers: 32, hidden: 1280, heads: 16" TITAN_BERT, GALVATRON},
     {"bert-huge-48", "bert", "layers: 48, hidden: 1280, heads: 16" TITAN_BERT, GALVATRON},
     {"bert-xhuge", "bert", "layers: 128, hidden: 2560, heads: 32" TITAN_BERT, GALVATRON},
@@ -340,9 +344,9 @@ const struct preset TRANSFORMER_PRESETS[] = {
      "layers: 72, hidden: 7344, heads: 48, seq: 1024, attention: fused, dtype: fp16", FOLD3D},
 
     /* Encoders with decoders */
-    {"t5-small", "t5", "layers: 6, hidden: 512, heads: 8, ffn: 2048", PUBLIC},
-    {"t5-base", "t5", "layers: 12, hidden: 768, heads: 12, ffn: 3072", PUBLIC},
-    {"t5-large", "t5", "layers: 24, hidden: 1024, heads: 16, ffn: 4096", PUBLIC},
+    {"t5-small", "t5", "layers: 6, hidden: 512, heads: 8, ffn: 2048" FINE, PUBLIC},
+    {"t5-base", "t5", "layers: 12, hidden: 768, heads: 12, ffn: 3072" FINE, PUBLIC},
+    {"t5-large", "t5", "layers: 24, hidden: 1024, heads: 16, ffn: 4096" FINE, PUBLIC},
     {"t5-large-32", "t5", "layers: 16" TITAN_T5, GALVATRON},
     {"t5-large-48", "t5", "layers: 24" TITAN_T5, GALVATRON},
     {"t5-512-4-32", "t5", "layers: 16, decoder_seq: 4" TITAN_T5, GALVATRON},
@@ -358,9 +362,9 @@ const struct preset TRANSFORMER_PRESETS[] = {
      FOLD3D},
 
     /* Images */
-    {"vit-base", "vit", "layers: 12, hidden: 768, heads: 12", PUBLIC},
-    {"vit-large", "vit", "layers: 24, hidden: 1024, heads: 16", PUBLIC},
-    {"vit-huge", "vit", "layers: 32, hidden: 1280, heads: 16, patch: 14", PUBLIC},
+    {"vit-base", "vit", "layers: 12, hidden: 768, heads: 12" FINEST, PUBLIC},
+    {"vit-large", "vit", "layers: 24, hidden: 1024, heads: 16" FINEST, PUBLIC},
+    {"vit-huge", "vit", "layers: 32, hidden: 1280, heads: 16, patch: 14" FINEST, PUBLIC},
     {"vit-huge-32", "vit", "layers: 32, hidden: 1280, heads: 16" TITAN_VIT, GALVATRON},
     {"vit-huge-48", "vit", "layers: 48, hidden: 1280, heads: 16" TITAN_VIT, GALVATRON},
     {"vit-xhuge", "vit", "layers: 128, hidden: 2560, heads: 32" TITAN_VIT, GALVATRON},

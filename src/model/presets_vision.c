@@ -8,13 +8,14 @@
 #include "model/families.h"
 
 #define PUBLIC "public configuration"
+#define FINE   ", norm_epsilon: 1e-6" /* what their norms add, as in presets_transformer.c */
 
 /* Windows of 8 x 8 patches; every eighth layer sees the whole image. */
 #define QWEN_VISION                                                                                \
     ", qkv_bias: true, seq: 4096, rope_base: 1000000, vision_layers: 32, vision_hidden: 1280, "    \
     "vision_heads: 16, vision_image: 896, vision_patch: 14, vision_frames: 2, vision_window: 64, " \
     "vision_full_every: 8, vision_merge: 2, vision_rotary: true, vision_norm: rms, "               \
-    "vision_activation: swiglu, projector_norm: rms, projector_ffn: 5120"
+    "vision_activation: swiglu, projector_norm: rms, projector_ffn: 5120" FINE
 /* CLIP's ViT-L/14 for 336 pixels. */
 #define CLIP_VISION                                                                                \
     ", vocab: 32064, seq: 4096, vision_layers: 24, vision_hidden: 1024, vision_heads: 16, "        \
@@ -27,7 +28,7 @@
     "local_rope_base: 10000, vision_layers: 27, vision_hidden: 1152, vision_heads: 16, "           \
     "vision_ffn: 4304, vision_image: 896, vision_patch: 14, vision_positions: true, "              \
     "vision_patch_bias: true, vision_post_norm: true, vision_merge: 4, vision_pool: true, "        \
-    "projector_layers: 1, projector_norm: rms, projector_bias: false"
+    "projector_layers: 1, projector_norm: rms, projector_bias: false" FINE
 #define PIXTRAL_VISION                                                                             \
     "vision_layers: 24, vision_hidden: 1024, vision_heads: 16, vision_ffn: 4096, "                 \
     "vision_image: 1024, vision_patch: 16, vision_rotary: true, vision_pre_norm: true, "           \
@@ -40,10 +41,10 @@
     "layer, "
 #define QWEN3_VISION_SMALL                                                                         \
     QWEN3_VISION "vision_layers: 24, vision_hidden: 1024, vision_ffn: 4096, "                      \
-                 "vision_taps: [6, 12, 18], projector_ffn: 4096"
+                 "vision_taps: [6, 12, 18], projector_ffn: 4096" FINE
 #define QWEN3_VISION_LARGE                                                                         \
     QWEN3_VISION "vision_layers: 27, vision_hidden: 1152, vision_ffn: 4304, "                      \
-                 "vision_taps: [9, 17, 25], projector_ffn: 4608"
+                 "vision_taps: [9, 17, 25], projector_ffn: 4608" FINE
 /* Four tiles of 560 pixels, which see each other; six layers' features side by side; the decoder's every fifth layer
  * attends to them. */
 #define LLAMA32_VISION                                                                             \

@@ -9,6 +9,8 @@
     "layers: 48, hidden: 5120, heads: 40, kv_heads: 8, head_dim: 128, ffn: 16384, "                \
     "expert_ffn: 8192, top_k: 1, shared_experts: 1, vocab: 202048, rope_base: 500000, "            \
     "router: sigmoid, balance_bias: true, balance_weight: 0, "
+/* RMSNorm adds 1e-5 but for Qwen's models: norm_eps of models' args.py in 0.2.2, common/nn_modules.py of the main branch. */
+#define COARSE "norm_epsilon: 1e-5"
 static const struct titan_flavor FLAVORS[] = {
     {"llama3", "8B", "llama3.1-8b", NULL},
     {"llama3", "70B", "llama3.1-70b", NULL},
@@ -21,9 +23,9 @@ static const struct titan_flavor FLAVORS[] = {
     {"qwen3", "32B", "qwen3-8b", "layers: 64, hidden: 5120, heads: 64, ffn: 25600"},
     {"qwen3", "30B-A3B", "qwen3-30b-a3b", NULL},
     {"qwen3", "235B-A22B", "qwen3-235b-a22b", NULL},
-    {"deepseek_v3", "16B", "deepseek-v2-lite", NULL, .yarn = 40},
-    {"deepseek_v3", "236B", "deepseek-v2", NULL, .yarn = 40},
-    {"deepseek_v3", "671B", "deepseek-v3", NULL, .yarn = 40},
+    {"deepseek_v3", "16B", "deepseek-v2-lite", COARSE, .yarn = 40},
+    {"deepseek_v3", "236B", "deepseek-v2", COARSE, .yarn = 40},
+    {"deepseek_v3", "671B", "deepseek-v3", COARSE, .yarn = 40},
     {"gpt_oss", "20b", "gpt-oss-20b", NULL, .yarn = 32, .unrounded = true},
     {"gpt_oss", "120b", "gpt-oss-120b", NULL, .yarn = 32, .unrounded = true},
     {"llama4", "17bx16e", "mixtral-8x7b", LLAMA4 "experts: 16, rope_scaling: 16"},

@@ -34,8 +34,8 @@ static bool same_op(const struct op *a, const struct op *b)
 static bool same_free(const struct op *a, const struct op *b)
 {
     const struct routing *x = &a->routing, *y = &b->routing;
-    return a->rope_base == b->rope_base && same_stretch(a, b) && a->head_turned == b->head_turned &&
-           x->scores == y->scores && x->balance == y->balance &&
+    return a->epsilon == b->epsilon && a->rope_base == b->rope_base && same_stretch(a, b) &&
+           a->head_turned == b->head_turned && x->scores == y->scores && x->balance == y->balance &&
            x->balance_weight == y->balance_weight && x->balance_bias == y->balance_bias &&
            x->groups == y->groups && x->group_top_k == y->group_top_k && x->scale == y->scale;
 }

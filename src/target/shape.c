@@ -298,7 +298,9 @@ static const char *routing_options(struct arena *keep, const struct model_shape 
 
 const char *shape_free_options(struct arena *keep, const struct model_shape *s)
 {
-    const char *text = s->rotary && s->family != SHAPE_HYBRID ? shape_rotary_options(keep, s) : "";
+    const char *text = arena_printf(keep, ", norm_epsilon: %.12g", s->norm_epsilon);
+    if (s->rotary && s->family != SHAPE_HYBRID)
+        text = arena_printf(keep, "%s%s", text, shape_rotary_options(keep, s));
     if (s->family == SHAPE_MOE || (s->family == SHAPE_HYBRID && s->experts))
         text = arena_printf(keep, "%s%s", text, routing_options(keep, s));
     return text;
@@ -423,6 +425,7 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out)
     read_ends(model, out);
     read_attention(model, out);
     read_rotary(model, out);
+    out->norm_epsilon = model_norm_epsilon(model);
     read_latent(model, out);
     read_depths(model, out);
     read_mlp(model, out);

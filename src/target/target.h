@@ -71,6 +71,7 @@ struct model_shape {
     bool wide_qk_norm;      /* all heads' queries, or keys, have one norm as one vector */
     const char *ungated;    /* of decoders whose MLPs have no gate: gelu, relu, relu2 */
     double rotary_share;    /* of each head's features that are rotated; 0: all of them */
+    double norm_epsilon;    /* of all norms (struct op) */
     double rope_base;       /* of rotary positions */
     double local_rope_base; /* of layers with the window, where it is another; 0: it is not */
     double rope_scaling;    /* struct op has it, and the next */
@@ -93,7 +94,7 @@ weft_status shape_of_model(const struct model *model, struct model_shape *out);
 /* The name of the preset and its options, as model_open takes them; the dtype is left to the preset. */
 const char *shape_preset(const struct model_shape *shape);
 const char *shape_options(struct arena *keep, const struct model_shape *shape);
-/* What of those options costs nothing: the base of rotary positions, how experts are chosen and balanced. */
+/* What of those options costs nothing: what norms add, the base of rotary positions, how experts are chosen and balanced. */
 const char *shape_free_options(struct arena *keep, const struct model_shape *shape);
 bool shape_has_yarn(const struct model_shape *shape);
 /* Megatron-LM stretches positions as Llama 3.1's by this alone: gpt_builders.py of 0.16.1 and gpt_config_from_args of 0.19.2

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "made_plan.h"
+#include "opened_model.h"
 #include "same_plan.h"
 
 #define SMALL                                                                                      \
@@ -702,6 +703,39 @@ static void stretched_positions_are_imported(void **state)
     }
 }
 
+/* How wide an MLP is, and what its gate does: Megatron-LM makes it narrower for SwiGLU alone where no width is given. */
+static void an_mlp_has_the_width_of_megatron(void **state)
+{
+    (void)state;
+#define DECODER SMALL "--normalization RMSNorm --disable-bias-linear "
+    static const struct {
+        const char *text;
+        int64_t width;
+        int gate; /* -1: none */
+    } ROWS[] = {
+        {SMALL, 2048, -1},                   /* 4 * 512 */
+        {SMALL "--swiglu", 1344, GATE_SILU}, /* 8 / 3 * 512 = 1365.3, and 21 * 64 = 1344 */
+        {DECODER, 2048, -1},
+        {DECODER "--squared-relu", 2048, -1},
+        {DECODER "--swiglu", 1344, GATE_SILU},
+        {DECODER "--quick-geglu", 2048, GATE_CLAMPED},
+        {DECODER "--quick-geglu --ffn-hidden-size 640", 640, GATE_CLAMPED},
+        {DECODER "--swiglu --ffn-hidden-size 640", 640, GATE_SILU},
+    };
+#undef DECODER
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan opened;
+        struct texts notes = {0};
+        if (import_text(ROWS[i].text, &opened, &notes))
+            fail_msg("%s", weft_last_error()->message);
+        const struct op *gated = model_op_of_kind(opened.model, OP_GATED);
+        assert_int_equal(gated ? (int)gated->gate : -1, ROWS[i].gate);
+        const struct op *down = find_op(opened.model, "layers.0.mlp.down");
+        assert_int_equal(down->size[op_find_dim(OP_LINEAR, DIM_IN)], ROWS[i].width);
+        plan_close(&opened);
+    }
+}
+
 /* Where the user names the model, the arguments say nothing else of its sizes. */
 static void a_named_model_has_the_sizes_that_are_said(void **state)
 {
@@ -769,6 +803,7 @@ int main(void)
         cmocka_unit_test(values_come_out_as_written),
         cmocka_unit_test(dumped_configurations_are_arguments),
         cmocka_unit_test(dumped_ends_of_the_pipeline),
+        cmocka_unit_test(an_mlp_has_the_width_of_megatron),
         cmocka_unit_test(a_named_model_has_the_sizes_that_are_said),
         cmocka_unit_test(wrong_arguments_are_named),
     };

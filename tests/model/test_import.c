@@ -183,6 +183,44 @@ static void absent_keys_have_transformers_defaults(void **state)
     model_free(model);
 }
 
+static bool norms_add(const struct model *model, double epsilon)
+{
+    for (int32_t i = 0; i < model->ops; i++) {
+        enum op_kind kind = model->op[i].kind;
+        bool norm = kind == OP_RMS_NORM || kind == OP_LAYER_NORM || kind == OP_GATED_NORM;
+        if (model->op[i].epsilon != (norm ? epsilon : 0))
+            return false;
+    }
+    return model_norm_epsilon(model) == epsilon;
+}
+
+/* What transformers 4.57 has in a configuration that says nothing of it. */
+static void absent_epsilons_are_those_of_transformers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type;
+        double epsilon;
+    } ROWS[] = {
+        {"gpt2", 1e-5},        {"gpt_neox", 1e-5},    {"llama", 1e-6},      {"mistral", 1e-6},
+        {"mixtral", 1e-5},     {"gpt_oss", 1e-5},     {"qwen2", 1e-6},      {"qwen3", 1e-6},
+        {"qwen2_moe", 1e-6},   {"qwen3_moe", 1e-6},   {"qwen3_next", 1e-6}, {"llama4_text", 1e-5},
+        {"nemotron", 1e-5},    {"gemma", 1e-6},       {"gemma2", 1e-6},     {"gemma3_text", 1e-6},
+        {"phi3", 1e-5},        {"bert", 1e-12},       {"t5", 1e-6},         {"vit", 1e-12},
+        {"smollm3", 1e-6},     {"olmo2", 1e-5},       {"olmo3", 1e-5},      {"seed_oss", 1e-6},
+        {"granite", 1e-6},     {"granitemoe", 1e-6},  {"glm4_moe", 1e-5},   {"olmoe", 1e-5},
+        {"deepseek_v2", 1e-6}, {"deepseek_v3", 1e-6}, {"mamba2", 1e-5},
+    };
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        char text[100];
+        snprintf(text, sizeof text, "{\"model_type\": \"%s\"}", ROWS[i].type);
+        struct model *model = from_config(text, NULL);
+        if (!norms_add(model, ROWS[i].epsilon))
+            fail_msg("norms of %s add %g", ROWS[i].type, model_norm_epsilon(model));
+        model_free(model);
+    }
+}
+
 static bool same_routing(const struct routing *a, const struct routing *b)
 {
     return a->scores == b->scores && a->balance == b->balance && a->groups == b->groups &&
@@ -218,24 +256,24 @@ static void positions_and_routers_are_as_configs_say(void **state)
     (void)state;
     static const struct {
         const char *folder, *preset;
-        double base;
+        double base, epsilon;
     } ROWS[] = {
-        {"llama-2-7b", "llama2-7b", 10000},
-        {"llama-3.1-8b", "llama3.1-8b", 500000},
-        {"qwen2.5-7b", "qwen2.5-7b", 1000000},
-        {"qwen3-8b", "qwen3-8b", 1000000},
-        {"gemma-7b", "gemma-7b", 10000},
-        {"phi-3-mini-4k", "phi3-mini", 10000},
-        {"mixtral-8x7b-v0.1", "mixtral-8x7b", 1e6},
-        {"qwen3-30b-a3b", "qwen3-30b-a3b", 1000000},
-        {"gpt-oss-20b", "gpt-oss-20b", 150000},
-        {"qwen1.5-moe-a2.7b", "qwen1.5-moe-a2.7b", 1e6},
-        {"gemma-3-1b", "gemma3-1b", 10000},
-        {"deepseek-v2-lite", "deepseek-v2-lite", 10000},
-        {"deepseek-v3", "deepseek-v3", 10000},
-        {"llama-4-scout-17b-16e", "llama4-scout", 500000},
-        {"nemotron-4-340b", "nemotron-4-340b", 10000},
-        {"glm-4.5-air", "glm-4.5-air", 1000000},
+        {"llama-2-7b", "llama2-7b", 10000, 1e-5},
+        {"llama-3.1-8b", "llama3.1-8b", 500000, 1e-5},
+        {"qwen2.5-7b", "qwen2.5-7b", 1000000, 1e-6},
+        {"qwen3-8b", "qwen3-8b", 1000000, 1e-6},
+        {"gemma-7b", "gemma-7b", 10000, 1e-6},
+        {"phi-3-mini-4k", "phi3-mini", 10000, 1e-5},
+        {"mixtral-8x7b-v0.1", "mixtral-8x7b", 1e6, 1e-5},
+        {"qwen3-30b-a3b", "qwen3-30b-a3b", 1000000, 1e-6},
+        {"gpt-oss-20b", "gpt-oss-20b", 150000, 1e-5},
+        {"qwen1.5-moe-a2.7b", "qwen1.5-moe-a2.7b", 1e6, 1e-6},
+        {"gemma-3-1b", "gemma3-1b", 10000, 1e-6},
+        {"deepseek-v2-lite", "deepseek-v2-lite", 10000, 1e-6},
+        {"deepseek-v3", "deepseek-v3", 10000, 1e-6},
+        {"llama-4-scout-17b-16e", "llama4-scout", 500000, 1e-5},
+        {"nemotron-4-340b", "nemotron-4-340b", 10000, 1e-5},
+        {"glm-4.5-air", "glm-4.5-air", 1000000, 1e-5},
     };
     static const char *const WITHOUT_POSITIONS[][2] = {
         {"nemotron-3-nano-30b-a3b", "nemotron-3-nano"},
@@ -252,6 +290,7 @@ static void positions_and_routers_are_as_configs_say(void **state)
         assert_int_equal(model_open(ROWS[i].preset, NULL, &preset), WEFT_OK);
         assert_true(model_op_of_kind(file, OP_ROTARY)->rope_base == ROWS[i].base);
         assert_true(model_op_of_kind(preset, OP_ROTARY)->rope_base == ROWS[i].base);
+        assert_true(norms_add(file, ROWS[i].epsilon) && norms_add(preset, ROWS[i].epsilon));
         /* Presets are the models as they are pre-trained: yarn comes when their context is extended. */
         const struct op *rotary = model_op_of_kind(file, OP_ROTARY);
         assert_true(model_op_of_kind(preset, OP_ROTARY)->rope_scaling ==
@@ -273,6 +312,7 @@ static void positions_and_routers_are_as_configs_say(void **state)
         assert_int_equal(model_open(WITHOUT_POSITIONS[i][1], NULL, &preset), WEFT_OK);
         assert_true(same_routing(&model_op_of_kind(file, OP_ROUTER)->routing,
                                  &model_op_of_kind(preset, OP_ROUTER)->routing));
+        assert_true(norms_add(file, 1e-5) && norms_add(preset, 1e-5));
         model_free(file);
         model_free(preset);
     }
@@ -628,6 +668,7 @@ int main(void)
         cmocka_unit_test(configs_have_published_parameters),
         cmocka_unit_test(encoders_are_read_or_named),
         cmocka_unit_test(absent_keys_have_transformers_defaults),
+        cmocka_unit_test(absent_epsilons_are_those_of_transformers),
         cmocka_unit_test(taps_are_as_configs_say),
         cmocka_unit_test(positions_and_routers_are_as_configs_say),
         cmocka_unit_test(stretched_positions_are_read),

@@ -668,6 +668,8 @@ static void wrong_manifests_are_refused(void **state)
         {MANIFEST("x", "1", "1", "[]"),
          "c:1: is no checkpoint of Weft, expected \"format\": \"weft-checkpoint\""},
         {"[]", "c:1: is no checkpoint of Weft, expected \"format\": \"weft-checkpoint\""},
+        {"format: weft-checkpoint\nversion: 2\n",
+         "c:1: is not valid JSON: '[' or '{' expected near 'format'"}, /* YAML */
         {MANIFEST("weft-checkpoint", "1", "1", "[]"), "c:1: is of version 1, expected version 2"},
         {MANIFEST("weft-checkpoint", "2", "-1", FILES("a", "1", HASH)),
          "c:1: has a step or a number of samples below 0"},

@@ -77,10 +77,11 @@ static void put(struct scratch *scratch, const char *name, const char *text)
     assert_ok(file_write_text(scratch_path(scratch, name), text));
 }
 
+#define TINY "layers: 1, hidden: 4, heads: 2, vocab: 3, seq: 2"
 static struct model *tiny(void)
 {
     struct model *model;
-    assert_ok(model_open("gpt2", "layers: 1, hidden: 4, heads: 2, vocab: 3, seq: 2", &model));
+    assert_ok(model_open("gpt2", TINY, &model));
     return model;
 }
 
@@ -91,7 +92,7 @@ static void a_product_is_turned(void **state)
     struct model *model = tiny();
     float numbers[16], out[16];
     for (int i = 0; i < 16; i++)
-        numbers[i] = (float)i;
+        numbers[i] = (float)(i + 1); /* none is 0, as what is not read is */
     struct tensor_values tensor = {
         "h.0.attn.c_proj.weight", STORED_F32, 2, (int64_t[]){4, 4}, numbers, NULL, NULL};
     struct written written;
@@ -109,6 +110,23 @@ static void a_product_is_turned(void **state)
     assert_int_not_equal(public_weights_read(weights, "nothing", &shard, out), WEFT_OK);
     public_weights_close(weights);
     model_free(model);
+}
+
+/* A file is read where the model's norms add what its own did, and a model that adds the same is written down so. */
+static void norms_add_what_they_did(void **state)
+{
+    struct scratch *scratch = *state;
+    struct model *model = tiny(), *finer;
+    struct public_weights *weights;
+    assert_ok(model_open("gpt2", TINY ", norm_epsilon: 1e-6", &finer));
+    put(scratch, "config.json", "{\"layer_norm_epsilon\": 1e-06}");
+    put(scratch, "model.safetensors.index.json", "{\"weight_map\": {}}");
+    assert_int_equal(public_weights_open(model, scratch->folder, &weights), WEFT_BAD_INPUT);
+    assert_non_null(strstr(weft_last_error()->hint, "give the model norm_epsilon: 1e-06"));
+    assert_ok(public_weights_open(finer, scratch->folder, &weights));
+    public_weights_close(weights);
+    model_free(model);
+    model_free(finer);
 }
 
 static void what_differs_is_refused(void **state)
@@ -145,6 +163,7 @@ int main(void)
         cmocka_unit_test(rows_of_heads),
         cmocka_unit_test(rows_are_exchanged),
         cmocka_unit_test_setup_teardown(a_product_is_turned, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(norms_add_what_they_did, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_differs_is_refused, scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -202,13 +202,21 @@ static void make_window_softmax(struct builder *b, struct rng *rng)
     give_weight(b, heads * (2 * side - 1) * (2 * side - 1));
 }
 
+static double any_epsilon(struct rng *rng)
+{
+    static const double EPSILONS[] = {1e-5, 1e-6, 0.5};
+    return EPSILONS[rng_below(rng, COUNT_OF(EPSILONS))];
+}
+
 static void make_layer_norm(struct builder *b, struct rng *rng)
 {
+    b->norm_epsilon = any_epsilon(rng);
     build_layer_norm(b, "op", any_sequence(b, rng, 9, 2, 50));
 }
 
 static void make_rms_norm(struct builder *b, struct rng *rng)
 {
+    b->norm_epsilon = any_epsilon(rng);
     build_rms_norm(b, "op", any_sequence(b, rng, 9, 1, 50), true);
 }
 
@@ -502,6 +510,7 @@ static void make_gated_norm(struct builder *b, struct rng *rng)
 {
     int64_t groups = from_to(rng, 1, 4), seq = from_to(rng, 1, 9);
     int64_t features = groups * from_to(rng, 2, 9);
+    b->norm_epsilon = any_epsilon(rng);
     build_gated_norm(b, "op", sequence(b, seq, features), sequence(b, seq, features),
                      (struct fused_part){0}, groups);
 }

@@ -202,8 +202,9 @@ static void ref_norm(struct reference *r)
         for (int64_t i = 0; i < width; i++)
             square += (x[i] - mean) * (x[i] - mean) / (double)width;
         for (int64_t i = 0; i < width; i++)
-            r->output[row * width + i] = (x[i] - mean) / sqrt(square + 1e-5) * r->weight[0][i] +
-                                         (centred ? r->weight[1][i] : 0);
+            r->output[row * width + i] =
+                (x[i] - mean) / sqrt(square + r->op->epsilon) * r->weight[0][i] +
+                (centred ? r->weight[1][i] : 0);
     }
 }
 
@@ -430,7 +431,7 @@ static void ref_gated_norm(struct reference *r)
                     square += v * v / (double)width;
                 else
                     r->output[at] =
-                        v / sqrt(square + 1e-5) * r->weight[0][row % groups * width + i];
+                        v / sqrt(square + r->op->epsilon) * r->weight[0][row % groups * width + i];
             }
     }
 }

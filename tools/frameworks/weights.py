@@ -26,7 +26,7 @@ COMMON = {"vocab_size": 200}
 CASES = {
     "gpt2": GPT2Config(n_layer=2, n_head=4, n_embd=64, n_positions=SEQ, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0, **COMMON),
     "llama": LlamaConfig(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, hidden_size=64,
-                         intermediate_size=96, max_position_embeddings=SEQ, rms_norm_eps=1e-5, **COMMON),
+                         intermediate_size=96, max_position_embeddings=SEQ, rms_norm_eps=0.02, **COMMON),
     "llama-tied": LlamaConfig(num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=8, hidden_size=128,
                               intermediate_size=160, max_position_embeddings=SEQ, rms_norm_eps=1e-5,
                               tie_word_embeddings=True, rope_theta=500000.0, **COMMON),

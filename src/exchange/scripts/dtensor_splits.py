@@ -75,14 +75,14 @@ def make_model(torch):
         return nn.Linear(inner, outer, bias=PLAN[bias])
 
     def norm(width):
-        return nn.RMSNorm(width) if PLAN["rms_norm"] else nn.LayerNorm(width)
+        return (nn.RMSNorm if PLAN["rms_norm"] else nn.LayerNorm)(width, eps=PLAN["norm_epsilon"])
 
     def layer():
         wide, narrow = PLAN["heads"] * depth, PLAN["kv_heads"] * depth
         attention = {"q": linear(hidden, wide, "qkv_bias"), "k": linear(hidden, narrow, "qkv_bias"),
                      "v": linear(hidden, narrow, "qkv_bias"), "proj": linear(wide, hidden, "bias")}
         if PLAN["qk_norm"]:
-            attention.update({"q_norm": nn.RMSNorm(depth), "k_norm": nn.RMSNorm(depth)})
+            attention.update({"q_norm": norm(depth), "k_norm": norm(depth)})
         mlp = {"up": linear(hidden, ffn, "bias")}
         if PLAN["gate"]:
             mlp["gate"] = linear(hidden, ffn, "bias")

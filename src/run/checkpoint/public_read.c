@@ -16,17 +16,18 @@ struct public_weights {
 
 /* ---- what is computed otherwise (I2) --------------------------------------------------------- */
 
-/* Weft's norms have PyTorch's epsilon (kernels/cpu/norm.c). */
-static weft_status check_epsilon(const struct doc *config, const char *key)
+static weft_status check_epsilon(const struct model *model, const struct doc *config,
+                                 const char *key)
 {
     const struct doc *node = doc_get(config, key);
-    double value = 0;
+    double value = 0, ours = model_norm_epsilon(model);
     if (!node)
         return WEFT_OK;
     weft_status status = doc_scalar(node, FIELD_REAL, &value);
-    if (status == WEFT_OK && fabs(value - 1e-5) > 1e-9)
-        return doc_error(node, "its losses would be others",
-                         "'%s' is %s, and Weft's norms have 1e-5", key, node->text);
+    if (status == WEFT_OK && fabs(value - ours) > 1e-6 * ours)
+        return doc_error(node,
+                         arena_printf(model->arena, "give the model norm_epsilon: %.12g", value),
+                         "'%s' is %.12g, and norms of %s add %.12g", key, value, model->name, ours);
     return status;
 }
 
@@ -57,8 +58,8 @@ static weft_status check_config(const struct public_weights *w)
     struct doc *config;
     weft_status status;
     TRY(doc_load(w->arena, arena_printf(w->arena, "%s/config.json", w->folder), &config));
-    TRY(check_epsilon(config, "layer_norm_epsilon"));
-    TRY(check_epsilon(config, "rms_norm_eps"));
+    TRY(check_epsilon(w->model, config, "layer_norm_epsilon"));
+    TRY(check_epsilon(w->model, config, "rms_norm_eps"));
     TRY(check_positions(w->model, config, "rope_scaling"));
     TRY(check_positions(w->model, config, "rope_parameters"));
 done:

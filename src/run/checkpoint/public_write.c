@@ -128,6 +128,7 @@ done:
 /* What a decoder's configuration says, by the operators of the model. */
 struct decoder_facts {
     int64_t vocabulary, hidden, heads, kv_heads, depth, inner, positions;
+    double epsilon;       /* of norms */
     double base, scaling; /* of rotary positions */
     bool tied, qkv_bias;
 };
@@ -163,7 +164,9 @@ static struct decoder_facts decoder_of(const struct model *model)
     const struct op *rotary = model_op_of_kind(model, OP_ROTARY);
     if (!attention)
         attention = model_op_of_kind(model, OP_SCORE);
-    struct decoder_facts d = {.positions = model->seq, .inner = inner_features(model)};
+    struct decoder_facts d = {.positions = model->seq,
+                              .inner = inner_features(model),
+                              .epsilon = model_norm_epsilon(model)};
     d.tied = is_tied(model);
     d.qkv_bias = has_bias(model, "qkv");
     if (embedding) {
@@ -190,7 +193,7 @@ static json_t *gpt2_config(const struct model *model, const struct decoder_facts
         "n_layer", (json_int_t)model->layers, "n_head", (json_int_t)d->heads, "n_embd",
         (json_int_t)d->hidden, "n_inner", (json_int_t)d->inner, "n_positions",
         (json_int_t)d->positions, "vocab_size", (json_int_t)d->vocabulary, "layer_norm_epsilon",
-        1e-5, "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0, "tie_word_embeddings",
+        d->epsilon, "attn_pdrop", 0.0, "embd_pdrop", 0.0, "resid_pdrop", 0.0, "tie_word_embeddings",
         (int)d->tied, "torch_dtype", "float32");
 }
 
@@ -203,7 +206,7 @@ static json_t *llama_config(const struct model *model, const struct decoder_fact
         "num_key_value_heads", (json_int_t)d->kv_heads, "head_dim", (json_int_t)d->depth,
         "hidden_size", (json_int_t)d->hidden, "intermediate_size", (json_int_t)d->inner,
         "max_position_embeddings", (json_int_t)d->positions, "vocab_size",
-        (json_int_t)d->vocabulary, "rms_norm_eps", 1e-5, "rope_theta", d->base,
+        (json_int_t)d->vocabulary, "rms_norm_eps", d->epsilon, "rope_theta", d->base,
         "tie_word_embeddings", (int)d->tied, "attention_bias", (int)d->qkv_bias, "mlp_bias", 0,
         "torch_dtype", "float32");
 }

@@ -29,6 +29,7 @@ PLAN = {
     "rope_type": "llama3",
     "rope_learned": 4096,
     "rms_norm": True,
+    "norm_epsilon": 1e-05,
     "gate": "silu",
     "qk_norm": False,
     "end_norm": False,
@@ -156,7 +157,7 @@ def make_model(torch):
         return nn.Linear(inner, outer, bias=PLAN[bias])
 
     def norm(width):
-        return nn.RMSNorm(width) if PLAN["rms_norm"] else nn.LayerNorm(width)
+        return (nn.RMSNorm if PLAN["rms_norm"] else nn.LayerNorm)(width, eps=PLAN["norm_epsilon"])
 
     def rotate(x, rotary):
         cos, sin = rotary
@@ -174,7 +175,7 @@ def make_model(torch):
             self.v = linear(hidden, PLAN["kv_heads"] * depth, "qkv_bias")
             self.proj = linear(PLAN["heads"] * depth, hidden, "bias")
             if PLAN["qk_norm"]:
-                self.q_norm, self.k_norm = nn.RMSNorm(depth), nn.RMSNorm(depth)
+                self.q_norm, self.k_norm = norm(depth), norm(depth)
 
         def forward(self, x, rotary):
             q, k, v = (t.unflatten(-1, (-1, PLAN["head_dim"])).transpose(1, 2)

@@ -29,6 +29,7 @@ PLAN = {
     "rope_type": "",
     "rope_learned": 0,
     "rms_norm": True,
+    "norm_epsilon": 1e-06,
     "gate": "silu",
     "qk_norm": True,
     "end_norm": False,
@@ -99,7 +100,7 @@ def make_model(torch):
             else:
                 self.qkv = linear(PLAN["hidden"], sum(self.sizes), "qkv_bias")
             if PLAN["qk_norm"]:
-                self.q_norm, self.k_norm = nn.RMSNorm(self.depth), nn.RMSNorm(self.depth)
+                self.q_norm, self.k_norm = norm(self.depth), norm(self.depth)
             self.proj = linear(self.heads * self.depth, PLAN["hidden"], "bias")
 
         def forward(self, x, rotary):
@@ -120,8 +121,8 @@ def make_model(torch):
         a, b = x.chunk(2, dim=-1)
         return (x * cos + torch.cat((-b, a), dim=-1) * sin).to(x.dtype)
 
-    def norm():
-        return nn.RMSNorm(PLAN["hidden"]) if PLAN["rms_norm"] else nn.LayerNorm(PLAN["hidden"])
+    def norm(width):
+        return (nn.RMSNorm if PLAN["rms_norm"] else nn.LayerNorm)(width, eps=PLAN["norm_epsilon"])
 
     def activation(h):
         if not PLAN["gate"]:
@@ -200,11 +201,11 @@ def make_model(torch):
     class Layer(nn.Module):
         def __init__(self, number):
             super().__init__()
-            self.norm1, self.attention, self.norm2 = norm(), Attention(), norm()
+            self.norm1, self.attention, self.norm2 = norm(PLAN["hidden"]), Attention(), norm(PLAN["hidden"])
             self.mixture = is_mixture(number)
             self.mlp = Experts() if self.mixture else MLP(PLAN["ffn"])
             if PLAN["end_norm"]:
-                self.end1, self.end2 = norm(), norm()
+                self.end1, self.end2 = norm(PLAN["hidden"]), norm(PLAN["hidden"])
             self.dropout = nn.Dropout(0.1 if PLAN["dropout"] else 0.0)
 
         def forward(self, x, rotary=None):
@@ -220,7 +221,7 @@ def make_model(torch):
             learned = PLAN["positions"]
             self.positions = nn.Embedding(learned, PLAN["hidden"]) if learned else None
             self.layers = nn.ModuleList(Layer(i) for i in range(PLAN["layers"]))
-            self.norm = norm()
+            self.norm = norm(PLAN["hidden"])
             if not PLAN["tied"]:
                 self.head = nn.Linear(PLAN["hidden"], PLAN["vocab"], bias=False)
 

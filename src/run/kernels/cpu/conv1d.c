@@ -125,8 +125,6 @@ const struct cpu_kernel CPU_CONV1D = {
 
 /* ---- gated norm ------------------------------------------------------------------------------ */
 
-static const float EPSILON = 1e-5F; /* Nemotron-H's layer_norm_epsilon */
-
 struct gated_norm {
     int64_t rows, groups, width; /* rows are those of one group */
     float *rate;                 /* r of every row */
@@ -195,7 +193,8 @@ static void gated_norm_forward(const struct kernel_call *call)
     for (int64_t row = 0; row < n.rows; row++) {
         const float *gain = n.gain + row % n.groups * n.width;
         read_gated(call, &n, row);
-        float rate = 1.0F / sqrtf(row_squares(n.v, n.width, 0) / (float)n.width + EPSILON);
+        float square = row_squares(n.v, n.width, 0) / (float)n.width;
+        float rate = 1.0F / sqrtf(square + (float)call->op->epsilon);
         n.rate[row] = rate;
         for (int64_t i = 0; i < n.width; i++)
             n.out[i] = gain[i] * n.v[i] * rate;

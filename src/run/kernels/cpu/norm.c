@@ -14,11 +14,10 @@
 
 #include "run/kernels/cpu/cpu.h"
 
-static const float EPSILON = 1e-5F; /* PyTorch's LayerNorm, Llama's rms_norm_eps */
-
 struct norm_rows {
     int64_t rows, width;
     bool centred;
+    float epsilon;     /* e of (1) */
     float *x, *dy, *y; /* tiles of a row */
     const float *gain, *bias;
 };
@@ -36,7 +35,8 @@ static int64_t norm_scratch(const struct kernel_call *call)
 
 static struct norm_rows norm_of(const struct kernel_call *call)
 {
-    struct norm_rows n = {rows_of(call), call->size[2], call->op->kind == OP_LAYER_NORM};
+    struct norm_rows n = {rows_of(call), call->size[2], call->op->kind == OP_LAYER_NORM,
+                          (float)call->op->epsilon};
     int64_t tile = whole_floats(call->dtype, n.width);
     n.x = call->scratch;
     n.dy = n.x + tile;
@@ -74,11 +74,11 @@ static void keep_moments(const struct kernel_call *call, const struct norm_rows 
     kept[n->centred ? 2 * row + 1 : row] = m.rate;
 }
 
-static struct row_moments measure(const float *x, int64_t width, bool centred)
+static struct row_moments measure(const float *x, const struct norm_rows *n)
 {
-    float mean = centred ? row_sum(x, width) / (float)width : 0;
-    return (struct row_moments){mean,
-                                1.0F / sqrtf(row_squares(x, width, mean) / (float)width + EPSILON)};
+    float width = (float)n->width, mean = n->centred ? row_sum(x, n->width) / width : 0;
+    float square = row_squares(x, n->width, mean) / width;
+    return (struct row_moments){mean, 1.0F / sqrtf(square + n->epsilon)};
 }
 
 VECTOR static void normalise(const float *restrict x, struct row_moments m,
@@ -101,7 +101,7 @@ static void norm_forward(const struct kernel_call *call)
         int64_t at = row * n.width;
         const float *x = tile_read(call->dtype, call->input[0], at, n.width, n.x);
         float *y = tile_write(call->dtype, call->output, at, n.y);
-        struct row_moments m = measure(x, n.width, n.centred);
+        struct row_moments m = measure(x, &n);
         normalise(x, m, n.gain, n.bias, n.width, y);
         keep_moments(call, &n, row, m);
         tile_done(call->dtype, call->output, at, n.width, y);

@@ -115,8 +115,10 @@ static struct cuda_grid group_grid(const struct kernel_call *call)
 static void gated_norm_forward(const struct kernel_call *call)
 {
     int64_t groups = call->size[1], width = call->size[3];
+    float epsilon = (float)call->op->epsilon;
     CUDA_LAUNCH(call->stream, &GATED_NORM_FORWARD, call->dtype, group_grid(call), &call->input[0],
-                &call->input[1], &call->weight[0], &call->output, &call->kept, &groups, &width);
+                &call->input[1], &call->weight[0], &call->output, &call->kept, &groups, &width,
+                &epsilon);
 }
 
 static void gated_norm_input(const struct kernel_call *call)

@@ -1,8 +1,6 @@
 /* conv1d.cu - a causal depthwise convolution over a sequence with SiLU, and the gated norm (kernels/cpu/conv1d.c, 1 to 6). */
 #include "columns.cuh"
 
-static __device__ const float EPSILON = 1e-5F;
-
 static __device__ __forceinline__ float sigmoid(float x)
 {
     return 1 / (1 + expf(-x));
@@ -161,7 +159,7 @@ BOTH(conv1d_parts, CONV1D_PARTS, (x, dy, slope, c, each, part))
 /* A block for each group of a position; `rate` is kept. */
 template <class T>
 __device__ void gated_norm_forward(const T *x, const T *z, const T *gain, T *y, float *rate,
-                                   int64_t groups, int64_t width)
+                                   int64_t groups, int64_t width, float epsilon)
 {
     int64_t at = blockIdx.x * width;
     const T *own = gain + blockIdx.x % groups * width;
@@ -170,7 +168,7 @@ __device__ void gated_norm_forward(const T *x, const T *z, const T *gain, T *y, 
         float gate = wide(z[at + i]), v = wide(x[at + i]) * gate * sigmoid(gate);
         squares += v * v;
     }
-    float r = 1 / sqrtf(block_sum(squares) / (float)width + EPSILON);
+    float r = 1 / sqrtf(block_sum(squares) / (float)width + epsilon);
     for (int64_t i = threadIdx.x; i < width; i += blockDim.x) {
         float gate = wide(z[at + i]), v = wide(x[at + i]) * gate * sigmoid(gate);
         y[at + i] = narrow<T>(wide(own[i]) * v * r);
@@ -179,8 +177,9 @@ __device__ void gated_norm_forward(const T *x, const T *z, const T *gain, T *y, 
         rate[blockIdx.x] = r;
 }
 #define GATED_NORM_FORWARD(T)                                                                      \
-    (const T *x, const T *z, const T *gain, T *y, float *rate, int64_t groups, int64_t width)
-BOTH(gated_norm_forward, GATED_NORM_FORWARD, (x, z, gain, y, rate, groups, width))
+    (const T *x, const T *z, const T *gain, T *y, float *rate, int64_t groups, int64_t width,      \
+     float epsilon)
+BOTH(gated_norm_forward, GATED_NORM_FORWARD, (x, z, gain, y, rate, groups, width, epsilon))
 
 /* Gradients that are not wanted are NULL. */
 template <class T>

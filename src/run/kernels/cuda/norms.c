@@ -67,16 +67,18 @@ static void norm_forward(const struct kernel_call *call)
 {
     int64_t width = call->size[2], rows = norm_rows(call);
     int centred = is_centred(call);
+    float epsilon = (float)call->op->epsilon;
     const void *bias = centred ? call->weight[1] : NULL;
     struct held_norm *held = held_for(call, call->output);
     if (held)
         CUDA_LAUNCH(call->stream, &held->forward, call->dtype,
                     row_grid(ceil_div(rows, WARPS), WARPS * LANES), &call->input[0],
-                    &call->weight[0], &bias, &call->output, &call->kept, &rows, &width, &centred);
+                    &call->weight[0], &bias, &call->output, &call->kept, &rows, &width, &centred,
+                    &epsilon);
     else
         CUDA_LAUNCH(call->stream, &NORM_FORWARD, call->dtype, row_grid(rows, row_threads(width)),
                     &call->input[0], &call->weight[0], &bias, &call->output, &call->kept, &width,
-                    &centred);
+                    &centred, &epsilon);
 }
 
 static void norm_input(const struct kernel_call *call)

@@ -6,7 +6,6 @@
  */
 #include "columns.cuh"
 
-static __device__ const float EPSILON = 1e-5F;
 enum { WARPS = 4, EACH = 8 }; /* rows of a block; numbers in 16 bytes */
 
 /* What a lane has of a row: 16 bytes of every 512. */
@@ -34,7 +33,7 @@ static __device__ __forceinline__ int64_t own_row()
 template <int P>
 static __device__ __forceinline__ void forward(const bf16 *x, const bf16 *gain, const bf16 *bias,
                                                bf16 *y, float *kept, int64_t rows, int64_t width,
-                                               int centred)
+                                               int centred, float epsilon)
 {
     int64_t row = own_row();
     int packs = (int)(width / EACH), lane = threadIdx.x % 32;
@@ -56,7 +55,7 @@ static __device__ __forceinline__ void forward(const bf16 *x, const bf16 *gain, 
             float apart = p * 32 + lane < packs ? xs.at(p, k) - mean : 0;
             squares += apart * apart;
         }
-    float rate = 1.0F / sqrtf(warp_sum(squares) / (float)width + EPSILON);
+    float rate = 1.0F / sqrtf(warp_sum(squares) / (float)width + epsilon);
 #pragma unroll
     for (int p = 0; p < P; p++) {
         int at = (p * 32 + lane) * EACH;
@@ -170,9 +169,9 @@ extern "C" __global__ void norm_column_sums(const float *part, int64_t parts, in
 #define NORMS(P)                                                                                   \
     extern "C" __global__ void __launch_bounds__(32 * WARPS)                                       \
         norm_held_forward_##P(const bf16 *x, const bf16 *gain, const bf16 *bias, bf16 *y,          \
-                              float *kept, int64_t rows, int64_t width, int centred)               \
+                              float *kept, int64_t rows, int64_t width, int centred, float epsilon)\
     {                                                                                              \
-        forward<P>(x, gain, bias, y, kept, rows, width, centred);                                  \
+        forward<P>(x, gain, bias, y, kept, rows, width, centred, epsilon);                                  \
     }                                                                                              \
     extern "C" __global__ void __launch_bounds__(32 * WARPS)                                       \
         norm_held_input_##P(const bf16 *x, const bf16 *dy, const bf16 *gain, const float *kept,    \

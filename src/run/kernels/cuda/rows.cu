@@ -4,8 +4,6 @@
 
 /* ---- norms (kernels/cpu/norm.c, 1 to 3) ------------------------------------------------------ */
 
-static __device__ const float EPSILON = 1e-5F;
-
 /* Calls `pack(i)` for every 16 bytes of a row of this block, `one(i)` for elements before the first and after
  * the last such place. */
 template <class T, class PACK, class ONE>
@@ -57,7 +55,7 @@ static __device__ __forceinline__ void make_row(const T *row, T *to, int64_t wid
 /* kept: mean and rate of each row, or the rate alone where nothing is centred. */
 template <class T>
 __device__ void norm_forward(const T *x, const T *gain, const T *bias, T *y, float *kept,
-                             int64_t width, int centred)
+                             int64_t width, int centred, float epsilon)
 {
     const T *row = x + (int64_t)blockIdx.x * width;
     float sum = 0, squares = 0;
@@ -65,7 +63,7 @@ __device__ void norm_forward(const T *x, const T *gain, const T *bias, T *y, flo
         see_row(row, width, [&](int64_t, float at) { sum += at; });
     float mean = centred ? block_sum(sum) / (float)width : 0;
     see_row(row, width, [&](int64_t, float at) { squares += (at - mean) * (at - mean); });
-    float rate = 1.0F / sqrtf(block_sum(squares) / (float)width + EPSILON);
+    float rate = 1.0F / sqrtf(block_sum(squares) / (float)width + epsilon);
     make_row(row, y + (int64_t)blockIdx.x * width, width, [&](int64_t i, float at) {
         float n = (at - mean) * rate * wide(gain[i]);
         return bias ? n + wide(bias[i]) : n;
@@ -77,8 +75,9 @@ __device__ void norm_forward(const T *x, const T *gain, const T *bias, T *y, flo
     kept[centred ? 2 * (int64_t)blockIdx.x + 1 : blockIdx.x] = rate;
 }
 #define NORM_FORWARD(T)                                                                            \
-    (const T *x, const T *gain, const T *bias, T *y, float *kept, int64_t width, int centred)
-BOTH(norm_forward, NORM_FORWARD, (x, gain, bias, y, kept, width, centred))
+    (const T *x, const T *gain, const T *bias, T *y, float *kept, int64_t width, int centred,      \
+     float epsilon)
+BOTH(norm_forward, NORM_FORWARD, (x, gain, bias, y, kept, width, centred, epsilon))
 
 template <class T>
 __device__ void norm_input(const T *x, const T *dy, const T *gain, const float *kept, T *dx,

@@ -491,13 +491,14 @@ static void test_what_hardware_would_bring(void **state)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* 24 layers: 8 stages are all shown, of 12 parts the first 8 are; two of 8 devices are one replica's tensor parallelism. */
+/* 24 layers: 8 stages are all shown, of 12 parts the first 8 are; two of 8 devices are one replica's tensor parallelism,
+ * also where it splits positions, and so are not those that split them everywhere, or have experts of their own. */
 static void test_mixes_in_words(void **state)
 {
     (void)state;
     static const struct {
         struct degrees degrees;
-        const char *text;
+        const char *text, *model;
     } ROWS[] = {
         {{.pp = 8, .global_batch = 8},
          "pp 8 (3+3+3+3+3+3+3+3 layers), tp 1, zero 0, 1 sample per step"},
@@ -505,17 +506,21 @@ static void test_mixes_in_words(void **state)
          "pp 4 (2+2+2+2+2+2+2+2+.. layers), tp 2, zero 0, 1 sample per step"},
         {{.tp = 4, .shard = 1, .micro_batch = 2, .global_batch = 8, .recompute = RECOMPUTE_FULL},
          "tp 4, zero 1, 4 samples per step, 24 of 24 layers recomputed"},
+        {{.tp = 2, .cp = 2, .sequence = true, .global_batch = 8},
+         "tp 2, cp 2, zero 0, 2 samples per step"},
+        {{.ep = 8, .global_batch = 8}, "tp 1, ep 1|8, zero 0, 8 samples per step", "qwen3-30b-a3b"},
     };
-    struct model *all;
     struct arena *keep = arena_new();
-    assert_int_equal(model_open("gpt3-350m", NULL, &all), WEFT_OK);
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        const char *name = ROWS[i].model ? ROWS[i].model : "gpt3-350m";
+        struct model *all;
         struct plan *plan;
+        assert_int_equal(model_open(name, NULL, &all), WEFT_OK);
         assert_int_equal(plan_from_degrees(all, cluster, &ROWS[i].degrees, &plan), WEFT_OK);
         assert_string_equal(mix_text(keep, plan), ROWS[i].text);
         plan_free(plan);
+        model_free(all);
     }
-    model_free(all);
     arena_free(keep);
 }
 

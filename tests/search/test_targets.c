@@ -180,7 +180,8 @@ static void the_simplest_shards_least(void **state)
 }
 
 /* Two plans, the second slower: how much memory each needs of 100, by how much the second is slower than 1000 ns, how
- * many samples it has, the tolerance, and whether it is preferred. 95 leaves room, 96 does not. */
+ * many samples it has, the tolerance, whether it is preferred, and the margin in what they need. 95 without the margin
+ * leaves room, 96 does not. */
 static void room_and_tolerance_have_their_limits(void **state)
 {
     (void)state;
@@ -188,10 +189,13 @@ static void room_and_tolerance_have_their_limits(void **state)
         int64_t first, second, ns, batch;
         double tolerance;
         bool preferred;
+        int64_t margin;
     } ROWS[] = {
-        {96, 95, 1500, 1, 0.5, true},  {95, 95, 1500, 1, 0.5, false}, {96, 96, 1500, 1, 0.5, false},
-        {96, 95, 1501, 1, 0.5, false}, {95, 96, 1100, 1, 0.5, false}, {96, 95, 3000, 2, 0.5, true},
-        {96, 95, 3001, 2, 0.5, false},
+        {96, 95, 1500, 1, 0.5, true},     {95, 95, 1500, 1, 0.5, false},
+        {96, 96, 1500, 1, 0.5, false},    {96, 95, 1501, 1, 0.5, false},
+        {95, 96, 1100, 1, 0.5, false},    {96, 95, 3000, 2, 0.5, true},
+        {96, 95, 3001, 2, 0.5, false},    {99, 98, 1500, 1, 0.5, true, 3},
+        {98, 97, 1500, 1, 0.5, false, 3},
     };
     for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
         struct planned planned = {.arena = arena};
@@ -199,6 +203,7 @@ static void room_and_tolerance_have_their_limits(void **state)
         array_push(arena, &planned.trials, drawn_trial(ROWS[i].ns, 1, "1f1b", NULL));
         planned.trials.data[0].needed_bytes = ROWS[i].first;
         planned.trials.data[1].needed_bytes = ROWS[i].second;
+        planned.trials.data[0].margin_bytes = planned.trials.data[1].margin_bytes = ROWS[i].margin;
         planned.trials.data[1].global_batch = ROWS[i].batch;
         prefer_simplest(&planned, ROWS[i].tolerance);
         assert_int_equal(planned.trials.data[0].degrees.shard, ROWS[i].preferred);

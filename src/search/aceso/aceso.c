@@ -366,10 +366,8 @@ static weft_status search_all(struct problem *p, const struct begins *begins,
     weft_status status;
     TRY(tell_begins(&team, begins));
     weft_status ended = run_rounds(&team, &out); /* an error also if it was stopped in a trial */
-    for (int32_t i = 0; i < team.searches; i++) {
+    for (int32_t i = 0; i < team.searches; i++)
         planned->candidates += team.result[i].configs;
-        planned->stopped |= team.result[i].stopped;
-    }
     if (out.search >= 0)
         explain(planned, &team.result[out.search]);
     if (log)

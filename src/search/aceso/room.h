@@ -407,7 +407,6 @@ struct search_result {
     /* The hash of the starting config for which that effort was last completed. */
     uint64_t ended_at[EFFORT_COUNT];
     int64_t configs;
-    bool stopped;
 };
 struct search_settings {
     int32_t stages;

@@ -333,7 +333,6 @@ static weft_status run_search(struct search_state *s, struct config *at)
             break;
         TRY(kick(s, &best.config, at));
     }
-    s->out->stopped |= problem_over(s->problem);
     best.hash = config_hash(&best.config);
     if (!s->refining)
         keep_coarse(&s->out->coarse, &best);

@@ -15,7 +15,8 @@
  *      take several micro-batches at once (join_stages.c)
  *   6. the best with some layers of each part recomputed, where the software has such a number (blocks.c);
  *      for encoders of images, the best with more replicas of the encoder (encoders.c); for mixtures of
- *      experts, the best with the tokens' transfers hidden, and a walk over such plans (overlap_experts.c); the best with heads that wait (defer_heads.c)
+ *      experts, the best with the tokens' transfers hidden, and a walk over such plans (overlap_experts.c); the best with heads that wait (defer_heads.c), with
+ *      one level of state sharding (even_state.c), and with cuts between stages elsewhere (cuts.c)
  *   7. if nothing fits, the grid again with what layers keep in host memory (offload_layers.c)
  *   8. if nothing fits, changes to the request, cheapest first, until one makes a plan fit
  *
@@ -351,6 +352,8 @@ weft_status auto_find(const struct plan_request *request, struct planned *out)
     TRY(walk_hidden(&join));
     TRY(share_in_groups(&join));
     TRY(defer_heads(&join));
+    TRY(even_best_state(&join));
+    TRY(move_best_cuts(&join));
     TRY(offload_layers(&join));
     TRY(ask_pools_alone(&join));
     say_who(&join);

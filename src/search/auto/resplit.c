@@ -238,20 +238,13 @@ static const char *words_of(const struct resplit *r, const struct plan *before)
 static weft_status try_it(struct resplit *r, const struct plan *before, const char *found_by,
                           bool *fits)
 {
-    struct planned *out = r->join->out;
-    size_t trials = out->trials.len;
-    const struct trial *trial;
+    const char *own = arena_printf(r->join->out->arena, "%s with other splits", found_by);
+    struct trial *trial;
     struct plan *plan;
     weft_status status;
-    *fits = true;
     TRY(plan_copy(r->plan, &plan));
-    TRY(try_plan(r->join->request, r->join->cost, plan, words_of(r, before), out, &trial));
-    if (out->trials.len > trials) {
-        out->trials.data[trials].found_by =
-            arena_printf(out->arena, "%s with other splits", found_by);
-        *fits = out->trials.data[trials].fits;
-        join_report(r->join);
-    }
+    TRY(join_try_found(r->join, plan, words_of(r, before), own, &trial));
+    *fits = !trial || trial->fits;
 done:
     return status;
 }

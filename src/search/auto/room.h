@@ -18,6 +18,8 @@
  *   forks.c, branches.c  branches side by side on runs of a stage's devices
  *   resplit.c          operators with other splits, forward and backward
  *   join_stages.c      stages that take several micro-batches at once
+ *   even_state.c       one level of state sharding for all operators
+ *   cuts.c             cuts between stages, moved a layer at a time
  *   variant.c          a plan with another schedule, other steps or other splits
  */
 #ifndef WEFT_SEARCH_AUTO_ROOM_H
@@ -61,6 +63,9 @@ const struct trial *join_best(const struct planned *planned, const char *found_b
 double ns_per_sample(const struct trial *trial);
 /* A copy of the plan of a trial, or the plan that its degrees are lowered to. */
 weft_status join_plan_of(const struct join *join, const struct trial *trial, struct plan **out);
+/* Simulates a plan, which it takes; *out is NULL where that is no plan, is forbidden, or makes no trial. */
+weft_status join_try_found(struct join *join, struct plan *plan, const char *words,
+                           const char *found_by, struct trial **out);
 /* Estimates a plan; its stages are in `scratch`. */
 weft_status join_estimate(struct join *join, const struct plan *plan, struct arena *scratch,
                           struct estimate *out);
@@ -170,6 +175,14 @@ weft_status offload_layers(struct join *join);
 /* ---- encoders of images (encoders.c) ---------------------------------------------------------- */
 
 weft_status spread_encoders(struct join *join);
+
+/* ---- one level of state sharding (even_state.c) -------------------------------------------------- */
+
+weft_status even_best_state(struct join *join);
+
+/* ---- cuts between stages (cuts.c) ---------------------------------------------------------------- */
+
+weft_status move_best_cuts(struct join *join);
 
 /* ---- stages that take several micro-batches at once (join_stages.c) ---------------------------- */
 

@@ -32,6 +32,29 @@ weft_status join_plan_of(const struct join *join, const struct trial *trial, str
                                            &trial->degrees, out);
 }
 
+weft_status join_try_found(struct join *join, struct plan *plan, const char *words,
+                           const char *found_by, struct trial **out)
+{
+    struct planned *planned = join->out;
+    size_t trials = planned->trials.len;
+    const struct trial *trial;
+    weft_status status;
+    *out = NULL;
+    if (plan_check(plan) || plan_forbidden(&join->request->forbids, plan)) {
+        error_clear();
+        plan_free(plan);
+        return WEFT_OK;
+    }
+    TRY(try_plan(join->request, join->cost, plan, words, planned, &trial));
+    if (planned->trials.len > trials) {
+        *out = &planned->trials.data[trials];
+        (*out)->found_by = found_by;
+        join_report(join);
+    }
+done:
+    return status;
+}
+
 /* ---- variants ---------------------------------------------------------------------------------- */
 
 static bool has_even_devices(const struct plan *plan)

@@ -49,9 +49,9 @@ struct trial {
     int64_t global_batch;
     int64_t iteration_ns;
     int64_t time_ns[TIME_COUNT]; /* the same by purpose, on the stage that waits least */
-    /* Of the fullest stage: what it needs of a device's memory (plan.h, (1)), the limit of that, and what
+    /* Of the fullest stage: what it needs of a device's memory (plan.h, (1)), the margin in that, the limit of it, and what
      * the limit leaves for the allocator. */
-    int64_t needed_bytes, limit_bytes, room_bytes;
+    int64_t needed_bytes, margin_bytes, limit_bytes, room_bytes;
     int32_t stage; /* which that is */
     bool fits;     /* needed_bytes <= limit_bytes */
 };

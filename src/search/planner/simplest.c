@@ -19,8 +19,8 @@
 
 #include "schedule/schedule.h"
 
-/* The share of the limit that a plan with room leaves free: more than the error of most predictions
- * of memory. */
+/* The share of the limit that a plan with room leaves free, the margin included: more than the error of most
+ * predictions of memory (tools/margin-basis.py). */
 static const double ROOM = 0.05;
 
 struct traits {
@@ -94,8 +94,8 @@ static int64_t score_of(const struct trial *trial)
 
 static struct traits traits_of(const struct trial *trial)
 {
-    return (struct traits){score_of(trial),
-                           (double)trial->needed_bytes <= (double)trial->limit_bytes * (1 - ROOM),
+    double taken = (double)(trial->needed_bytes - trial->margin_bytes);
+    return (struct traits){score_of(trial), taken <= (double)trial->limit_bytes * (1 - ROOM),
                            (double)trial->iteration_ns / (double)trial->global_batch};
 }
 

@@ -86,6 +86,7 @@ static void judge(const struct prediction *p, struct trial *trial)
         if (!is_fuller(peak, trial))
             continue;
         trial->needed_bytes = stage_needed(peak);
+        trial->margin_bytes = peak->margin;
         trial->limit_bytes = peak->limit;
         trial->room_bytes = peak->limit - (stage_needed(peak) - peak->reserved);
         trial->stage = s;

@@ -119,9 +119,7 @@ static const struct syntax SYNTAX = {
     "and slow ones; its best interval of checkpoints, its money and its energy. By formula, and "
     "played out with random numbers.\v"
     "Example:\n"
-    "  weft days llama3.1-405b dgx-h100:2048 --tp 8 --pp 16 --sp --zero 1 --recompute full --seq "
-    "8192 "
-    "--global-batch 2048 --tokens 15.6e12\n"
+    "  weft days llama3-70b dgx-h100:64 --tp 8 --pp 4 --sp --global-batch 1024 --tokens 15e12\n"
     "  weft days plan.json --tokens 300e9 --failures rsc-1 --saving async --spares 2\n"
     "  weft days gpt3-13b dgx-a100:4 --tp 8 --global-batch 64 --tokens 300e9 --spares 0 --elastic",
     .child = PLAN_CHILD(AT(plan)),

@@ -211,6 +211,8 @@ const char *cluster_meant(struct arena *keep, const char *name)
     int64_t devices = 0;
     const char *rest = name, *meant = NULL;
     bool counted = counts_devices(keep, name, &devices, &rest);
+    if (!counted && rest != name)
+        return name; /* no device, or more than can be counted */
     const char *colon = strchr(rest, ':');
     const char *alone = in_small(keep, rest, colon ? (size_t)(colon - rest) : strlen(rest));
     int at = nickname_index(alone);

@@ -225,6 +225,8 @@ static void test_hints_for_devices(void **state)
     } ROWS[] = {
         {"16xMI210", "devices that have a name: v100, a100, h100, "},
         {"13xH100", "its nodes have 8 devices"},
+        {"0xH100", "its nodes have 8 devices"},
+        {"H100*0", "`weft clusters` lists the names"},
         {"8xdgx-h100", "dgx-h100:N is N nodes of it"},
         {"dgx-a10", "did you mean 'dgx-a100'?"},
     };

@@ -6,6 +6,7 @@
 FOLDER has the virtual environments and a folder for each release that was installed apart; a source tree is given
 for what the index lacks. test-frameworks.sh makes it. Exit code 1: a file was not taken.
 """
+import json
 import pathlib
 import re
 import shlex
@@ -26,25 +27,27 @@ def output(weft, *words):
 
 
 def devices_of(weft, words):
-    """A plan says how many it is for, and so does the cluster that comes after a model, which may be a file, too."""
-    if words[1].startswith("-"):
-        return int(re.search(r"on (\d+) devices", output(weft, "check", words[0])[0])[1])
-    return int(re.search(r'"devices": (\d+)', output(weft, "clusters", words[1], "--json")[0])[1])
+    """How many, and of which architecture: a plan names its cluster, which otherwise comes after the model."""
+    cluster = words[1]
+    if cluster.startswith("-"):
+        cluster = re.search(r'cluster"?: *"?([\w:.-]+)', (ROOT / words[0]).read_text())[1]
+    said = json.loads(output(weft, "clusters", cluster, "--json")[0])
+    return said["devices"], said.get("pools", [said])[0]["device"]["arch"]
 
 
 def export(weft, folder, name, arguments):
-    """(devices, path), or what weft said in place of writing."""
+    """(devices, architecture, path), or what weft said in place of writing."""
     words = shlex.split(arguments)
     path = folder / name
     text, said = output(weft, "export", *words, "-o", str(path))
-    return (devices_of(weft, words), path) if text is not None else said.strip().splitlines()[0]
+    return (*devices_of(weft, words), path) if text is not None else said.strip().splitlines()[0]
 
 
 def accepted(framework, release, folder, tree, files):
     """{name: what the framework says}"""
     if tree is None and framework not in INSTALLED:
         return {name: f"not tried: --against {release}=SOURCE_TREE" for name in files}
-    rows = "".join(f"{name} {devices} {path}\n" for name, (devices, path) in files.items())
+    rows = "".join(f"{name} {devices} {architecture} {path}\n" for name, (devices, architecture, path) in files.items())
     with open(folder / f"{release}.log", "w") as log:
         done = subprocess.run([folder / ENVIRONMENT.get(release, "venv") / "bin/python", "-B", HERE / f"accept_{READERS.get(framework, framework)}.py", *([str(tree)] if tree else [])],
                               input=rows, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -9,26 +9,31 @@ import sys
 import typing
 
 import megatron_images
-from each import each, pretend_devices
+from each import each, pretend_devices, pretended_architecture
 
 # What a user adds who has no data at hand.
 TRAINING = ["--mock-data", "--tokenizer-type", "NullTokenizer", "--train-iters", "20", "--lr", "1e-4"]
 TRANSFORMER_ENGINE = "2.10.0"
+CAPABILITY = {"turing": 7, "volta": 7, "ampere": 8, "hopper": 9, "blackwell": 10, "blackwell-rtx": 12}
 SHOW = 'printf "%s\\0" "$@"'
 
 
 def words_of(path):
-    """The words that Megatron's script is started with; a batch script is run with srun in our place."""
+    """The words that Megatron's script is started with; a batch script is run with srun in our place, and with words of
+    its user where it has no data of its own."""
+    words = []
     if path.endswith(".sbatch"):
+        with open(path, encoding="utf-8") as file:
+            words = TRAINING if "name data" in file.read() else []
         shell = ('srun() { while [ "${1%.py}" = "$1" ]; do shift; done; shift; ' + SHOW + '; }; '
                  'scontrol() { echo here; }; SLURM_JOB_ID=1 SLURM_CPUS_PER_TASK=1 SLURM_JOB_NODELIST=here MEGATRON_DIR=.; . "$0"')
     else:
         shell = '. "$0"; set -- "${MEGATRON_ARGS[@]}"; ' + SHOW
-    out = subprocess.run(["bash", "-c", shell, path], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(["bash", "-c", shell, path, *words], capture_output=True, text=True, check=True).stdout
     return out.split("\0")[:-1]
 
 
-def pretend_an_h100():
+def pretend_a_device():
     """With Transformer Engine, which asks for a compiler of CUDA to be installed, and the kernels for chosen keys."""
     import megatron.core.utils
     import torch
@@ -38,8 +43,9 @@ def pretend_an_h100():
     megatron.core.utils.get_te_version = lambda: Version(TRANSFORMER_ENGINE)
     megatron.core.utils._missing_cudnn_dsa_kernel_dependencies = list
     rope_utils.fused_apply_rotary_pos_emb = rope_utils.fused_apply_rotary_pos_emb_thd = print
-    torch.cuda.get_device_capability = lambda *_: (9, 0)
-    torch.cuda.get_device_properties = lambda *_: type("H100", (), {"major": 9, "minor": 0})()
+    major = CAPABILITY.get(pretended_architecture(), 9)
+    torch.cuda.get_device_capability = lambda *_: (major, 0)
+    torch.cuda.get_device_properties = lambda *_: type("Device", (), {"major": major, "minor": 0})()
     torch.cuda.current_device = lambda: 0
     torch.cuda.is_available = lambda: True
 
@@ -100,7 +106,7 @@ def layers_of_parts(args, config):
 
 def check(path, devices):
     environment(path, devices)
-    pretend_an_h100()
+    pretend_a_device()
     words = words_of(path)
     args = parsed(path, words if path.endswith(".sbatch") else words + TRAINING)
 

@@ -1,7 +1,7 @@
 """Runs one check on many files, each in a process of its own, because the frameworks keep global state.
 
 A check is a function of (path, devices) that raises what the framework raises. Files come from standard input as
-lines `NAME DEVICES PATH`; for each one line goes out, `NAME TAB passed` or `NAME TAB reason`.
+lines `NAME DEVICES ARCHITECTURE PATH`; for each one line goes out, `NAME TAB passed` or `NAME TAB reason`.
 """
 import importlib
 import os
@@ -19,7 +19,12 @@ def reason(error):
     return f"{type(error).__name__}: {' '.join(said.split())}"[:LONGEST_REASON]
 
 
-def in_a_process(check, path, devices):
+def pretended_architecture():
+    """Of the device that the file was written for."""
+    return os.environ["WEFT_ARCHITECTURE"]
+
+
+def in_a_process(check, path, devices, architecture):
     """What the check says, through a pipe; the process's own output goes to standard error."""
     read, write = os.pipe()
     child = os.fork()
@@ -27,6 +32,7 @@ def in_a_process(check, path, devices):
         os.close(read)
         os.dup2(2, 1)
         said = "passed"
+        os.environ["WEFT_ARCHITECTURE"] = architecture
         try:
             check(path, devices)
         except SystemExit as error:
@@ -48,8 +54,8 @@ def each(check, *modules):
     for module in modules:
         importlib.import_module(module)
     for row in sys.stdin:
-        name, devices, path = row.split()
-        print(f"{name}\t{in_a_process(check, path, int(devices))}", flush=True)
+        name, devices, architecture, path = row.split()
+        print(f"{name}\t{in_a_process(check, path, int(devices), architecture)}", flush=True)
 
 
 def pretend_devices(devices):

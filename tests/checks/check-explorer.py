@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import socket
@@ -102,10 +103,23 @@ HOSTILE = [  # path, body, the statuses that are right
 ]
 
 
+NAMED_BY = {"formats": ("export", "--to"), "planners": ("plan", "--planner"), "schedules": ("simulate", "--schedule"), "dtypes": ("simulate", "--dtype")}
+
+
+def check_choices(server):
+    """What can be chosen is what the program expects where it is given something else."""
+    choices = json.loads(server.ask("/api/v1/choices")[1])
+    for key, (command, flag) in NAMED_BY.items():
+        refused = subprocess.run([WEFT, command, "gpt2", "dgx-a100:1", "--global-batch", "8", flag, "nothing"], capture_output=True, text=True)
+        expected = re.split(", | or ", re.search(r"expected (?:one of )?(.*)", refused.stderr)[1])
+        assert [one if isinstance(one, str) else one["name"] for one in choices[key]] == expected, (key, choices[key], expected)
+
+
 def check_interface(server):
     for path in ("models", "clusters", "choices", "openapi.json"):
         status, text = server.ask("/api/v1/" + path)
         assert status == 200 and json.loads(text), path
+    check_choices(server)
     status, text = server.ask("/api/v1/simulate", LARGE)
     ours = json.loads(text)
     printed = subprocess.run([WEFT, "simulate", "gpt3-175b", "dgx-a100:128", "--tp", "8", "--pp", "8", "--global-batch", "1536", "--recompute",

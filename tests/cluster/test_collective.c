@@ -218,6 +218,21 @@ static void devices_without_wires_use_pcie(void **state)
     lab_free(&lab);
 }
 
+/* Two devices on one link of PCIe: all that the ring sends goes over it, once in each direction. */
+static void a_link_alone_is_a_ring(void **state)
+{
+    (void)state;
+    struct lab lab;
+    struct arena *arena = arena_new();
+    lab_init(&lab, "volta", 2, 1);
+    add_link(&lab, LINK_PCI, 0, 1, 1, 15.75);
+    struct rings rings = rings_of(&lab, 2, arena);
+    assert_int_equal(rings.ring[0].slowest, LINK_PCI);
+    assert_float_equal(rings.bytes_per_s, 15.75e9, 1);
+    arena_free(arena);
+    lab_free(&lab);
+}
+
 static void sets_of_devices_are_checked(void **state)
 {
     (void)state;
@@ -846,6 +861,7 @@ int main(void)
         cmocka_unit_test(dgx1_rings_from_nccl_topology),
         cmocka_unit_test(dgx1_subsets_have_the_rings_that_measurements_show),
         cmocka_unit_test(devices_without_wires_use_pcie),
+        cmocka_unit_test(a_link_alone_is_a_ring),
         cmocka_unit_test(sets_of_devices_are_checked),
         cmocka_unit_test(full_mesh_is_used_up),
         cmocka_unit_test(the_slowest_wire_counts),

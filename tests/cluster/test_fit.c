@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "cluster/topology.h"
+#include "program.h"
 
 static const char *const PROFILES = WEFT_SOURCE_DIR "/data/profiles/";
 
@@ -557,6 +558,23 @@ static void program_ends_with_its_exit_codes(void **state)
     }
 }
 
+/* Of 1,024 sizes from 1 MiB to 1 GiB some are shown, from the first on and evenly by their ratios: between 8 and 16. */
+static void some_of_many_sizes_are_shown(void **state)
+{
+    (void)state;
+    static const char HEADER[] = "size  measured  predicted";
+    char *text = answer_to("fit '" VTRAIN "' --collective all_reduce --where gpu=A100 --devices 8");
+    const char *line = strstr(text, HEADER), *rule = line ? strchr(line, '\n') : NULL;
+    int rows = 0;
+    assert_non_null(rule);
+    line = strchr(rule + 1, '\n') + 1;
+    assert_memory_equal(line, "1.00 MiB", 8);
+    for (; *line != '\n'; line = strchr(line, '\n') + 1)
+        rows++;
+    assert_in_range(rows, 8, 16);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -576,6 +594,7 @@ int main(void)
         cmocka_unit_test(yaml_states_the_constants),
         cmocka_unit_test(cluster_file_carries_the_fit),
         cmocka_unit_test(program_ends_with_its_exit_codes),
+        cmocka_unit_test(some_of_many_sizes_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

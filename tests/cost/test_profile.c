@@ -321,6 +321,26 @@ static void test_tf32_is_fp32_without_matrices(void **state)
     profile_close(profile);
 }
 
+/* Matrix units compute products, attention, convolutions and scans, which have times of their own in tf32. */
+static void test_all_products_have_times_in_tf32(void **state)
+{
+    (void)state;
+    static const bool MULTIPLIES[KERNEL_COUNT] = {
+        [KERNEL_MATMUL] = true,       [KERNEL_GROUPED_MATMUL] = true, [KERNEL_ATTENTION] = true,
+        [KERNEL_ATTENTION_V1] = true, [KERNEL_ATTENTION_V2] = true,   [KERNEL_CONV] = true,
+        [KERNEL_SCAN] = true,         [KERNEL_DELTA] = true};
+    for (int kernel = 0; kernel < KERNEL_COUNT; kernel++) {
+        struct profile *profile = empty();
+        struct work work = {.kernel = (enum kernel)kernel, .dtype = DTYPE_FP32};
+        work_set_shape(&work, (int64_t[WORK_MAX_SHAPE]){2, 2, 2, 2, 2, 2, 2, 2});
+        add(profile, work, false, 100, "x");
+        work.dtype = DTYPE_TF32;
+        ASSERT_ANSWER(profile, work, MULTIPLIES[kernel] ? 0 : 100,
+                      MULTIPLIES[kernel] ? FROM_NOTHING : FROM_MEASUREMENT);
+        profile_close(profile);
+    }
+}
+
 static void test_later_source_answers(void **state)
 {
     (void)state;
@@ -791,6 +811,7 @@ int main(void)
         cmocka_unit_test(test_whole_backward_without_flops),
         cmocka_unit_test(test_bytes_tell_kernels_apart),
         cmocka_unit_test(test_tf32_is_fp32_without_matrices),
+        cmocka_unit_test(test_all_products_have_times_in_tf32),
         cmocka_unit_test(test_later_source_answers),
         cmocka_unit_test(test_replacing_leaves_other_rows),
         cmocka_unit_test(test_against_naive_reference),

@@ -357,6 +357,39 @@ static void llama4_has_the_parameters_of_its_class(void **state)
     }
 }
 
+/* Adapters are beside the products that the converter names. */
+static void torchtitans_adapters_are_where_it_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *modules, *word;
+    } ROWS[] = {{"\"wqkv\"", "qkv"},
+                {"\"wqkv\", \"wo\"", "attention"},
+                {"\"wqkv\", \"wo\", \"w1\", \"w2\", \"w3\"", "all"}};
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct opened_plan opened;
+        struct model *model;
+        const char *text = arena_printf(
+            arena,
+            "from torchtitan.models.llama3 import model_registry\n\ndef train():\n"
+            "    config = llama3_8b()\n"
+            "    converters = [LoRAConverter.Config(rank=16, alpha=32, target_modules=[%s])]\n"
+            "    config.model_spec = model_registry(\"8B\", converters=converters)\n"
+            "    config.training.max_context_length = 8192\n"
+            "    config.training.num_tokens_per_microbatch_per_dp_rank = 8192\n"
+            "    config.training.num_tokens_per_train_step = 131072\n"
+            "    return config\n",
+            ROWS[i].modules);
+        const char *options = arena_printf(arena, "lora: 16, lora_modules: %s", ROWS[i].word);
+        assert_int_equal(import_text("torchtitan", text, NULL, &opened), WEFT_OK);
+        assert_int_equal(model_open("llama3.1-8b", options, &model), WEFT_OK);
+        assert_true(model_totals(opened.model, DTYPE_BF16).parameters ==
+                    model_totals(model, DTYPE_BF16).parameters);
+        model_free(model);
+        plan_close(&opened);
+    }
+}
+
 /* ---- the three forms ------------------------------------------------------------------------- */
 
 /* A tree in one line: {a: 1, b: {c: [x, y]}}. */
@@ -425,6 +458,7 @@ int main(void)
         cmocka_unit_test(auto_is_filled_in),
         cmocka_unit_test(torchtitan_in_few_words),
         cmocka_unit_test(llama4_has_the_parameters_of_its_class),
+        cmocka_unit_test(torchtitans_adapters_are_where_it_says),
         cmocka_unit_test(sequences_are_as_long_as_said),
         cmocka_unit_test(forms_are_trees),
     };

@@ -44,6 +44,7 @@ static void make_up_runs(struct validation *v)
         row->predicted = row->measured;
         row->predicted.time_s *= draw(i);
         row->predicted.fits = i % 6 != 5;
+        row->like = (struct run_likeness){"Ampere", "bf16", i % 3 ? "dense" : "experts", 8};
     }
     for (size_t i = 0; i < v->rows.len; i++) {
         const struct published *row = &v->rows.data[i];
@@ -59,6 +60,34 @@ static void make_up_runs(struct validation *v)
                                  .search_s = 1};
         if (row->done && row->predicted.time_s > 0)
             array_push(v->arena, &v->replanned, anew);
+    }
+}
+
+/* Runs of two devices, and what half of one system's runs says of the other: too few, too little, taken, worse. */
+static void make_up_refits(struct validation *v)
+{
+    for (size_t i = 0; i < v->rows.len; i++) {
+        struct published *row = &v->rows.data[i];
+        struct refit_run run = {.row = row,
+                                .device = i % 2 ? "X" : "Y",
+                                .arch = "made-up",
+                                .parameters = 1e9,
+                                .share = 0.6,
+                                .error = draw(i) - 1};
+        run.slope[PACE_PRODUCTS] = draw(i + 3) / 2;
+        run.slope[PACE_HOST] = 1 - run.slope[PACE_PRODUCTS];
+        if (row->done && row->predicted.time_s > 0)
+            array_push(v->arena, &v->refit, run);
+    }
+    for (int i = 0; i < 4; i++) {
+        struct half_fit half = {.dataset = v->dataset[i % 2],
+                                .device = i ? "X" : "Y",
+                                .runs = {2 + i, 3 * i},
+                                .possible = i > 0,
+                                .fit = {.before = 0.2, .apart = 0.1 * i, .helps = i == 2},
+                                .before = 0.15,
+                                .after = i == 2 ? 0.05 : 0.15};
+        array_push(v->arena, &v->half_fits, half);
     }
 }
 
@@ -152,10 +181,13 @@ static const char *all_views(void)
                            .sources = known_sources(),
                            .half = {true, true},
                            .list_rows = true,
+                           .list_groups = true,
+                           .refitted = true,
                            .plan = true};
     add_runs(&v, "megatron_seqsel_table5");
     add_runs(&v, "fold3d_table3");
     make_up_runs(&v);
+    make_up_refits(&v);
     make_up_cells(&v);
     make_up_contests(&v);
     make_up_cuts(&v);

@@ -473,14 +473,52 @@ static void equal_runs_are_one(void **unused)
     assert_true(shared > 0);
 }
 
+/* Costs of a layer that recomputing does not change. */
+static weft_status layer_either_way(void *context, const struct layer_question *q, int32_t kind,
+                                    const struct strategy *strategy, struct layer_cost *out)
+{
+    struct strategy kept = *strategy;
+    kept.recompute = false;
+    return lab_layer(context, q, kind, &kept, out);
+}
+
+/* Of strategies that cost the same everywhere the first is taken: nothing is recomputed in vain. */
+static void the_first_of_equal_strategies_is_taken(void **unused)
+{
+    (void)unused;
+    size_t found = 0;
+    for (int i = 0; i < rounds_of(100); i++) {
+        struct lab lab;
+        struct layer_plans plans;
+        struct arena *arena = arena_new();
+        lab_draw(&lab, (uint64_t)(i + 900000));
+        lab.space.flags |= SPACE_RECOMPUTE;
+        lab.source.layer = layer_either_way;
+        lab.source.layout = lab_layout;
+        search(&lab.problem, arena, &plans);
+        for (size_t k = 0; k < plans.len; k++)
+            for (int32_t l = 0; l < lab.source.layers; l++)
+                assert_false(plans.data[k].strategy[l].recompute);
+        found += plans.len;
+        arena_free(arena);
+    }
+    assert_true(found > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_all_plans),           cmocka_unit_test(more_is_no_worse),
-        cmocka_unit_test(answers_the_same_again),     cmocka_unit_test(answers_when_stopped),
-        cmocka_unit_test(looks_at_so_many_settings),  cmocka_unit_test(explores_batches),
-        cmocka_unit_test(adjusts_partitions),         cmocka_unit_test(searches_longer_models),
-        cmocka_unit_test(finds_all_plans_of_a_stage), cmocka_unit_test(equal_runs_are_one),
+        cmocka_unit_test(equals_all_plans),
+        cmocka_unit_test(more_is_no_worse),
+        cmocka_unit_test(answers_the_same_again),
+        cmocka_unit_test(answers_when_stopped),
+        cmocka_unit_test(looks_at_so_many_settings),
+        cmocka_unit_test(explores_batches),
+        cmocka_unit_test(adjusts_partitions),
+        cmocka_unit_test(searches_longer_models),
+        cmocka_unit_test(finds_all_plans_of_a_stage),
+        cmocka_unit_test(equal_runs_are_one),
+        cmocka_unit_test(the_first_of_equal_strategies_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,6 +72,28 @@ static void the_latency_is_the_given_one(void **state)
     arena_free(arena);
 }
 
+/* What was measured between the nodes of a pool counts where it is one of two, too: the longer latency. */
+static void fits_between_nodes_of_a_pool_count(void **state)
+{
+    static const char TEXT[] = "pools:\n"
+                               "  - {cluster: {base: dgx-h100, nodes: 1, %s}}\n"
+                               "  - {cluster: 'dgx-h100:1'}\n";
+    (void)state;
+    struct arena *arena = arena_new();
+    struct cluster *usual = cluster_of(arena_printf(arena, TEXT, "name: usual"));
+    struct cluster *slow = cluster_of(
+        arena_printf(arena, TEXT, "name: slow, collectives: {between: {send: {latency: 1ms}}}"));
+    struct group group = group_range(0, 2, 8);
+    struct collective_cost cost;
+    assert_int_equal(collective_time(usual, COLLECTIVE_SEND, &group, 1, &cost), WEFT_OK);
+    assert_true(cost.ns < 1000000);
+    assert_int_equal(collective_time(slow, COLLECTIVE_SEND, &group, 1, &cost), WEFT_OK);
+    assert_int_equal(cost.ns / 1000000, 1);
+    cluster_free(usual);
+    cluster_free(slow);
+    arena_free(arena);
+}
+
 /* Every byte of a send leaves by a NIC of the first node, goes up the first pool's uplink and down the second's, and enters by
  * a NIC of the second node; the way back is the same in the other direction. */
 static void a_send_uses_both_uplinks(void **state)
@@ -447,6 +469,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_uplink_limits_a_send),
         cmocka_unit_test(the_latency_is_the_given_one),
+        cmocka_unit_test(fits_between_nodes_of_a_pool_count),
         cmocka_unit_test(a_send_uses_both_uplinks),
         cmocka_unit_test(two_stages_on_two_types),
         cmocka_unit_test(slower_devices_get_fewer_layers),

@@ -78,8 +78,13 @@ static void add_packages(struct hwloc_reader *reader)
 
 /* ---- cores as devices ------------------------------------------------------------------------ */
 
+/* A virtual machine is told of the whole last cache of a processor that it has few cores of. No processor has more than
+ * this for each of its cores (EPYC 9175F: 512 MiB, 16 cores). */
+enum { MOST_CACHE_PER_CORE = 32 << 20 };
+
 static int64_t last_cache_bytes(hwloc_topology_t topology)
 {
+    int64_t most = (int64_t)hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU) * MOST_CACHE_PER_CORE;
     static const hwloc_obj_type_t CACHES[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE,
                                               HWLOC_OBJ_L3CACHE};
     int64_t bytes = 0;
@@ -88,7 +93,7 @@ static int64_t last_cache_bytes(hwloc_topology_t topology)
         if (cache && (int64_t)cache->attr->cache.size > bytes)
             bytes = (int64_t)cache->attr->cache.size;
     }
-    return bytes;
+    return most > 0 && bytes > most ? most : bytes;
 }
 
 static void add_ranks(struct hwloc_reader *reader, struct arena *keep, int32_t ranks)

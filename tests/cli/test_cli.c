@@ -22,6 +22,7 @@
 #include "report/report.h"
 #include "rounds.h"
 #include "scratch_folder.h"
+#include "without_blas.h"
 
 enum { MAX_ARGS = 14 };
 
@@ -85,7 +86,7 @@ static struct outcome run(const char *const *args)
     assert_true(out && err);
     struct outcome outcome = {.code = wait_for_program(args, fileno(out), fileno(err))};
     outcome.out = read_all(out);
-    outcome.err = read_all(err);
+    outcome.err = without_blas(read_all(err));
     return outcome;
 }
 #define RUN(...) run((const char *const[]){__VA_ARGS__, NULL})

@@ -17,6 +17,7 @@
 #include "one_folder.h"
 #include "rounds.h"
 #include "serve/serve.h"
+#include "without_blas.h"
 
 static const char FILE_NAME[] = WEFT_SOURCE_DIR "/tests/data/recorded.txt";
 /* What depends on the machine, on how the work is done, or on how far off predictions of all published runs are. */
@@ -118,18 +119,6 @@ static char *as_if_in_t(char *text)
     for (char *at = text; (at = strstr(at, folder)) != NULL;) {
         *at = 'T';
         memmove(at + 1, at + len, strlen(at + len) + 1);
-    }
-    return text;
-}
-
-/* On some processors the program says that it starts again with other kernels: a word about this machine, not about the
- * question. */
-static char *without_blas(char *text)
-{
-    static const char BLAS[] = "weft: OpenBLAS does not know this processor";
-    for (char *at = text; (at = strstr(at, BLAS)) != NULL;) {
-        const char *end = strchrnul(at, '\n');
-        memmove(at, end + (*end != '\0'), strlen(end + (*end != '\0')) + 1);
     }
     return text;
 }

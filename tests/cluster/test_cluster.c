@@ -745,6 +745,25 @@ static void test_another_machine(void **state)
     cluster_free(cluster);
 }
 
+/* Two cores that are told of a cache of 300 MiB have a part of it; that of a desktop is all theirs. */
+static void test_a_cache_is_not_for_two_cores_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *machine;
+        int64_t mib;
+    } ROWS[] = {{"pack:1 l3:1(size=314572800) l2:2 core:1 pu:1", 64},
+                {"pack:1 l3:1(size=100663296) l2:8 core:1 pu:1", 96}};
+    for (size_t i = 0; i < COUNT_OF(ROWS); i++) {
+        struct cluster *cluster = NULL;
+        setenv("HWLOC_SYNTHETIC", ROWS[i].machine, 1);
+        assert_int_equal(cluster_ranks(2, &cluster), WEFT_OK);
+        unsetenv("HWLOC_SYNTHETIC");
+        assert_int_equal(cluster->node.device.l2_bytes >> 20, ROWS[i].mib);
+        cluster_free(cluster);
+    }
+}
+
 /* Files are known by their endings. */
 static void test_endings(void **state)
 {
@@ -851,6 +870,7 @@ int main(void)
         cmocka_unit_test(test_faster_parts),
         cmocka_unit_test(test_this_machine),
         cmocka_unit_test(test_another_machine),
+        cmocka_unit_test(test_a_cache_is_not_for_two_cores_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,10 +15,9 @@ ASAN    := $(BUILD)/asan
 TSAN    := $(BUILD)/tsan
 FUZZERS := $(BUILD)/fuzzers
 CTEST   := ctest --output-on-failure --no-tests=error -j $(JOBS)
-# Tidy runs along with the sanitizer build's compiler, so only files that changed are analysed again.
 TIDY    := clang-tidy-19
 
-.PHONY: all weft quickstart test test-gpu test-frameworks test-api smoke cross portable bare deb deb-check wheel wheel-check container-check tsan mutants bench bench-papers fuzz install format lint analyze deps \
+.PHONY: all weft quickstart test sanitize test-gpu test-frameworks test-api smoke cross portable bare deb deb-check wheel wheel-check container-check tsan mutants bench bench-papers fuzz install format lint analyze deps \
         docs clean
 
 all: $(BUILD)/build.ninja
@@ -32,15 +31,18 @@ quickstart:
 	$(MAKE) --no-print-directory weft
 	@tools/quickstart.sh $(BUILD)/weft
 
-# Release build (gcc, warnings are errors) and its tests; the checks of format, scripts, rooms and
-# documents are tests too (`ctest -L lint`). Then the same tests, but for those about answers, under clang's address and
-# undefined-behaviour sanitizers, where the static analysis runs with the compiler; of random cases
-# a tenth as many: they are several times as slow there, and what they show there are errors of memory,
-# not how good answers are.
+# Release build (gcc, warnings are errors) and its tests.
 test:
 	tools/install-deps.sh build test
-	$(MAKE) --no-print-directory all $(ASAN)/build.ninja
-	$(CTEST) --test-dir $(BUILD)
+	$(MAKE) --no-print-directory all
+	$(CTEST) --test-dir $(BUILD) -LE lint
+
+# The same tests, but for those about answers, under clang's address and undefined-behaviour sanitizers; of random cases
+# and of long tables a tenth as many: they are several times as slow there, and what they show there are errors of
+# memory, not how good answers are.
+sanitize:
+	tools/install-deps.sh build test
+	$(MAKE) --no-print-directory $(ASAN)/build.ninja
 	ninja -C $(ASAN) -j $(JOBS)
 	WEFT_TEST_PERCENT=10 ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	    ASAN_SYMBOLIZER_PATH=$$(command -v llvm-symbolizer-19) $(CTEST) --test-dir $(ASAN)
@@ -159,9 +161,13 @@ install: all
 format:
 	find include src tests fuzz bench tools -name '*.[ch]' | xargs clang-format-19 -i
 
-lint: all $(ASAN)/build.ninja
-	ninja -C $(ASAN) -j $(JOBS)
+# What reads files: format, scripts, rooms, names, the documents and every command in them, cppcheck, clang-tidy.
+lint:
+	tools/install-deps.sh build test
+	$(MAKE) --no-print-directory all $(ASAN)/build.ninja
 	$(CTEST) --test-dir $(BUILD) -L lint
+	run-$(TIDY) -quiet -p $(ASAN) -j $(JOBS) '^$(CURDIR)/src/.*\.c$$' > $(BUILD)/tidy.log 2>&1 || \
+	    { grep -A 3 -E ' (error|warning): ' $(BUILD)/tidy.log; exit 1; }
 
 # Clang's path-sensitive analyzer: findings to read, not a verdict.
 analyze: $(ASAN)/build.ninja
@@ -184,7 +190,7 @@ $(BUILD)/build.ninja:
 
 $(ASAN)/build.ninja:
 	cmake -S . -B $(ASAN) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	    -DCMAKE_C_COMPILER=$(CLANG) -DWEFT_SANITIZE=ON -DWEFT_TIDY=$(TIDY)
+	    -DCMAKE_C_COMPILER=$(CLANG) -DWEFT_SANITIZE=ON
 
 $(TSAN)/build.ninja:
 	cmake -S . -B $(TSAN) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \

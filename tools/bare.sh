@@ -4,7 +4,7 @@
 #
 #   tools/bare.sh FOLDER arm64|amd64 [TARGET...]
 #
-# On this machine's own processor the targets are quickstart and test. The other one is emulated by
+# On this machine's own processor the targets are quickstart, test and sanitize. The other one is emulated by
 # qemu-user, where sanitizers and browsers do not run: quickstart and smoke.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -19,7 +19,7 @@ if [ "$architecture" != "$(dpkg --print-architecture)" ]; then
     emulate "$processor"
     [ ${#targets[@]} -gt 0 ] || targets=(quickstart smoke)
 fi
-[ ${#targets[@]} -gt 0 ] || targets=(quickstart test)
+[ ${#targets[@]} -gt 0 ] || targets=(quickstart test sanitize)
 
 [ -d "$root" ] || debian_into "$root" "$architecture" --variant=minbase --include="make git"
 rm -rf "$root/weft"

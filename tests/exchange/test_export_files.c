@@ -291,6 +291,8 @@ static void the_program_says_what_it_cannot_write(void **state)
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         char command[1024];
         int code;
+        if (!is_tried(i))
+            continue;
         snprintf(command, sizeof command, "'%s' %s 2>&1", WEFT_PROGRAM, CASES[i].arguments);
         char *text = output_of(command, &code);
         assert_int_equal(code, WEFT_BAD_INPUT);

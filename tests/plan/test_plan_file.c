@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "plan_text.h"
+#include "rounds.h"
 
 /* ---- examples -------------------------------------------------------------------------------- */
 
@@ -342,7 +343,7 @@ static void random_plans_round_trip(void **state)
         {"deepseek-v2-lite", NULL},   {WEFT_SOURCE_DIR "/fuzz/corpus/onnx/encoder.onnx", NULL}};
     struct rng rng;
     rng_seed(&rng, 3);
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < rounds_of(200); round++) {
         size_t m = (size_t)rng_below(&rng, COUNT_OF(MODELS));
         struct model *model;
         struct cluster *cluster;

@@ -19,6 +19,7 @@
 
 #include "digest.h"
 #include "one_arena.h"
+#include "rounds.h"
 #include "search/auto/grid.h"
 #include "search/auto/grid_space.h"
 #include "search/estimate/estimator.h"
@@ -282,16 +283,19 @@ static void grids_are_as_recorded(void **state)
     FILE *file = fopen(FILE_NAME, records ? "w" : "r");
     assert_non_null(file);
     for (size_t i = 0; i < COUNT_OF(GRIDS); i++) {
-        struct recorded now = ask(&GRIDS[i]), was;
+        static const char LINE[] = "%d points, times %lf, bytes %lf\n";
+        struct recorded was;
+        if (!records)
+            assert_int_equal(fscanf(file, LINE, &was.points, &was.times, &was.bytes), 3);
+        if (!is_tried(i))
+            continue;
+        struct recorded now = ask(&GRIDS[i]);
         printf("%s on %s: %d points, times %.4f, bytes %.4f\n", GRIDS[i].model, GRIDS[i].cluster,
                now.points, now.times, now.bytes);
         if (records) {
             fprintf(file, "%d points, times %.4f, bytes %.4f\n", now.points, now.times, now.bytes);
             continue;
         }
-        assert_int_equal(
-            fscanf(file, "%d points, times %lf, bytes %lf\n", &was.points, &was.times, &was.bytes),
-            3);
         assert_int_equal(now.points, was.points);
         assert_true(fabs(now.times - was.times) < 50 * NOTICED);
         assert_true(fabs(now.bytes - was.bytes) < 50 * NOTICED);

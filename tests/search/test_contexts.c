@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "checked_plan.h"
+#include "rounds.h"
 #include "search/planner/planner.h"
 
 /* What is found: the time of the best, its cp, and the largest cp of all trials; what is said of walks, empty: nothing. */
@@ -83,6 +84,8 @@ static void divided_where_that_gains(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        if (!is_tried(i))
+            continue;
         struct degrees pins = {.global_batch = CASES[i].batch,
                                .memory.limit_bytes = CASES[i].gib << 30};
         struct found open = find(CASES[i].options, CASES[i].cluster, CASES[i].target, pins);
@@ -120,6 +123,8 @@ static void each_length_has_its_walks(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(WALKS); i++) {
+        if (!is_tried(i))
+            continue;
         struct degrees pins = {.global_batch = 128, .memory.limit_bytes = INT64_C(40) << 30};
         struct found found = find(WALKS[i].options, WALKS[i].cluster, WALKS[i].target, pins);
         if (found.most_cp < WALKS[i].least || found.most_cp > WALKS[i].most)

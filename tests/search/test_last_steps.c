@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "rounds.h"
 #include "search/search.h"
 #include "sim/sim.h"
 
@@ -144,6 +145,8 @@ static void test_nothing_near_is_faster(void **state)
     (void)state;
     int cuts = 0, levels = 0;
     for (size_t q = 0; q < COUNT_OF(QUESTIONS); q++) {
+        if (!is_tried(q))
+            continue;
         struct answer a = answer(q, (struct degrees){0});
         const struct trial *best = &a.planned->trials.data[0];
         assert_true(best->fits);
@@ -155,7 +158,7 @@ static void test_nothing_near_is_faster(void **state)
             no_level_is_better_alone(best); /* L2 */
         close_answer(&a);
     }
-    assert_true(cuts > 0 && levels > 0); /* L3 */
+    assert_true((cuts > 0 && levels > 0) || rounds_of(100) < 100); /* L3 */
 }
 
 static void test_pins_stay(void **state)

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "rounds.h"
 #include "search/search.h"
 
 enum { MOST_LAYERS = 40, MOST_STRATEGIES = 12, MOST_KINDS = 4 };
@@ -171,7 +172,7 @@ static void equals_brute_force_of_more_layers(void **unused)
 {
     (void)unused;
     struct lab lab;
-    for (uint64_t seed = 0; seed < 30; seed++) {
+    for (uint64_t seed = 0; seed < (uint64_t)rounds_of(30); seed++) {
         struct arena *arena = arena_new();
         struct layerwise_answer answer;
         struct layerwise_cost best = {0, 0};

@@ -26,6 +26,13 @@ static inline int cases_of(size_t cases)
     return some < (int)cases ? some : (int)cases;
 }
 
+/* Whether a case of a table is tried: where rounds are fewer, so are these, spread over the table from the first on. */
+static inline bool is_tried(size_t number)
+{
+    size_t percent = (size_t)rounds_of(100);
+    return percent >= 100 || number * percent % 100 < percent;
+}
+
 /* Whether a case is this process's: with WEFT_TEST_PART=3/16 every sixteenth one, from the third on, so that sixteen processes
  * share a test (tools/in-parts.sh). */
 static inline bool is_own_case(size_t number)

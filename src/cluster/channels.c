@@ -232,20 +232,22 @@ done:
     return status;
 }
 
-/* The slot that holds the set, or the empty one where it belongs; PROBES when neither is near. */
-static size_t probe(const struct channel_cache *cache, const struct device_set *set,
-                    const struct channels **found)
+/* The slot that holds the set, or the empty one where it belongs; false when neither is near. */
+static bool probe(const struct channel_cache *cache, const struct device_set *set, size_t *slot,
+                  const struct channels **found)
 {
     size_t start = hash_bytes(set, sizeof *set, 0) % CACHE_SLOTS;
     for (size_t i = 0; i < PROBES; i++) {
-        *found = atomic_load(&cache->slot[start + i]);
+        *slot = start + i;
+        *found = atomic_load(&cache->slot[*slot]);
         if (!*found || memcmp(&(*found)->set, set, sizeof *set) == 0)
-            return start + i;
+            return true;
     }
     *found = NULL;
-    return PROBES;
+    return false;
 }
 
+/* *out stays NULL when there is no slot for the set. */
 static weft_status cache_fill(const struct cluster *cluster, const struct device_set *set,
                               const struct channels **out)
 {
@@ -254,8 +256,8 @@ static weft_status cache_fill(const struct cluster *cluster, const struct device
     struct hold hold;
     pthread_mutex_lock(&cache->lock);
     hold_push(&hold, hold_unlock, &cache->lock);
-    size_t slot = probe(cache, set, out);
-    if (!*out) {
+    size_t slot;
+    if (probe(cache, set, &slot, out) && !*out) {
         TRY(channels_find(cluster, set, cache->arena, out));
         atomic_store(&cache->slot[slot], *out);
     }
@@ -266,13 +268,18 @@ done:
 }
 
 weft_status channels_get(const struct cluster *cluster, const struct device_set *set,
-                         struct arena *scratch, const struct channels **out)
+                         struct arena **scratch, const struct channels **out)
 {
-    if (!cluster->channels)
-        return channels_find(cluster, set, scratch, out);
-    size_t slot = probe(cluster->channels, set, out);
+    size_t slot;
+    *out = NULL;
+    if (cluster->channels && probe(cluster->channels, set, &slot, out) && !*out) {
+        weft_status status = cache_fill(cluster, set, out);
+        if (status)
+            return status;
+    }
     if (*out)
         return WEFT_OK;
-    return slot == PROBES ? channels_find(cluster, set, scratch, out)
-                          : cache_fill(cluster, set, out);
+    if (!*scratch)
+        *scratch = arena_new();
+    return channels_find(cluster, set, *scratch, out);
 }

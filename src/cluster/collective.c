@@ -221,7 +221,7 @@ static bool measured(const struct collective_fit *fit)
 }
 
 static weft_status survey(const struct cluster *cluster, enum collective collective,
-                          const struct group *group, struct arena *scratch, struct site *site)
+                          const struct group *group, struct arena **scratch, struct site *site)
 {
     weft_status status;
     *site = (struct site){.cluster = cluster,
@@ -273,11 +273,11 @@ weft_status collective_time(const struct cluster *cluster, enum collective colle
     struct site site;
     if (cluster->pools)
         return pools_time(cluster, collective, group, bytes, out);
-    struct arena *scratch = cluster->channels ? NULL : arena_new();
+    struct arena *scratch = NULL;
     weft_status status;
     *out =
         (struct collective_cost){.algorithm = "none", .source = "link graph", .bottleneck = "none"};
-    TRY(survey(cluster, collective, group, scratch, &site));
+    TRY(survey(cluster, collective, group, &scratch, &site));
     if (site.at.devices < 2 || bytes <= 0)
         goto done;
     struct limit limit = narrowest(&site, (double)bytes);
@@ -301,9 +301,9 @@ weft_status collective_bandwidth(const struct cluster *cluster, enum collective 
     struct site site;
     if (cluster->pools)
         return pools_bandwidth(cluster, collective, group, bytes_per_s);
-    struct arena *scratch = cluster->channels ? NULL : arena_new();
+    struct arena *scratch = NULL;
     weft_status status;
-    TRY(survey(cluster, collective, group, scratch, &site));
+    TRY(survey(cluster, collective, group, &scratch, &site));
     site.bare = true;
     *bytes_per_s = site.at.devices < 2 ? 0 : 1 / narrowest(&site, 1).s_per_byte;
 done:

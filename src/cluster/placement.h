@@ -131,9 +131,10 @@ void find_loads(const struct node_type *node, struct arena *scratch, struct aren
                 struct channels *channels);
 weft_status channels_find(const struct cluster *cluster, const struct device_set *set,
                           struct arena *keep, const struct channels **out);
-/* From the cluster's cache, or computed into `scratch` when the cluster has none. */
+/* From the cluster's cache; where the cluster has none, or where it is full, computed into `*scratch`, which is made if it
+ * is NULL. */
 weft_status channels_get(const struct cluster *cluster, const struct device_set *set,
-                         struct arena *scratch, const struct channels **out);
+                         struct arena **scratch, const struct channels **out);
 
 /* ---- algorithms ------------------------------------------------------------------------------ */
 

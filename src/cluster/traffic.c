@@ -109,7 +109,7 @@ static weft_status open_node(struct ledger *ledger, int64_t pool, const struct d
         memcmp(&ledger->channels->set, set, sizeof *set) == 0)
         return WEFT_OK;
     ledger->channels_pool = pool;
-    return channels_get(cluster_pool(ledger->cluster, (int32_t)pool), set, ledger->arena,
+    return channels_get(cluster_pool(ledger->cluster, (int32_t)pool), set, &ledger->arena,
                         &ledger->channels);
 }
 

@@ -291,6 +291,45 @@ static void test_encoders_are_tried_apart(void **state)
     close_problem(&p);
 }
 
+/* Where sequences are divided, or tensors are split otherwise, an encoder's own stage has fewer devices than the others:
+ * such plans are estimated as they are simulated. */
+static void test_encoders_have_fewer_devices(void **state)
+{
+    (void)state;
+    static const struct {
+        struct degrees pins;
+        const char *cluster;
+    } CASES[] = {
+        {{.cp = 2, .tp = 1, .pp = 1, .encoder_pp = 1, .global_batch = 16}, "dgx-h100:1x3"},
+        {{.cp = 1, .tp = 2, .pp = 1, .encoder_pp = 1, .encoder_tp = 1, .global_batch = 16},
+         "dgx-h100:1x3"},
+        {{.cp = 2, .tp = 1, .pp = 2, .encoder_pp = 2, .global_batch = 16}, "dgx-h100:1x6"},
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct problem p = open_problem("gemma3-4b", "layers: 6, seq: 4096, vision_layers: 6",
+                                        CASES[i].cluster, CASES[i].pins);
+        struct grid all;
+        p.request.pins.micro_batch = 1;
+        assert_int_equal(grid_estimate_all(&p.request, p.cost, p.arena, &all), WEFT_OK);
+        assert_true(all.best.len > 0);
+        for (size_t k = 0; k < all.best.len; k++) {
+            const struct grid_point *point = &all.best.data[k];
+            struct prediction *prediction;
+            struct plan *plan;
+            assert_int_equal(plan_from_degrees(p.model, p.cluster, &point->degrees, &plan),
+                             WEFT_OK);
+            assert_true(plan->stage[0].devices < plan->stage[plan->stages - 1].devices);
+            assert_int_equal(simulate(plan, &(struct simulate_options){0}, &prediction), WEFT_OK);
+            double off = (double)point->iteration_ns / (double)prediction->iteration_ns - 1;
+            if (fabs(off) > 0.05)
+                fail_msg("case %zu, point %zu: %.1f %% off", i, k, 100 * off);
+            prediction_free(prediction);
+            plan_free(plan);
+        }
+        close_problem(&p);
+    }
+}
+
 /* Devices that share a sequence may share the optimizer, too. */
 static void test_sequences_are_shared_and_sharded(void **state)
 {
@@ -846,6 +885,7 @@ int main(void)
         cmocka_unit_test(test_the_optimizers_step_counts),
         cmocka_unit_test(test_experts_are_tried_whole),
         cmocka_unit_test(test_encoders_are_tried_apart),
+        cmocka_unit_test(test_encoders_have_fewer_devices),
         cmocka_unit_test(test_sequences_are_shared_and_sharded),
         cmocka_unit_test(test_few_copies_say_the_same),
         cmocka_unit_test(test_what_is_forbidden),

@@ -154,6 +154,18 @@ int64_t shift_of(const struct cluster *cluster, int64_t first, int64_t devices)
 
 /* ---- compiling tables and borders ------------------------------------------------------------ */
 
+/* I5 */
+static weft_status choose_here(struct plan *plan, int64_t instance, const struct choice *choice,
+                               int64_t devices)
+{
+    if (split_devices(&choice->split) == devices)
+        return plan_choose(plan, instance, choice);
+    struct choice copied = {.split = split_none()};
+    return split_add(&copied.split, SPLIT_COPY, devices)
+               ? plan_choose(plan, instance, &copied)
+               : failure("a stage of %s", counted(devices, "device").s);
+}
+
 weft_status cut_plan(const struct tables *t, const struct row_table *before,
                      const struct row_table *after, int64_t at, int64_t apart, struct plan **out)
 {
@@ -176,8 +188,8 @@ weft_status cut_plan(const struct tables *t, const struct row_table *before,
     plan->part[0] = (struct part){0, parts > 1 ? at : plan->instances};
     plan->part[1] = (struct part){at, plan->instances - at};
     for (int64_t i = 0; i < plan->instances; i++) {
-        int32_t row = i < at ? before->row : after->row;
-        TRY(plan_choose(plan, i, &t->rows.data[row][plan->instance[i].op]));
+        const struct row_table *on = i < at ? before : after;
+        TRY(choose_here(plan, i, &t->rows.data[on->row][plan->instance[i].op], on->devices));
     }
     *out = plan;
     plan = NULL;

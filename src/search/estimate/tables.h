@@ -22,6 +22,8 @@
  *       (1) counts a place as many times as the copies it stands for (few_copies.h).
  *   I4  Tables and borders are found when first asked for. One thread asks; several threads have an
  *       estimator each.
+ *   I5  Where an encoder has stages of its own, its splits are for other devices than those of the rest. In a table,
+ *       operators whose split is not for its devices are copied over them; nobody asks for their sums.
  */
 #ifndef WEFT_SEARCH_ESTIMATE_TABLES_H
 #define WEFT_SEARCH_ESTIMATE_TABLES_H

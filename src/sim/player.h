@@ -79,7 +79,7 @@ struct state graph_state(struct arena *scratch, const struct graph *graph, int32
                          int64_t place);
 /* What PyTorch's caching allocator reserves for the stage's state and slots (reserved.c), in
  * bytes. With a cache, a replay that was made before is not made again. */
-int64_t find_reserved(const struct player *player, const struct state *state,
+int64_t find_reserved(const struct player *player, const struct state *state, int64_t peak_bytes,
                       struct reserved_cache *cache);
 /* The same on a device with so much room, where the allocator returns free segments when it finds no room for another
  * (I7); 0 if a request is refused all the same. */

@@ -22,8 +22,10 @@
  *       room, the run ends.
  *   I8  A tensor that is given back before the next one is taken changes nothing but what is reserved: as the others that
  *       are given back meanwhile take no memory, it may as well be given back before them.
+ *   I9  A replay ends where it comes to 32 TiB (MOST_BYTES): at least as much as its tensors is then reserved.
  */
 #include "sim/allocator.h"
+#include "sim/bestfit.h"
 #include "sim/player.h"
 #include "sim/reserved_cache.h"
 
@@ -186,11 +188,20 @@ static bool is_paired(const struct replay *r, size_t slot)
                         slot);
 }
 
+/* Without a limit an allocator is full only at more than any device has (I9). */
+static bool is_endless(const struct replay *r)
+{
+    bool full = false;
+    for (int s = 0; s < MEMORY_STREAM_COUNT; s++)
+        full |= allocator_use(r->allocator[s])->retries > 0;
+    return full && !r->room;
+}
+
 static void play(struct replay *r)
 {
     const struct slots *slots = &r->slots;
     const struct away *away = r->player->away;
-    for (size_t k = 0; k < slots->len && !r->refused; k++) {
+    for (size_t k = 0; k < slots->len && !r->refused && !is_endless(r); k++) {
         bool paired = is_paired(r, k);
         for (size_t own = k; away && own <= k + paired; own++) {
             if (away[own].left >= 0)
@@ -473,7 +484,7 @@ static int64_t replay_all(struct replay *r, const struct state *state, double mo
     return bytes;
 }
 
-int64_t find_reserved(const struct player *player, const struct state *state,
+int64_t find_reserved(const struct player *player, const struct state *state, int64_t peak_bytes,
                       struct reserved_cache *cache)
 {
     struct replay r = replay_of(player, state);
@@ -486,7 +497,7 @@ int64_t find_reserved(const struct player *player, const struct state *state,
             reserved_keep(cache, key, bytes);
     }
     arena_free(r.scratch);
-    return bytes;
+    return bytes > MOST_BYTES / 2 && bytes < peak_bytes ? peak_bytes : bytes; /* I9 */
 }
 
 int64_t find_returning(const struct player *player, const struct state *state, int64_t room_bytes)

@@ -480,7 +480,8 @@ void find_memory(struct prediction *p, const struct simulate_options *options)
     for (int32_t s = 0; s < p->plan->stages; s++) {
         struct stage_peak *peak = &p->stage[s].memory;
         if (!options->times_only)
-            peak->reserved = find_reserved(&all[s].player, &all[s].state, peak->peak, options->reserved);
+            peak->reserved =
+                find_reserved(&all[s].player, &all[s].state, peak->peak, options->reserved);
         if (!options->times_only || s == fullest)
             list_holdings(p->arena, &all[s].census, &all[s].state, peak);
         peak->communicators = communicators ? communicators[s] : 0;

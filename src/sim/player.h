@@ -77,6 +77,11 @@ struct state state_of(struct arena *scratch, const struct plan *plan, int32_t st
 /* The same with the buffers that follow from the graph. */
 struct state graph_state(struct arena *scratch, const struct graph *graph, int32_t stage,
                          int64_t place);
+/* Weights of an instance on one device, in elements (reserved_shares.c); the shares of gradients that are whole until the
+ * last micro-batch, and are summed then; and what is gathered of the layer with most weights. */
+double instance_parameters(const struct plan *plan, int64_t instance);
+int64_t late_shares(const struct plan *plan, const struct state *state);
+double gathered_layer(const struct player *player);
 /* What PyTorch's caching allocator reserves for the stage's state and slots (reserved.c), in
  * bytes. With a cache, a replay that was made before is not made again. */
 int64_t find_reserved(const struct player *player, const struct state *state, int64_t peak_bytes,

@@ -227,18 +227,6 @@ static void take_scratch(struct replay *r, const struct state *state)
     take(r, MEMORY_COMPUTED, state->scratch - blas_workspace_bytes(w)); /* of Weft's own kernels */
 }
 
-static double parameters_of(const struct plan *plan, int64_t instance)
-{
-    const struct op *op = &plan->model->op[plan->instance[instance].op];
-    int64_t local[OP_MAX_DIMS];
-    double parameters = 0;
-    split_local(op, &plan_choice(plan, instance)->split,
-                plan_samples(plan, plan_choice(plan, instance)), local);
-    for (int32_t i = 0; i < op->weights; i++)
-        parameters += operand_elements(op, &op->weight[i].operand, local);
-    return parameters;
-}
-
 /* The moments' share of the optimizer's state: 8 bytes of 12 if there is a copy of the weights in
  * fp32, all of it if the weights are their own copy (op_memory.c, POLICIES). */
 static double moments_share(enum policy policy)
@@ -252,7 +240,7 @@ static void find_parameters(struct replay *r)
     ARRAY(double) list = {0};
     for (int32_t part = r->player->stage; part < plan->parts; part = plan_next_part(plan, part))
         for (int64_t k = 0; k < plan->part[part].count; k++) {
-            double own = parameters_of(plan, plan->part[part].first + k);
+            double own = instance_parameters(plan, plan->part[part].first + k);
             if (own > 0)
                 array_push(r->scratch, &list, own);
         }
@@ -285,33 +273,6 @@ static void step(struct replay *r, const struct state *state, double new_moments
         take_by_weight(r, (double)beside, &copies);
     for (size_t i = 0; i < copies.len; i++)
         allocator_give(r->allocator[MEMORY_COMPUTED], copies.data[i]);
-}
-
-/* I4: the shares of gradients that are whole until the last micro-batch, and are summed then. */
-static int64_t late_shares(const struct plan *plan, const struct state *state)
-{
-    double shares = (double)state->bytes[MEMORY_OPTIMIZER] * policy_gradient_bytes(plan->policy) /
-                    policy_state_bytes(plan->policy);
-    bool whole = (double)state->bytes[MEMORY_GRADIENTS] > shares;
-    return policy_memory(plan->policy).own_streams && whole ? (int64_t)shares : 0;
-}
-
-/* I5: of the layer with most weights, what is gathered of it. */
-static double gathered_layer(const struct player *player)
-{
-    const struct plan *plan = player->plan;
-    double most = 0, layer = 0;
-    for (int32_t part = player->stage; part < plan->parts;
-         part = plan_next_part(plan, part), layer = 0)
-        for (int64_t k = 0; k < plan->part[part].count; k++) {
-            int64_t i = plan->part[part].first + k;
-            if (plan_choice(plan, i)->shard &&
-                op_in_layer(plan->model, &plan->model->op[plan->instance[i].op]))
-                layer += parameters_of(plan, i) * plan_gather_bytes(plan, plan->instance[i].op);
-            most = fmax(most, layer);
-            layer = plan->ends_layer[i] ? 0 : layer;
-        }
-    return most;
 }
 
 /* I5: those of shard 3 are among the lifetimes, with one at a time. */

@@ -22,7 +22,8 @@
  *       room, the run ends.
  *   I8  A tensor that is given back before the next one is taken changes nothing but what is reserved: as the others that
  *       are given back meanwhile take no memory, it may as well be given back before them.
- *   I9  A replay ends where it comes to 32 TiB (MOST_BYTES): at least as much as its tensors is then reserved.
+ *   I9  A replay ends where a stream comes to 32 TiB (MOST_BYTES), more than any device has. As much as the tensors need is
+ *       then taken to be reserved.
  */
 #include "sim/allocator.h"
 #include "sim/bestfit.h"
@@ -458,7 +459,7 @@ int64_t find_reserved(const struct player *player, const struct state *state, in
             reserved_keep(cache, key, bytes);
     }
     arena_free(r.scratch);
-    return bytes > MOST_BYTES / 2 && bytes < peak_bytes ? peak_bytes : bytes; /* I9 */
+    return peak_bytes > MOST_BYTES / 2 && bytes < peak_bytes ? peak_bytes : bytes; /* I9 */
 }
 
 int64_t find_returning(const struct player *player, const struct state *state, int64_t room_bytes)

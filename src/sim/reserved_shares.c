@@ -1,7 +1,5 @@
-/* reserved_shares.c - what of a stage's weights and gradients an allocator is asked for in shares (reserved.c, I4, I5).
- *
- *   late shares = gradients' bytes of the optimizer's state, where gradients are whole until they are summed        (1)
- */
+/* reserved_shares.c - the sizes that a replay of the allocator takes from the plan (reserved.c): weights of an instance, a
+ * device's shares of summed gradients (I4 there), and what is gathered of a layer (I5 there). */
 #include "sim/player.h"
 
 #include <math.h>

@@ -79,7 +79,8 @@ static void add_packages(struct hwloc_reader *reader)
 /* ---- cores as devices ------------------------------------------------------------------------ */
 
 /* A virtual machine is told of the whole last cache of a processor that it has few cores of. No processor has more than
- * this for each of its cores (EPYC 9175F: 512 MiB, 16 cores). */
+ * this for each of its cores (EPYC 9175F: 512 MiB, 16 cores). Threads count as cores, for that is how some machines show
+ * them. */
 enum { MOST_CACHE_PER_CORE = 32 << 20 };
 
 static int64_t last_cache_bytes(hwloc_topology_t topology)
